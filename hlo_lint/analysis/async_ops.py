@@ -121,6 +121,8 @@ class Calls:
         for computation in self.computations:
             for number in calls_of(computation):
                 caller = computation.at(number)
+                # Reducers and comparators run once for each element: they have no schedule of their
+                # own.
                 if caller.opcode in CONTROL_FLOW or is_start(caller):
                     for callee in self.callees(caller):
                         callers.setdefault(callee.name, []).append(caller)
@@ -228,6 +230,7 @@ class _Follower:
                 # An element of the start's own tuple is an array, no handle.
                 if operand.name == at.name and index[:taken] == operand.index:
                     self._used(user, number, index[taken:])
+        # Without a ROOT mark XLA takes the last instruction (hlo_computation.cc: Builder::Build).
         if at.is_root or at is at.computation.root:
             self._returned(at.computation, index)
 
@@ -239,6 +242,7 @@ class _Follower:
             elif user not in self._dones:
                 self._dones.append(user)
         elif is_update(user) and not index:
+            # Only operand 0 is the handle: one that is handed over as data cannot be followed.
             if number == 0:
                 self._updates.append(user)
                 self._visit(user, ())
@@ -267,6 +271,8 @@ class _Follower:
         for caller in callers:
             if caller.opcode != "while":
                 self._visit(caller, (1, *index) if is_start(caller) else index)
+            # The condition gives a pred: only what the body gives back goes into the next
+            # iteration.
             elif computation is self._calls.callees(caller)[0]:
                 self._takers.add(caller)
                 self._visit(caller, index)
@@ -280,6 +286,8 @@ class _Follower:
                 begins.append((at.computation, 0))
             elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
                 begins.append((at.computation, at.number + 1))
+        # A loop or call that takes the value ends a stretch here: the operation runs on in its
+        # body, which has a stretch of its own from the parameter on.
         stops = {*self._dones, *self._takers}
         for computation, begin in dict.fromkeys(begins):
             ends = (s.number for s in stops if s.computation is computation and s.number >= begin)
@@ -373,6 +381,7 @@ class Accesses:
                         continue
                     for since, ours in own:
                         ways = (theirs.writes, ours.writes)
+                        # What an update adds is in use from the update on, not from the start.
                         early = since.computation is at.computation and since.number > at.number
                         if (
                             any(ways)
@@ -392,6 +401,7 @@ class Accesses:
             return
         start, done = flight.start, flight.dones[0]
         own = [touch for touch in self.touches(start) if touch.writes]
+        # A value that the operation itself writes is not lost by it.
         results = {touch.value.id for touch in own}
         lives = self.lives(start.computation)
         for ours in own:
@@ -468,6 +478,8 @@ class Accesses:
             return
         if opcode == "custom-call" and instruction.custom_call_target in _ALLOCATES:
             return
+        # A branch does the work of a conditional: the instruction itself reads only what selects
+        # one.
         if opcode == "conditional":
             yield from self._reads(instruction, last=1)
         elif opcode not in CONTROL_FLOW:
@@ -500,6 +512,8 @@ class Accesses:
         shape = instruction.shape_or_none
         prefix: Index = ()
         if is_start(instruction):
+            # Of a start's tuple only the result is written: the operands are aliases, the contexts
+            # flags.
             result_index = _result_index(instruction)
             if result_index is None:
                 return

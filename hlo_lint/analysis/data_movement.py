@@ -125,6 +125,8 @@ def _merged(loops: list[tuple[int, int, int]]) -> Steps:
     for size, read, written in ordered:
         if merged:
             outer, outer_read, outer_written = merged[-1]
+            # The outer loop steps over exactly what the inner one covers, on both sides: they are
+            # one.
             if outer_read == size * read and outer_written == size * written:
                 merged[-1] = outer * size, read, written
                 continue

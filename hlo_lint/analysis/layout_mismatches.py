@@ -88,6 +88,7 @@ def _turned(
 ) -> tuple[LayoutMismatch, ...]:
     mismatches = []
     for number, before in enumerate(operands):
+        # A scatter reads n arrays, the indices, n updates: the indices stand in the middle.
         if opcode == "scatter" and number == len(operands) // 2:
             continue
         after = result
@@ -98,6 +99,7 @@ def _turned(
             continue
         if before.rank != after.rank:
             continue
+        # Their operand has another type than the result, so another number of bits.
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
         packed_alike = repacks or _packing(before) == _packing(after)
         if before.minor_to_major != after.minor_to_major or not packed_alike:

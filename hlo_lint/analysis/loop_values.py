@@ -126,6 +126,7 @@ class LoopValues:
                 if loop is None or loop.trip_count < 1:
                     continue
                 last = loop.trip_count - 1
+                # Offset and stride show in the first three; the last one meets the bounds.
                 iterations = sorted({0, min(1, last), min(2, last), last})
             for caller in self._contexts(call.computation, depth + 1):
                 for iteration in iterations:
@@ -159,6 +160,7 @@ class LoopValues:
             return
         if len(operands) - first != sliced.rank:
             return
+        # XLA clamps a start to 0 … size - slice, so any index is right where the limit is 0.
         limits = [size - taken for size, taken in zip(sliced.dims, part.dims, strict=True)]
         for context in self.contexts(instruction.computation):
             offset = 0
@@ -275,6 +277,7 @@ class _Run:
             return self.operand(operands[0], path, caller)
         if iteration > MAX_REPLAY:
             return None
+        # What the body gave back in the iteration before is what the parameter holds now.
         before = Context(call, iteration - 1, caller)
         return self.operand(Operand(root.name, (), root), path, before)
 
@@ -329,6 +332,7 @@ def _computed(instruction: Instruction, values: list[int]) -> int | None:
             return left & right
         case "or", [left, right]:
             return left | right
+        # XLA divides towards zero as C does; Python's // rounds down.
         case "divide", [left, right] if right:
             return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
         case "remainder", [left, right] if right:

@@ -79,6 +79,7 @@ class Counter:
             return 0
         distance = self.limit - self.first
         match self.direction:
+            # -(-a // b) rounds up: the counter may jump over the limit.
             case "LT" if self.step > 0:
                 return -(-distance // self.step)
             case "LE" if self.step > 0:
@@ -106,6 +107,8 @@ class Loop:
         """The `known_trip_count` of its backend config; None where there is none."""
         if "known_trip_count" not in self.instruction.attributes_text:
             return None
+        # WhileLoopTripCountAnnotator writes it; proto3's JSON spells an int64 as a string:
+        # {"n":"8"}.
         count = backend_config(self.instruction).get("known_trip_count")
         text = count.get("n") if isinstance(count, Mapping) else None
         return whole_number(str(text)) if isinstance(text, str | int) else None
@@ -126,6 +129,7 @@ class Loop:
         direction = root.attributes.get("direction", "")
         if direction not in COMPARISONS:
             return None
+        # The limit may stand on the left: `compare(limit, counter)` is the mirrored comparison.
         for own, other, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
             index, limit = state_element(root, own), scalar(root, other)
             if index is not None and limit is not None:
@@ -152,6 +156,7 @@ class Loop:
         change = _followed(root, index)
         if change is None or change.opcode not in ("add", "subtract"):
             return None
+        # Addition commutes; `constant - counter` is not a step.
         orders = ((0, 1),) if change.opcode == "subtract" else ((0, 1), (1, 0))
         for own, other in orders:
             amount = scalar(change, other)

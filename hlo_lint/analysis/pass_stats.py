@@ -121,6 +121,7 @@ class _Counts:
             return Step(
                 dump, Effect.FIRST, instructions, fusions, self._held, microseconds=microseconds
             )
+        # Dumps of one directory share the pieces that repeat, so this compares references first.
         if before.pieces == module.pieces or before.text == module.text:
             return Step(
                 dump, Effect.NOTHING, instructions, fusions, self._held, microseconds=microseconds
@@ -192,6 +193,7 @@ class _Counts:
     def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
         if counted:
             return Effect.CHANGED
+        # Equal counts are not equal graphs: operands may have been exchanged.
         self._structures.keep((before, module))
         same = self._structures.of(before).number == self._structures.of(module).number
         return Effect.NAMES if same else Effect.CHANGED

@@ -143,6 +143,7 @@ class RankedModule:
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
         """One for each variant whose collectives are not those of the first."""
+        # An unfinished compilation is compared only with other unfinished ones.
         first = next((variant for variant in self.variants if variant.is_final), self.variants[0])
         compared = (
             _divergence(first, variant)
@@ -233,6 +234,7 @@ def _collective(instruction: Instruction, opcode: str) -> Collective:
     attributes = instruction.attributes
     spelled = [f"{name}={attributes[name]}" for name in _COMPARED if name in attributes]
     pairs = attributes.get("frontend_attributes", "")
+    # A send of a pipelined permute has its pairs in a frontend attribute, not in an attribute.
     if _PAIRS in pairs:
         spelled.append(_PAIRS + pairs.partition(_PAIRS)[2].partition("}}")[0] + "}}")
     shapes = ", ".join(str(operand.shape) for operand in instruction.operands)
@@ -260,6 +262,8 @@ def _last_texts(rank: Path) -> dict[str, tuple[Path, bool]]:
     for path in _files(rank):
         name = parse_name(path.name)
         if name is not None and (name.is_final or name.step is not None):
+            # One process may write several modules of one name: the count of each name tells them
+            # apart.
             key = str(path.parent), *name.key
             compilations.setdefault(key, []).append((name, path))
         elif name is None and path.suffix == ".hlo":

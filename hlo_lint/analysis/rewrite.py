@@ -126,6 +126,7 @@ class Rewrite:
         read = {operand.instruction for operand in self._reader.operands}
         for dead in _dead_without(self._old, read):
             yield _removal(dead, self._module)
+        # Only a rewrite of a call may leave a computation without callers.
         if "calls" not in self._dropped:
             return
         counts = _call_counts(self._module)
@@ -165,6 +166,7 @@ def _dead_without(old: Instruction, read: Container[Instruction | None]) -> list
     if "control-predecessors=" in old.computation.text:
         return []  # what others wait for has to stay
     gone, queue = {old}, [old]
+    # The queue grows: what only the dead read is dead as well.
     for at in queue:
         for operand in at.operands:
             source = operand.instruction

@@ -145,6 +145,7 @@ def _in_computation(
         for buffer in sorted(written):
             for value in values[buffer]:
                 maker = value[0]
+                # A parameter is there from the beginning, whatever the schedule.
                 if maker is writer or not (
                     maker.opcode == "parameter" or order.is_certain(maker, writer)
                 ):
@@ -269,6 +270,8 @@ class _Buffers:
             for instruction in _joining(computation):
                 if instruction.opcode in _CONTROL:
                     self._join_callees(instruction)
+                # Operand 0 is updated in place (hlo_dataflow_analysis.cc:
+                # GetInPlaceInputOutputPairs).
                 elif instruction.opcode == "dynamic-update-slice":
                     self._join((instruction, ()), self._operand(instruction, 0, ()))
                 else:
@@ -357,6 +360,8 @@ class _Buffers:
             for parameter in self._calls.parameters(caller, number):
                 for index in array_indices(parameter.shape_or_none):
                     self._join((parameter, index), self._operand(caller, number, index))
+        # Of a loop the body: the condition gives a pred, which lies in a buffer of its own
+        # (hlo_alias_analysis.cc: ComputeWhileAliasedBuffers).
         returning = callees[:1] if caller.opcode == "while" else callees
         for index in array_indices(caller.shape_or_none):
             if caller.opcode == "while":
@@ -398,6 +403,7 @@ class _Buffers:
     def _join(self, one: Value, other: Value | None) -> None:
         if other is not None:
             ours, theirs = self._find(self._number(one)), self._find(self._number(other))
+            # The smaller number stands for the set, so that results come in the order of the text.
             self._joined[max(ours, theirs)] = min(ours, theirs)
 
     def _number(self, value: Value) -> int:
@@ -408,6 +414,7 @@ class _Buffers:
 
     def _find(self, number: int) -> int:
         while self._joined[number] != number:
+            # Halve the path: chains of loops in loops would be walked again and again.
             self._joined[number] = number = self._joined[self._joined[number]]
         return number
 

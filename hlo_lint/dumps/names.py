@@ -118,6 +118,7 @@ def parse_name(name: str) -> DumpName | None:
         )
     if _metadata(variant):
         return DumpName(timestamp, module_id, "", None, "", "", "", variant)
+    # A module may have a dot in its name, so the known endings are tried before the first dot.
     named = _named(variant) or _other(variant)
     if named is None:
         return None

@@ -92,6 +92,8 @@ def read_pass_runs(text: str) -> tuple[PassRun, ...]:
     runs = []
     for ran in read_text_proto(text)[0].messages("pass_metadata"):
         if name := ran.text("pass_name"):
+            # proto3 leaves out what is 0: a pass without times has none, not a run of 0
+            # microseconds.
             begin, end = (ran.number(f"{side}_timestamp_usec") for side in ("start", "end"))
             runs.append(
                 PassRun(
@@ -113,6 +115,7 @@ def read_pass_order(text: str) -> tuple[tuple[str, str], ...]:
     """
     named = text.split('\n  pass_name: "')[1:]
     passes = [_named_pass(record[: record.find('"\n', record.find('"\n') + 2)]) for record in named]
+    # Something is spelled as XLA does not print it: read it all, slowly and rightly.
     if len(named) != text.count("pass_metadata {") or None in passes:
         return tuple((run.pipeline, run.name) for run in read_pass_runs(text))
     return tuple(passes)  # type: ignore[arg-type]  # none of them is None
@@ -161,6 +164,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
         ours, theirs = (_values(text) for text in texts if text is not None)
         record = ending.removeprefix(".")
         for name in dict.fromkeys([*ours, *theirs]):
+            # config.pbtxt holds the debug options once more.
             bare = name.removeprefix("debug_options.")
             values = ours.get(name, ()), theirs.get(name, ())
             if values[0] != values[1] and not bare.startswith(_OF_THE_RUN) and bare not in reported:

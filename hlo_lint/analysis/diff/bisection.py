@@ -117,6 +117,7 @@ class _Walk:
 
     def _difference(self, one: PassDump, other: PassDump) -> Difference:
         before, after = modules_of(one)[0], modules_of(other)[0]
+        # Most steps change nothing: no structure is made for them.
         if before.text == after.text:
             return Difference(before, after)
         self.structures.keep((before, after))
@@ -137,6 +138,7 @@ class _Walk:
         one, other = _key(self.ours[i]), _key(self.theirs[j])
         if one == other:
             return True, True
+        # A pass that one run disables has no partner: it is ours alone.
         if any(_disables(self.after, name) for name in one):
             return True, False
         if any(_disables(self.before, name) for name in other):

@@ -190,6 +190,7 @@ def _paired(before: Structure, after: Structure) -> list[Pair]:
     by_content: dict[int, list[str]] = defaultdict(list)
     for name, body in right.items():
         by_content[body.number].append(name)
+    # pop() takes from the end: names that the first module has are left for their namesakes.
     for same in by_content.values():
         same.sort(key=lambda name: name in left, reverse=True)
     for name, body in list(left.items()):
@@ -327,6 +328,7 @@ def _same_read(one: Body, other: Body, read: Read, its: Read, pair: list[int]) -
     (position, path), (its_position, its_path) = read, its
     if path != its_path or (position < 0) != (its_position < 0):
         return False
+    # A read of a partner, or of another instruction that computes the same.
     if position < 0 or pair[position] == its_position:
         return True
     return one.values[position] == other.values[its_position]  # a copy of it

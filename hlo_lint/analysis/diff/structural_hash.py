@@ -166,6 +166,8 @@ class Structures:
         entry = module.entry
         scheduled = module.is_scheduled
         fused = module.fusion_computations if scheduled else frozenset()
+        # A multiset: which of two equal computations is called does not matter, nor their order. Of
+        # a fusion the order of instructions is not a schedule.
         counted = Counter(
             (body.number, self._number(body.schedule) if scheduled and name not in fused else -1)
             for name, body in bodies.items()
@@ -224,6 +226,7 @@ class Structures:
                 ]
                 split = operands[at]
                 key = labels[at], callees.get(at, ()), tuple(inputs[:split])
+                # Control predecessors are a set: their order means nothing.
                 controlled = tuple(sorted(inputs[split:]))
                 values[at] = self._number((*key, controlled) if controlled else key)
         # All values count, not only those that the root needs: side effects and dead code differ,

@@ -322,6 +322,7 @@ class _Node(NamedTuple):
     def operand(self, place: int) -> _Node | None:
         if self.path:
             return _Node(self.instruction, self.path[:-1])
+        # Compact text has no get-tuple-elements: `%call#1` reads element 1 of %call.
         name, *path = self.instruction.operand_names[place].split("#")
         computation = self.instruction.computation
         number = computation.index.get(name)
@@ -443,6 +444,7 @@ def _matches(
     reason = _why_not(pattern, node)
     if not reason:
         for name in pattern.names:
+            # A name that stands twice in a pattern must mean the same node in both places.
             captured = captures.get(name)
             if captured is not None and captured != node:
                 reason = f"{name} is {captured.title} and {node.title}, not the same"
@@ -513,6 +515,7 @@ def _why_not(pattern: Pattern, node: _Node) -> str:
         reason = _unmet(modifier, node)
         if reason:
             return f"{node.title} {reason}"
+    # A pattern may name the first operands only: the rest may be any.
     count, asked = node.operand_count, len(pattern.operands)
     if count < asked:
         return f"{node.title} has {counted(count, 'operand')}, not {asked}"
@@ -563,6 +566,7 @@ def _why_not_attribute(name: str, asked: Attribute, node: _Node) -> str:
         value = read_attribute(name, text)
         if value == asked and isinstance(value, bool) == isinstance(asked, bool):
             return ""
+        # A text is compared as a value, too: `[1,2]<=[2]` equals `{{0,1}}`.
         spells = isinstance(asked, str) and not isinstance(value, str)
         if spells and value == read_attribute(name, str(asked)):
             return ""

@@ -251,6 +251,7 @@ def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignm
     """Reads the file, of new releases and of old ones; a line of another form is a trouble."""
     end = len(text)
     live_range, values = None, None
+    # Old releases print values and live ranges into the same file: they are read from its end.
     if (match := _live_ranges_begin(text)) is not None:
         from hlo_lint.dumps.artefacts.live_range import read_live_range_from
 
@@ -296,6 +297,8 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Pars
             if current is not None:
                 allocations.append(current.closed())
             current, reusing = _OpenAllocation(match, start), False
+        # Lines of this list look like values, and hold no offset: the values that reuse the
+        # allocation.
         elif line == _REUSED and current is not None:
             reusing = True
         elif reusing and current is not None and (match := _reused(line)) is not None:

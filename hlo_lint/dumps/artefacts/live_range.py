@@ -205,6 +205,7 @@ class _LiveRangeReader:
             return "a place with its bytes"
         branch, name, percent, total, current, remaining = match.groups()
         place = Span(start + 4 + len(branch), start + len(line))
+        # The tree is drawn with four columns a level.
         depth = (len(branch) - 2) // 4 if branch else 0
         sizes = (_bytes(total), _bytes(current), _bytes(remaining))
         self.frames.append(PeakFrame(depth, name, float(percent), *sizes, place))
@@ -216,6 +217,7 @@ def read_live_range_from(text: str, start: int, end: int | None, path: Path | No
     reader = _LiveRangeReader()
     problems: list[ParseError] = []
     for at, line in lines_of(text, start, end):
+        # What is in a section stands four columns in; headings two, or none.
         if line.startswith("    "):
             wanted = reader.section(line, at)
             if wanted:

@@ -58,6 +58,8 @@ class Contest:
     def handicap(self) -> int:
         """The penalty, in nanoseconds, that the rival's scratch memory adds to its time."""
         more = self.rival.scratch_bytes - self.winner.scratch_bytes
+        # The window counts once, however much more scratch the rival wants: XLA compares, it does
+        # not weigh.
         return SCRATCH_WINDOW * ((more > 0) - (more < 0))
 
     @property
@@ -205,6 +207,7 @@ def contest_of(tuned: TunedInstruction) -> Contest | None:
         if candidate is won or (not candidate.failed and candidate.backend != won.backend)
     ]
     winner = next(best for best in bests if best.backend == won.backend)
+    # The rival is whichever backend would win with the smallest change of times.
     against = (Contest(winner, rival) for rival in bests if rival is not winner)
     return min(against, key=lambda contest: contest.margin)
 
@@ -214,6 +217,7 @@ def chosen(tuned: TunedInstruction) -> Candidate | None:
     fastest = tuned.fastest
     if fastest is None:
         return None
+    # config_selector.cc: of those within the window the least scratch, then the least time.
     limit = (fastest.nanoseconds or 0) + SCRATCH_WINDOW
     return min(
         (

@@ -218,6 +218,7 @@ def decompressed(data: bytes) -> bytes:
     try:
         message = stream.decompress(data, most)
         if not stream.eof:
+            # One byte more tells a bomb without expanding it.
             over = stream.decompress(stream.unconsumed_tail, 1)
             if over:
                 raise PayloadError(
@@ -325,6 +326,7 @@ _DESCRIPTOR: Final = 9
 
 def _parameter(reader: Reader, within: Field) -> Parameter:
     inside = reader.fields(within)
+    # The oneof `value` of TritonKernelCall.Parameter (jaxlib/gpu/triton.proto).
     kinds = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
     if len(kinds) > 1:
         raise PayloadError("a parameter of two kinds", within.start)
@@ -418,6 +420,7 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
     listed = [one for one in inside if one.number == 3]
     edits: dict[int, list[Field]] = {one.start: [] for one in listed}
     if listed:
+        # The new list takes the place of the first old entry, so unknown fields keep theirs.
         edits[listed[0].start] = wanted
     else:
         edits[autotuned.start] = [wire.delimited(2, wire.serialize([*inside, *wanted]))]
@@ -459,6 +462,7 @@ def with_tensor_strides(
         fields = [one for one in reader.fields(calls[config]) if one.number == 5]
         edits |= _stride_edits(reader, fields[number], wanted)
         rank = len(wanted)
+        # After a descriptor jax-triton passes `rank` sizes, then `rank` strides.
         stride_scalars = range(number + 1 + rank, number + 1 + 2 * rank)
         for place, old, new in zip(stride_scalars, descriptor.strides, wanted, strict=True):
             if place < len(parameters) and parameters[place] == Scalar("i64", old):

@@ -145,6 +145,7 @@ def _sum(left: Range, right: Range) -> Range:
     low, high = left.low + right.low, left.high + right.high
     if low <= -UNBOUNDED or high >= UNBOUNDED:
         return Range(base, -UNBOUNDED, UNBOUNDED)
+    # Without a carry the bits of a sum are those of its parts: `base + (i << 4)` keeps 4 zeros.
     disjoint = left.is_natural and right.is_natural and not left.mask & right.mask
     return Range(base, low, high, left.mask | right.mask if disjoint else -1)
 
@@ -158,6 +159,7 @@ def _product(left: Range, right: Range) -> Range:
         return ANYTHING
     ends = [a * b for a in (left.low, left.high) for b in (right.low, right.high)]
     shift = right.low.bit_length() - 1
+    # A product with a power of two is a shift.
     if left.is_natural and right.low == right.high == 1 << max(shift, 0):
         return _natural(min(ends), max(ends), left.mask << shift)
     return Range(None, min(ends), max(ends))
@@ -204,6 +206,7 @@ def _lop3(values: list[Range], table: int) -> Range:
     if not all(value.base is None for value in values):
         return ANYTHING
     bits = 0
+    # Row abc of the table is the result for bits a, b, c of the inputs (PTX ISA, lop3).
     for row in range(8):
         if not table >> row & 1:
             continue
@@ -313,6 +316,7 @@ def _converted(value: Range, to: str, kind: str) -> Range:
         return ANYTHING
     if value.base is not None:
         return value  # shared memory fits 32 bits
+    # A narrowing conversion keeps the low bits, so modulo the new width the value is itself.
     if target <= width:
         return _fitted(value, target)
     return _signed(value, width) if kind.startswith("s") else _unsigned(value, width)

@@ -80,6 +80,7 @@ def _sources(
     """The parameters that each register is computed from: loaded values begin anew."""
     sources: dict[str, frozenset[int]] = defaultdict(frozenset)
     changed = True
+    # A register of a loop depends on assignments below it: until nothing grows.
     while changed:
         changed = False
         for instruction in instructions:

@@ -204,4 +204,5 @@ class UnreadableDescriptor:
 
 def _bytes(bits: int) -> int:
     whole, remainder = divmod(bits, 8)
+    # An odd number of bytes is not a multiple of 16: the misalignment stays to be seen.
     return whole | 1 if remainder else whole
