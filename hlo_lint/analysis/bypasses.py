@@ -95,7 +95,7 @@ def _loses_bits(step: Instruction, source: Instruction) -> bool:
     narrow = step.producer()
     if narrow is None or narrow.opcode != "convert" or narrow.producer() is not source:
         return False
-    types = [each.type_text.partition("[")[0] for each in (source, narrow)]
+    types = [end.type_text.partition("[")[0] for end in (source, narrow)]
     wide, small = (BITS.get(name, 0) if name[:1] in "su" else 0 for name in types)
     return 0 < small < wide and source.opcode not in _BOUNDED
 

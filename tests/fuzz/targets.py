@@ -466,7 +466,7 @@ def _client() -> _Client:
 
 @_target
 def message(data: bytes) -> None:
-    """What an editor sends is answered or refused: a line is a method's number and parameters."""
+    """Requests of an editor are answered or refused: a line is a method's number and parameters."""
     from pygls.exceptions import JsonRpcException
 
     client = _client()

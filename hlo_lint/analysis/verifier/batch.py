@@ -122,7 +122,7 @@ OperandTypes: TypeAlias = tuple[str | None, ...]
 
 
 class Reading(NamedTuple):
-    """What the names in a computation stand for."""
+    """The instructions that the names in a computation stand for."""
 
     is_sound: bool
     """True if names are unique, and if operands are defined above what reads them."""

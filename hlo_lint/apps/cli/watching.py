@@ -20,7 +20,7 @@ INTERVAL = 0.25
 _NICE = 19
 """The compile comes first: where both want one processor, a check gets a hundredth of it."""
 _SHARE = 1 / 20
-"""What this process may take of one processor while a compile writes."""
+"""The share that this process may take of one processor while a compile writes."""
 _begun = time.monotonic()
 SETTLED = 2
 """Number of equal looks after which a file counts as written."""

@@ -71,7 +71,7 @@ class Live:
     verify: bool = False
     """True to apply, with `Action.FIX`, only fixes that are proven."""
     settings: Settings | None = None
-    """What else the checks take from a settings file: severities, options of rules, allowances."""
+    """Further settings of the checks: severities, options of rules, allowances."""
     reports: list[tuple[str, Report]] = field(default_factory=list)
     """The report on each module, under the module's name, in the order of compilation; with
     `Action.FIX`, on the module before its fixes."""

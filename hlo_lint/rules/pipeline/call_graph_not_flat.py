@@ -86,12 +86,14 @@ def _shared(module: Module) -> Mapping[str, Sequence[Instruction]]:
     if opcodes_of(module).isdisjoint(SEQUENTIAL):
         return {}
     calls = [(computation, calls_of(computation)) for computation in module.computations]
-    counts = Counter(chain.from_iterable(chain.from_iterable(each.values()) for _, each in calls))
+    counts = Counter(
+        chain.from_iterable(chain.from_iterable(called.values()) for _, called in calls)
+    )
     callers: dict[str, list[Instruction]] = {
         name: [] for name, count in counts.items() if count > 1
     }
-    for computation, each in calls if callers else ():
-        for number, names in each.items():
+    for computation, called in calls if callers else ():
+        for number, names in called.items():
             for name in callers.keys() & names:
                 callers[name] += [computation.at(number)] * names.count(name)
     return callers

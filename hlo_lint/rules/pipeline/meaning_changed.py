@@ -511,7 +511,7 @@ def _stays(
         return False
     if not (old.users or old.is_root) or not all(reader.name in kept for reader in readers):
         return False
-    if any(not others.isdisjoint(each.called_computations) for each in (old, *readers)):
+    if any(not others.isdisjoint(user.called_computations) for user in (old, *readers)):
         return False
     names = () if old.opcode == "constant" else new.operand_names
     if _replaced_constant(old, new):
