@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
+from hlo_lint.engine.values.compare import difference
+from hlo_lint.engine.values.evaluate import evaluate, leaves
+from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
 from hlo_lint.engine.values.lowering.lower import Lowering, Program
+from hlo_lint.engine.values.programs import evaluated
 
 HEAD = "HloModule m\n\n"
 
@@ -281,3 +285,60 @@ def test_a_fused_collective_of_a_tpu_is_the_collective() -> None:
     )
     assert "AsyncCollectiveStart" in fused
     assert equal_graphs(plain, fused)
+
+
+CONVOLUTIONS = {
+    "a batch, as TPUs spell it": (
+        "6,3,5 6,5,7 6,3,7",
+        "0bf_0io->0bf",
+        "size=6 stride=5 lhs_dilate=6",
+    ),
+    "a batch, as their gradients spell it": (
+        "6,5,3 6,5,7 6,3,7",
+        "0fb_0io->0bf",
+        "size=6 stride=6 pad=5_5 lhs_dilate=5 rhs_reversal=1",
+    ),
+    "a sum over a dimension": ("6,3,5 6,5,7 1,3,7", "0bf_0io->0bf", "size=6"),
+    "a dimension of the kernel": (
+        "3,5,1 5,7,4 3,7,4",
+        "bf0_io0->bf0",
+        "size=4 pad=3_3 rhs_reversal=1",
+    ),
+    "a dimension of the image": ("3,5,4 5,7,1 4,3,7", "bf0_io0->0bf", "size=1"),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_that_is_a_dot_computes_the_same(name: str) -> None:
+    shapes, labels, window = CONVOLUTIONS[name]
+    image, kernel, result = shapes.split()
+    text = entry(
+        f"""  x = f32[{image}] parameter(0)
+  y = f32[{kernel}] parameter(1)
+  ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}"""
+    )
+    module = hlo_lint.parse(text)
+    program = lowered(text)
+    assert "dot" in {node.opcode for node in in_order(program.graph.roots)}
+    inputs = inputs_of(module)
+    expected = leaves(evaluate(module, inputs).result)
+    assert difference(expected, evaluated(emit(program.graph), inputs)) is None
+
+
+@pytest.mark.parametrize(
+    ("window", "size"),
+    [
+        ("size=6 pad=1_0", 2),
+        ("size=6 rhs_reversal=1", 1),
+        ("size=6 stride=5 lhs_dilate=6 rhs_reversal=1", 6),
+    ],
+)
+def test_another_window_is_not_one_of_a_dot(window: str, size: int) -> None:
+    program = lowered(
+        entry(
+            f"""  x = f32[6,3,5] parameter(0)
+  y = f32[6,5,7] parameter(1)
+  ROOT r = f32[{size},3,7] convolution(x, y), window={{{window}}}, dim_labels=0bf_0io->0bf"""
+        )
+    )
+    assert program.graph.roots[0].opcode == "convolution"

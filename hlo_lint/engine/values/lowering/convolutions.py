@@ -1,12 +1,13 @@
-"""Calls of cuDNN convolutions as convolutions of HLO.
+"""Convolutions, and calls of cuDNN as convolutions of HLO.
 
-The window and the labels of a backward convolution are those of the forward one
+The window and the labels of a backward call are those of the forward one
 (`xla/service/gpu/transforms/conv_rewriter.cc`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.loops import backend_config
@@ -30,6 +31,10 @@ _MODES: Final[Mapping[str, str]] = {
 """Activations of cuDNN (`CudnnConvBackendConfig.activation_mode`)."""
 
 
+MAX_MEETINGS: Final = 1 << 20
+"""Pairs of an element of the result and one of the kernel in a dimension of what may be a dot."""
+
+
 def convolution(
     lowering: Lowering,
     call: Instruction,
@@ -38,27 +43,19 @@ def convolution(
     results: Sequence[ArrayShape],
 ) -> list[Node] | None:
     """The results of a convolution but for its scratch memory; None for one that is cut."""
-    labels, window = call.attribute("dim_labels"), call.attribute("window")
-    groups = call.attribute("feature_group_count") or 1
-    if not isinstance(labels, ConvolutionDimensionNumbers) or not isinstance(groups, int):
-        raise NotLowered(f"%{call.name} has no labels of dimensions")
-    dimensions = (
-        [dim for dim in window if isinstance(dim, WindowDimension)]
-        if isinstance(window, tuple)
-        else []
-    )
-    if any(dim.is_reversed or dim.base_dilation != 1 for dim in dimensions):
+    labels, window, groups, _ = _read(call)
+    if any(dim.is_reversed or dim.base_dilation != 1 for dim in window):
         return None
     nodes, result = lowering.nodes, results[0]
     left, right, *rest = operands
-    plain = ArrayShape(left.shape.dtype if is_float(result.dtype) else result.dtype, result.dims)
+    bare = ArrayShape(left.shape.dtype if is_float(result.dtype) else result.dtype, result.dims)
     match target.removeprefix("__cudnn$conv"):
         case "Forward" | "BiasActivationForward":
-            node = _forward(nodes, left, right, plain, labels, dimensions, groups)
+            node = made(nodes, left, right, bare, labels, window, groups)
         case "BackwardInput" if groups == 1:
-            node = _input_gradient(nodes, left, right, plain, labels, dimensions)
+            node = _input_gradient(nodes, left, right, bare, labels, window)
         case "BackwardFilter" if groups == 1:
-            node = _filter_gradient(nodes, left, right, plain, labels, dimensions)
+            node = _filter_gradient(nodes, left, right, bare, labels, window)
         case _:
             return None
     config = backend_config(call)
@@ -88,76 +85,174 @@ def convolution(
     return [nodes.convert(node, result.dtype)]
 
 
+def plain(nodes: Nodes, call: Instruction, operands: Sequence[Node], shape: ArrayShape) -> Node:
+    """A convolution of HLO."""
+    left, right = operands
+    return made(nodes, left, right, shape, *_read(call))
+
+
+def _read(
+    call: Instruction,
+) -> tuple[ConvolutionDimensionNumbers, Sequence[WindowDimension], int, int]:
+    """The labels, the window, and the groups of features and of batches."""
+    labels, window = call.attribute("dim_labels"), call.attribute("window")
+    if not isinstance(labels, ConvolutionDimensionNumbers):
+        raise NotLowered(f"%{call.name} has no labels of dimensions")
+    parts = window if isinstance(window, tuple) else ()
+    dimensions = [dim for dim in parts if isinstance(dim, WindowDimension)]
+    dimensions = dimensions or [WindowDimension(1)] * len(labels.input_spatial)
+    features, batches = (call.attribute(f"{name}_group_count") for name in ("feature", "batch"))
+    return (
+        labels,
+        dimensions,
+        features if isinstance(features, int) else 1,
+        batches if isinstance(batches, int) else 1,
+    )
+
+
 def _number(settings: Mapping[str, object], name: str, default: float) -> float:
     value = settings.get(name, default)
     return float(value) if isinstance(value, int | float) else default
 
 
-def _labels(count: int, places: Mapping[str, int], spatial: Sequence[int]) -> str:
-    letters = [""] * count
-    for letter, place in places.items():
-        letters[place] = letter
-    for number, place in enumerate(spatial):
-        letters[place] = str(number)
-    return "".join(letters)
+def made(
+    nodes: Nodes,
+    left: Node,
+    right: Node,
+    shape: ArrayShape,
+    labels: ConvolutionDimensionNumbers,
+    window: Sequence[WindowDimension],
+    feature_groups: int = 1,
+    batch_groups: int = 1,
+) -> Node:
+    """A convolution; as a dot where it is one. XLA:TPU spells dots as convolutions."""
+    dot = None
+    if feature_groups == batch_groups == 1:
+        dot = _as_dot(nodes, left, right, shape, labels, window)
+    if dot is not None:
+        return dot
+    attributes = {
+        "batch_group_count": batch_groups,
+        "dim_labels": _spelled(labels),
+        "feature_group_count": feature_groups,
+        "window": _window(window),
+    }
+    kept = tuple((name, str(value)) for name, value in attributes.items() if value not in (1, ""))
+    return nodes.make("convolution", shape, (left, right), kept)
 
 
-def _window(dimensions: Iterable[WindowDimension]) -> str:
-    columns = list(zip(*dimensions, strict=True))
-    if not columns:
+def _spelled(labels: ConvolutionDimensionNumbers) -> str:
+    def side(letters: str, one: int, other: int, spatial: Sequence[int]) -> str:
+        digits = {place: str(number) for number, place in enumerate(spatial)}
+        named = {one: letters[0], other: letters[1], **digits}
+        return "".join(named[place] for place in sorted(named))
+
+    image, kernel, result = side("bf", *labels[:3]), side("io", *labels[3:6]), labels[6:]
+    return f"{image}_{kernel}->{side('bf', *result)}"
+
+
+def _window(dimensions: Sequence[WindowDimension]) -> str:
+    if not dimensions:
         return ""
-    size, stride, low, high, base, dilation, _ = columns
+    size, stride, low, high, base, dilation, reversal = zip(*dimensions, strict=True)
     parts = {
         "size": size,
         "stride": stride,
         "pad": [f"{a}_{b}" for a, b in zip(low, high, strict=True)],
         "lhs_dilate": base,
         "rhs_dilate": dilation,
+        "rhs_reversal": map(int, reversal),
     }
     texts = [f"{name}={'x'.join(map(str, part))}" for name, part in parts.items()]
     return "{" + " ".join(texts) + "}"
 
 
-def _make(
-    nodes: Nodes,
-    operands: tuple[Node, Node],
-    shape: ArrayShape,
-    labels: str,
-    dimensions: Sequence[WindowDimension],
-    groups: int = 1,
-) -> Node:
-    attributes = [("dim_labels", labels)]
-    if groups != 1:
-        attributes.append(("feature_group_count", str(groups)))
-    if dimensions:
-        attributes.append(("window", _window(dimensions)))
-    return nodes.make("convolution", shape, operands, tuple(attributes))
+class _Role(Enum):
+    """The part that a spatial dimension of a convolution has in a dot."""
+
+    BATCH = "batch"
+    CONTRACTING = "contracting"
+    LEFT = "of the image alone"
+    RIGHT = "of the kernel alone"
 
 
-def _forward(
+def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Role | None:
+    """The role of a dimension of these sizes; None if no dot has such a one.
+
+    The elements of image and kernel that meet in each element of the result decide: those of one
+    number each in a batch, all of them in a sum, those at 0 of the one and of each number of the
+    other.
+    """
+    import numpy as np
+
+    if result * kernel > MAX_MEETINGS:
+        return None
+    places, elements = np.indices((result, kernel))
+    position = places * window.stride + elements * window.window_dilation - window.padding_low
+    at, rest = np.divmod(position, window.base_dilation)
+    meets = (rest == 0) & (at >= 0) & (at < image)
+    if window.is_reversed:
+        elements = kernel - 1 - elements
+    found = set(zip(*(numbers[meets].tolist() for numbers in (places, at, elements)), strict=True))
+    size = max(image, kernel, result)
+    for role, ones in (
+        (_Role.LEFT, (1, 1, 0)),
+        (_Role.RIGHT, (1, 0, 1)),
+        (_Role.CONTRACTING, (0, 1, 1)),
+        (_Role.BATCH, (1, 1, 1)),
+    ):
+        sizes = tuple(size if one else 1 for one in ones)
+        if (result, image, kernel) == sizes and found == {
+            tuple(number * one for one in ones) for number in range(size)
+        }:
+            return role
+    return None
+
+
+def _as_dot(
     nodes: Nodes,
-    image: Node,
-    kernel: Node,
+    left: Node,
+    right: Node,
     shape: ArrayShape,
     labels: ConvolutionDimensionNumbers,
-    dimensions: Sequence[WindowDimension],
-    groups: int,
-) -> Node:
-    rank = image.shape.rank
-    spelled = (
-        _labels(rank, {"b": labels.input_batch, "f": labels.input_feature}, labels.input_spatial)
-        + "_"
-        + _labels(
-            rank,
-            {"i": labels.kernel_input_feature, "o": labels.kernel_output_feature},
-            labels.kernel_spatial,
-        )
-        + "->"
-        + _labels(
-            rank, {"b": labels.output_batch, "f": labels.output_feature}, labels.output_spatial
-        )
+    window: Sequence[WindowDimension],
+) -> Node | None:
+    batch: list[tuple[int, int]] = []
+    contracting = [(labels.input_feature, labels.kernel_input_feature)]
+    image = {labels.input_batch: labels.output_batch}
+    kernel = {labels.kernel_output_feature: labels.output_feature}
+    axes = zip(labels.input_spatial, labels.kernel_spatial, labels.output_spatial, strict=True)
+    for (one, other, result), dimension in zip(axes, window, strict=True):
+        sizes = left.shape.dims[one], right.shape.dims[other], shape.dims[result]
+        if sizes == (1, 1, 1) and not dimension.padding_low:
+            continue
+        match _role(*sizes, dimension):
+            case _Role.LEFT:
+                image[one] = result
+            case _Role.RIGHT:
+                kernel[other] = result
+            case _Role.CONTRACTING:
+                contracting.append((one, other))
+            case _Role.BATCH:
+                batch.append((one, other))
+                image[one] = result
+            case None:
+                return None
+    # A dimension that is left out has one element.
+    ours = sorted({*image, *(one for one, _ in contracting)})
+    theirs = sorted({*kernel, *(other for _, other in (*batch, *contracting))})
+    dot = nodes.dot(
+        nodes.reshape(left, tuple(left.shape.dims[axis] for axis in ours)),
+        nodes.reshape(right, tuple(right.shape.dims[axis] for axis in theirs)),
+        shape.dtype,
+        batch=[(ours.index(one), theirs.index(other)) for one, other in batch],
+        contracting=sorted((ours.index(one), theirs.index(other)) for one, other in contracting),
     )
-    return _make(nodes, (image, kernel), shape, spelled, dimensions, groups)
+    shared = [one for one, _ in batch]
+    order = [image[one] for one in (*shared, *sorted(image.keys() - set(shared)))]
+    order += [kernel[axis] for axis in sorted(kernel)]
+    moved = nodes.transpose(dot, sorted(range(len(order)), key=order.__getitem__))
+    return nodes.reshape(moved, shape.dims)
 
 
 def _input_gradient(
@@ -169,10 +264,6 @@ def _input_gradient(
     dimensions: Sequence[WindowDimension],
 ) -> Node:
     """The gradient of the image: the kernel, mirrored, over the gradient with holes in it."""
-    rank = gradient.shape.rank
-    axes = "{" + ",".join(map(str, labels.kernel_spatial)) + "}"
-    if dimensions:
-        kernel = nodes.make("reverse", kernel.shape, (kernel,), (("dimensions", axes),))
     windows = []
     for number, dim in enumerate(dimensions):
         reach = (dim.size - 1) * dim.window_dilation
@@ -180,19 +271,17 @@ def _input_gradient(
         wanted = shape.dims[labels.input_spatial[number]]
         low = reach - dim.padding_low
         high = wanted + reach - given - low
-        windows.append(WindowDimension(dim.size, 1, low, high, dim.stride, dim.window_dilation))
-    spelled = (
-        _labels(rank, {"b": labels.output_batch, "f": labels.output_feature}, labels.output_spatial)
-        + "_"
-        + _labels(
-            rank,
-            {"o": labels.kernel_input_feature, "i": labels.kernel_output_feature},
-            labels.kernel_spatial,
+        windows.append(
+            WindowDimension(dim.size, 1, low, high, dim.stride, dim.window_dilation, True)
         )
-        + "->"
-        + _labels(rank, {"b": labels.input_batch, "f": labels.input_feature}, labels.input_spatial)
+    turned = ConvolutionDimensionNumbers(
+        *labels[6:],
+        labels.kernel_output_feature,
+        labels.kernel_input_feature,
+        labels.kernel_spatial,
+        *labels[:3],
     )
-    return _make(nodes, (gradient, kernel), shape, spelled, windows)
+    return made(nodes, gradient, kernel, shape, turned, windows)
 
 
 def _filter_gradient(
@@ -204,7 +293,6 @@ def _filter_gradient(
     dimensions: Sequence[WindowDimension],
 ) -> Node:
     """The gradient of the kernel: the gradient over the image, batches summed as features are."""
-    rank = image.shape.rank
     windows = []
     for number, dim in enumerate(dimensions):
         size = gradient.shape.dims[labels.output_spatial[number]]
@@ -215,17 +303,13 @@ def _filter_gradient(
         windows.append(
             WindowDimension(size, dim.window_dilation, dim.padding_low, high, 1, dim.stride)
         )
-    spelled = (
-        _labels(rank, {"f": labels.input_batch, "b": labels.input_feature}, labels.input_spatial)
-        + "_"
-        + _labels(
-            rank, {"i": labels.output_batch, "o": labels.output_feature}, labels.output_spatial
-        )
-        + "->"
-        + _labels(
-            rank,
-            {"b": labels.kernel_input_feature, "f": labels.kernel_output_feature},
-            labels.kernel_spatial,
-        )
+    turned = ConvolutionDimensionNumbers(
+        labels.input_feature,
+        labels.input_batch,
+        labels.input_spatial,
+        *labels[6:],
+        labels.kernel_input_feature,
+        labels.kernel_output_feature,
+        labels.kernel_spatial,
     )
-    return _make(nodes, (image, gradient), shape, spelled, windows)
+    return made(nodes, image, gradient, shape, turned, windows)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import pi, sqrt
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, spelled
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -70,17 +70,12 @@ _NARROW: Final = frozenset({"f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f
 
 
 def _dot(nodes: Nodes, left: Node, right: Node, config: GemmConfig, shape: ArrayShape) -> Node:
-    dimensions = config.dimensions
-    attributes = {
-        "lhs_batch_dims": dimensions.lhs_batch,
-        "lhs_contracting_dims": dimensions.lhs_contracting,
-        "rhs_batch_dims": dimensions.rhs_batch,
-        "rhs_contracting_dims": dimensions.rhs_contracting,
-    }
-    spelled_out = tuple((name, spelled(axes)) for name, axes in attributes.items() if axes)
+    axes = config.dimensions
     if left.shape.dtype != right.shape.dtype:
         left, right = (nodes.convert(side, shape.dtype) for side in (left, right))
-    return nodes.make("dot", shape, (left, right), spelled_out)
+    batch = list(zip(axes.lhs_batch, axes.rhs_batch, strict=True))
+    contracting = list(zip(axes.lhs_contracting, axes.rhs_contracting, strict=True))
+    return nodes.reshape(nodes.dot(left, right, shape.dtype, batch, contracting), shape.dims)
 
 
 def times(nodes: Nodes, node: Node, factor: complex) -> Node:

@@ -225,6 +225,26 @@ class Nodes:
             right = self.broadcast(right, left.shape.dims)
         return self.make(opcode, left.shape, (left, right))
 
+    def dot(
+        self,
+        left: Node,
+        right: Node,
+        dtype: str,
+        batch: Sequence[tuple[int, int]],
+        contracting: Sequence[tuple[int, int]],
+    ) -> Node:
+        """A product of arrays over pairs of dimensions."""
+        sides = []
+        attributes = []
+        for number, (name, node) in enumerate((("lhs", left), ("rhs", right))):
+            shared, summed = ([pair[number] for pair in pairs] for pairs in (batch, contracting))
+            attributes += [(f"{name}_batch_dims", shared), (f"{name}_contracting_dims", summed)]
+            sides.append([axis for axis in range(node.shape.rank) if axis not in shared + summed])
+        dims = [left.shape.dims[axis] for axis in [one for one, _ in batch] + sides[0]]
+        dims += [right.shape.dims[axis] for axis in sides[1]]
+        kept = tuple((name, spelled(axes)) for name, axes in attributes if axes)
+        return self.make("dot", ArrayShape(dtype, tuple(dims)), (left, right), kept)
+
     def unary(self, opcode: str, node: Node) -> Node:
         """An elementwise operation that keeps the type."""
         return self.make(opcode, node.shape, (node,))

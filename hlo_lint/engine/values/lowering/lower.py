@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.loop_values import integer_field, read_loop
 from hlo_lint.analysis.loops import backend_config
+from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
@@ -74,12 +75,13 @@ class Program:
 class Input:
     """A parameter of a program: a leaf of a parameter of the module, on one device."""
 
-    parameter: Instruction
     leaf: int
     """The number of the leaf among those of all parameters."""
     device: int
     """0 also for a parameter that all devices share."""
     shape: ArrayShape
+    limit: int | None
+    """The size that its integers index, if they index anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +141,32 @@ class Lowering:
         self.devices = device_count(self.module)
         if self.devices > MAX_DEVICES:
             raise NotLowered(f"it runs on {self.devices} devices, more than {MAX_DEVICES}")
+        try:
+            inputs, arguments = self._inputs(entry)
+            results = self.computation(entry, arguments)
+        except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
+            raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
+        roots = [node for value in results for node in flat(value)]
+        graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
+        return Program(
+            graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
+        )
+
+    def _inputs(self, entry: Computation) -> tuple[list[Input], list[Values]]:
+        """The parameters of the program, and those of the module on each device."""
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
         for parameter in entry.parameters:
             shapes = list(bare(self.shape(parameter)))
+            limit = index_limit(parameter, self.module)
             shared = (parameter.parameter_number or 0) in self.replicated
             values: Values = []
             for device in range(self.devices):
                 if not (shared and device):
                     first = len(inputs)
                     inputs += [
-                        Input(parameter, leaf + number, device, shape)
+                        Input(leaf + number, device, shape, limit)
                         for number, shape in enumerate(shapes)
                     ]
                 leaves = iter(
@@ -160,15 +176,7 @@ class Lowering:
                 values.append(packed(self.shape(parameter), leaves))
             arguments.append(values)
             leaf += len(shapes)
-        try:
-            results = self.computation(entry, arguments)
-        except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
-            raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
-        roots = [node for value in results for node in flat(value)]
-        graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
-        return Program(
-            graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
-        )
+        return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:
         """The shape that an instruction spells."""
@@ -446,6 +454,10 @@ class Lowering:
                 return self.nodes.broadcast(node, shape.dims, _numbers(instruction, "dimensions"))
             case "convert" if isinstance(shape, ArrayShape):
                 return self.nodes.convert(leaves[0], shape.dtype)
+            case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
+                from hlo_lint.engine.values.lowering.convolutions import plain
+
+                return plain(self.nodes, instruction, leaves, next(bare(shape)))
             case "dynamic-slice" | "dynamic-update-slice":
                 described = self._by_descriptor(instruction, opcode, leaves, shape)
                 if described is not None:
