@@ -5,7 +5,7 @@
 A folder is one source; of `--archives` each folder is one. Every step of every compilation is run
 (`validate --all-steps`), the largest compilations first, each in a process of its own. Then N steps
 get an error each, which stays to the end of the run, and bisection has to name that step
-(`benchmarks/planted.py`). With `--state` verdicts are kept, so that a run that was stopped goes on.
+(`benchmarks/planted.py`). With `--state` outcomes are kept, and a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -47,7 +49,7 @@ COLUMNS = (
 )
 
 Verdict = dict[str, object]
-"""The outcome of `validate` for one compilation, as JSON."""
+"""The outcome of `validate` for one compilation, or of one planted error, as JSON."""
 
 
 def compilations(folder: Path) -> Iterator[Pipeline]:
@@ -58,49 +60,21 @@ def compilations(folder: Path) -> Iterator[Pipeline]:
 
 
 class State:
-    """The verdicts so far, by the path of the first dump."""
+    """What came of compilations and planted errors so far, by their keys."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.verdicts: dict[str, Verdict] = {}
         if path is not None and path.is_file():
             for line in path.read_text("utf-8").splitlines():
-                entry = json.loads(line)
-                self.verdicts[entry["key"]] = entry
+                verdict = json.loads(line)
+                self.verdicts[verdict["key"]] = verdict
 
     def add(self, verdict: Verdict) -> None:
         self.verdicts[str(verdict["key"])] = verdict
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(verdict) + "\n")
-
-
-def verdict_on(pipeline: Pipeline, source: str, xla: XlaCpu, jobs: int = 1) -> Verdict:
-    validation = validate_pipeline(pipeline, xla, all_steps=True, jobs=jobs)
-    reasons = Counter(
-        f"{step.comparison.outcome.value}: {step.comparison.reason}"
-        for step in validation.steps
-        if step.comparison.reason
-    )
-    cuts = Counter(
-        what
-        for step in validation.steps
-        if step.program is not None
-        for what in {cut.what for cut in step.program.cuts}
-    )
-    return {
-        "key": str(pipeline.dumps[0].path),
-        "source": source,
-        "title": pipeline.title,
-        "counts": {outcome.value: count for outcome, count in validation.counts.items()},
-        "runs": validation.runs,
-        "reasons": reasons,
-        "cuts": cuts,
-        "changes": [
-            f"{change.after.path.name}: {change.comparison.difference}"
-            for change in validation.changes
-        ],
-    }
 
 
 def table(verdicts: list[Verdict]) -> list[str]:
@@ -133,10 +107,10 @@ def reasons(verdicts: list[Verdict]) -> Iterator[str]:
     yield from [f"- {change}" for change in changes] or ["None."]
 
 
-def planted_lines(planted: list[Planted]) -> Iterator[str]:
+def planted_lines(planted: list[Planted], seed: int) -> Iterator[str]:
     count = sum(error.is_found for error in planted)
     yield from ["", "## Planted errors", ""]
-    yield f"{count} of {len(planted)} were found and attributed to their step."
+    yield f"{count} of {len(planted)}, of seed {seed}, were found and attributed to their step."
     yield from ["", "| error | planted | found |", "|---|---:|---:|"]
     for kind in sorted({error.kind for error in planted}):
         group = [error for error in planted if error.kind == kind]
@@ -179,21 +153,52 @@ def tasks_of(folder: Path) -> list[Task]:
             sum(dump.path.stat().st_size for dump in pipeline.dumps),
             folder,
             number,
-            str(pipeline.dumps[0].path),
+            f"{folder.name}/{pipeline.dumps[0].path.relative_to(folder)}",
         )
         for number, pipeline in enumerate(_opened(folder))
     ]
 
 
 def validated(task: Task, jobs: int) -> Verdict:
+    """The verdict on one compilation."""
     pipeline = _opened(task.folder)[task.number]
     begun = time.monotonic()
-    verdict = verdict_on(pipeline, task.folder.name, _xla(), jobs if task.size > LARGE else 1)
-    return {**verdict, "seconds": time.monotonic() - begun}
+    validation = validate_pipeline(
+        pipeline, _xla(), all_steps=True, jobs=jobs if task.size > LARGE else 1
+    )
+    reasons = Counter(
+        f"{step.comparison.outcome.value}: {step.comparison.reason}"
+        for step in validation.steps
+        if step.comparison.reason
+    )
+    cuts = Counter(
+        what
+        for step in validation.steps
+        if step.program is not None
+        for what in {cut.what for cut in step.program.cuts}
+    )
+    return {
+        "key": task.key,
+        "source": task.folder.name,
+        "counts": {outcome.value: count for outcome, count in validation.counts.items()},
+        "runs": validation.runs,
+        "reasons": reasons,
+        "cuts": cuts,
+        "changes": [
+            f"{change.after.path.name}: {change.comparison.difference}"
+            for change in validation.changes
+        ],
+        "seconds": time.monotonic() - begun,
+    }
 
 
-def planted_error(folders: tuple[Path, ...], number: int, seed: int) -> Planted | None:
-    return plant_error(_small(folders), number, seed, _xla())
+def planted_error(folders: tuple[Path, ...], number: int, seed: int) -> Verdict:
+    """One planted error, and what came of it; no error where no step takes one."""
+    planted = plant_error(_small(folders), number, seed, _xla())
+    return {
+        "key": f"planted {seed} {number}",
+        "planted": None if planted is None else asdict(planted),
+    }
 
 
 @cache
@@ -223,30 +228,37 @@ def main() -> None:
         with ProcessPoolExecutor(options.jobs) as pool:
             tasks = [task for several in pool.map(tasks_of, folders) for task in several]
             waiting = {
-                pool.submit(validated, task, options.jobs): task
+                task.key: pool.submit(validated, task, options.jobs)
                 for task in sorted(tasks, key=lambda task: -task.size)
                 if task.key not in state.verdicts
             }
-            planting = [
-                pool.submit(planted_error, tuple(folders), number, options.seed)
-                for number in range(options.plant)
-            ]
-            for number, future in enumerate(as_completed(waiting), 1):
+            errors = [f"planted {options.seed} {number}" for number in range(options.plant)]
+            waiting |= {
+                key: pool.submit(planted_error, tuple(folders), number, options.seed)
+                for number, key in enumerate(errors)
+                if key not in state.verdicts
+            }
+            for number, future in enumerate(as_completed(waiting.values()), 1):
                 state.add(future.result())
                 progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
-                print(f"{progress}: {waiting[future].key}", file=sys.stderr, flush=True)
-            planted = [error for future in planting if (error := future.result()) is not None]
+                print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
     verdicts = [state.verdicts[task.key] for task in tasks]
+    planted = [
+        Planted(**error)  # type: ignore[arg-type]
+        for key in errors
+        if (error := state.verdicts[key]["planted"]) is not None
+    ]
     print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     lines = [
         "# Values after each step",
         "",
         "`python -m benchmarks.values`: each step of each compilation is compared with the one "
-        "before it, on two seeds of inputs. A step that is equal by graph does not run.",
+        "before it, on two seeds of inputs. A step that is equal by graph does not run. "
+        f"jaxlib {version('jaxlib')}.",
         "",
         *table(verdicts),
         *reasons(verdicts),
-        *(planted_lines(planted) if planted else ()),
+        *(planted_lines(planted, options.seed) if planted else ()),
     ]
     text = "\n".join([*lines, ""])
     print(text)

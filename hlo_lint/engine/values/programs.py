@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.engine.values.compare import (
     EXACT,
@@ -17,9 +17,9 @@ from hlo_lint.engine.values.compare import (
     largest_error,
 )
 from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate
-from hlo_lint.engine.values.inputs import index_limit, value
+from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
-from hlo_lint.engine.values.lowering.graph import Node, in_order
+from hlo_lint.engine.values.lowering.graph import in_order
 from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -28,8 +28,7 @@ from hlo_lint.hlo.parser.module import parse_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.engine.values.lowering.lower import Program
-    from hlo_lint.hlo.ir import Module
+    from hlo_lint.engine.values.lowering.lower import Input, Program
     from hlo_lint.hlo.shape import ArrayShape
 
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
@@ -52,6 +51,9 @@ MAX_KEPT_BYTES: Final = 1 << 30
 """Results of so many bytes are held, to compare with."""
 MAX_JUDGED_WORK: Final = 1 << 27
 """Elementary operations that our own evaluator, the second judge, is given for one program."""
+
+
+Inputs: TypeAlias = "tuple[Input, ...]"
 
 
 class Outcome(Enum):
@@ -83,94 +85,94 @@ class Comparison:
 
 @dataclass
 class Runs:
-    """Runs programs, each once for a seed and a choice of types."""
+    """Runs programs, each once for its inputs, a seed and a choice of types."""
 
     xla: XlaCpu
     edges: bool = False
     """True if the inputs hold infinities, NaNs, and the ends of the ranges."""
-    _results: dict[tuple[object, ...], list[NDArray[Any]] | NotRun] = field(default_factory=dict)
+    _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
+    """Inputs and results, those used last at the end."""
 
-    def inputs(self, program: Program, module: Module, seed: int) -> list[NDArray[Any]]:
-        """Values for the inputs of a program, in range for a module that reads them."""
-        size = sum(
-            prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
-            for input_ in program.inputs
-        )
+    def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
+        """Values for inputs.
+
+        Raises:
+            NotRun: they are too large.
+        """
+        shapes = [input_.shape for input_ in inputs]
+        size = sum(prod(shape.dims) * BITS.get(shape.dtype, 8) // 8 for shape in shapes)
         if size > MAX_INPUT_BYTES:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
-        return [
-            value(
-                input_.shape,
-                (seed, input_.leaf, input_.device),
-                limit=index_limit(input_.parameter, module),
-                edges=self.edges,
-            )
-            for input_ in program.inputs
-        ]
+        return self._once(
+            (inputs, seed),
+            lambda: [
+                value(
+                    input_.shape,
+                    (seed, input_.leaf, input_.device),
+                    limit=input_.limit,
+                    edges=self.edges,
+                )
+                for input_ in inputs
+            ],
+        )
 
     def results(
-        self,
-        program: Program,
-        inputs: Sequence[NDArray[Any]],
-        seed: int,
-        types: Mapping[str, str] = NATIVE,
-        keep: Sequence[Node] = (),
+        self, program: Program, inputs: Inputs, seed: int, types: Mapping[str, str] = NATIVE
     ) -> list[NDArray[Any]]:
-        """The results of a program, then the values of the nodes of `keep`.
+        """The results of a program.
 
         Raises:
             NotRun: XLA:CPU did not run it.
         """
-        key = program.graph.number, seed, bool(types), tuple(node.number for node in keep)
-        if key not in self._results:
-            text, arguments = (
-                emit(program.graph, types, keep=keep),
-                in_types(inputs, program, types),
-            )
+
+        def run() -> list[NDArray[Any]]:
+            arguments = in_types(self.inputs(inputs, seed), program, types)
+            text = emit(program.graph, types)
             size = sum(array.nbytes for array in arguments)
             flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             try:
-                self._results[key] = self.xla.run(text, arguments, flags=flags)
+                return self.xla.run(text, arguments, flags=flags)
             except NotRun as error:
                 try:
-                    self._results[key] = evaluated(text, arguments)
+                    return evaluated(text, arguments)
                 except NotEvaluated:
-                    self._results[key] = error
-            self._forget()
-        kept = self._results[key]
-        if isinstance(kept, NotRun):
-            raise kept
-        return kept
+                    raise error from None
 
-    def _forget(self) -> None:
-        """Forget the oldest results, so that no more than `MAX_KEPT_BYTES` are held."""
-        sizes = {
-            key: 0 if isinstance(results, NotRun) else sum(array.nbytes for array in results)
-            for key, results in self._results.items()
-        }
-        excess = sum(sizes.values()) - MAX_KEPT_BYTES
-        for key in list(sizes)[:-1]:
-            if excess <= 0:
-                return
-            excess -= sizes[key]
-            del self._results[key]
+        return self._once((inputs, seed, program.graph.number, bool(types)), run)
 
-    def failure(self, program: Program, module: Module, seed: int) -> NotRun | None:
+    def _once(self, key: Hashable, make: Callable[[], list[NDArray[Any]]]) -> list[NDArray[Any]]:
+        """Arrays, or the reason why there are none, made once as long as they are kept."""
+        made = self._kept.pop(key, None)
+        if made is None:
+            try:
+                made = make()
+            except NotRun as error:
+                made = error
+        self._kept[key] = made
+        excess = sum(map(_size, self._kept.values())) - MAX_KEPT_BYTES
+        for other in list(self._kept)[:-1]:
+            if excess > 0 and (size := _size(self._kept[other])):
+                excess -= size
+                del self._kept[other]
+        if isinstance(made, NotRun):
+            raise made
+        return made
+
+    def failure(self, program: Program, inputs: Inputs, seed: int) -> NotRun | None:
         """The reason why a program runs neither in its own types nor in f64; None if it runs."""
         try:
-            inputs = self.inputs(program, module, seed)
+            self.results(program, inputs, seed)
+        except NotRun:
             try:
-                self.results(program, inputs, seed)
-            except NotRun:
                 self.results(program, inputs, seed, WIDE)
-        except NotRun as error:
-            return error
+            except NotRun as error:
+                return error
         return None
 
     def compare(
-        self, before: Program, after: Program, module: Module, seeds: Sequence[int]
+        self, before: Program, after: Program, inputs: Inputs, seeds: Sequence[int]
     ) -> Comparison:
-        """The verdict on two programs; `module` tells the ranges of the inputs."""
+        """The verdict on two programs."""
         if before.graph is after.graph:
             return Comparison(Outcome.SAME_GRAPH)
         reason = incomparable(before, after)
@@ -178,22 +180,19 @@ class Runs:
             return Comparison(Outcome.NOT_COMPARABLE, reason)
         verdicts = []
         for seed in seeds:
-            verdict = self._compared(before, after, module, seed)
+            verdict = self._compared(before, after, inputs, seed)
             if verdict.outcome in (Outcome.CHANGED, Outcome.NOT_RUN):
                 return verdict
             verdicts.append(verdict)
         return max(verdicts, key=lambda verdict: verdict.outcome is Outcome.WITHIN_BOUND)
 
-    def _compared(self, before: Program, after: Program, module: Module, seed: int) -> Comparison:
+    def _compared(self, before: Program, after: Program, inputs: Inputs, seed: int) -> Comparison:
         native: list[list[NDArray[Any]]] = []
         wide: list[list[NDArray[Any]]] = []
         failures: list[NotRun] = []
         try:
-            inputs = self.inputs(before, module, seed)
             native = [self.results(side, inputs, seed) for side in (before, after)]
         except NotRun as error:
-            if not native and "MB" in str(error):
-                return Comparison(Outcome.NOT_RUN, str(error), seed=seed)
             failures.append(error)
         if native and difference(native[0], native[1]) is None:
             return Comparison(Outcome.SAME_BITS, seed=seed)
@@ -216,24 +215,29 @@ class Runs:
                 # A sort or a selection of near ties: the step before alone gives both results.
                 reason = "rounding alone changes the results as much"
                 return Comparison(Outcome.NOT_COMPARABLE, reason, seed=seed)
-        if divergence is not None and not self._confirmed(before, after, inputs, bound):
+        if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
             reason = "XLA:CPU and the evaluator disagree on one of the two"
             return Comparison(Outcome.NOT_RUN, reason, seed=seed)
         outcome = Outcome.WITHIN_BOUND if divergence is None else Outcome.CHANGED
         return Comparison(outcome, "", divergence, seed, bound)
 
     def _confirmed(
-        self, before: Program, after: Program, inputs: Sequence[NDArray[Any]], bound: Bound
+        self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound
     ) -> bool:
         """False if our own evaluator finds no difference: a defect of XLA:CPU is none of a pass."""
         try:
             sides = [
-                evaluated(emit(side.graph, WIDE), in_types(inputs, side, WIDE))
+                evaluated(emit(side.graph, WIDE), in_types(self.inputs(inputs, seed), side, WIDE))
                 for side in (before, after)
             ]
         except NotEvaluated:
             return True
         return difference(sides[0], sides[1], bound) is not None
+
+
+def _size(made: list[NDArray[Any]] | NotRun) -> int:
+    """The bytes of arrays."""
+    return 0 if isinstance(made, NotRun) else sum(array.nbytes for array in made)
 
 
 def evaluated(text: str, inputs: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:

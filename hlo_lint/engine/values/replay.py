@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from hlo_lint.engine.values.compare import Bound, Difference, array_difference, difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
-from hlo_lint.engine.values.programs import WIDE_BOUND, Runs
+from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
 from hlo_lint.engine.values.xla_cpu import NotRun
-from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.ir import Instruction
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,21 +47,16 @@ def culprit(
     before: Program,
     after: Program,
     runs: Runs,
-    module: Module,
+    inputs: Inputs,
     seed: int,
     bound: Bound = WIDE_BOUND,
 ) -> Culprit | None:
     """The first instruction of `after` whose value differs; None where the replay did not run."""
     try:
-        inputs = runs.inputs(before, module, seed)
+        wide = in_types(runs.inputs(inputs, seed), before, WIDE)
     except NotRun:
         return None
-    replay = _Replay(before, after, runs, bound)
-    wide = [
-        array.astype(numpy_dtype(WIDE[shape.dtype])) if shape.dtype in WIDE else array
-        for array, shape in zip(inputs, before.graph.parameters, strict=True)
-    ]
-    return replay.first(before.graph, after.graph, wide)
+    return _Replay(before, after, runs, bound).first(before.graph, after.graph, wide)
 
 
 @dataclass

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Final, TypeVar
+from itertools import chain
+from typing import Final
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
@@ -22,10 +22,9 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering, Program
-from hlo_lint.engine.values.programs import Comparison, Outcome, Runs, incomparable
+from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, incomparable
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.xla_cpu import XlaCpu
-from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError
 
 SEEDS: Final = (0, 1)
@@ -35,8 +34,6 @@ MIN_SHARE: Final = 4
 """Steps for which another child is worth its start."""
 
 Progress = Callable[[str], None]
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass
@@ -148,11 +145,11 @@ def validate_dumps(
         progress(dump.path.name)
         result.steps.append(_lowered(dump, nodes, replicated))
         result.steps[0].is_judged = False
-    for steps in _stretches(result):
-        stretch = _Stretch(steps, result, seeds, progress)
-        if all_steps:
-            stretch.compare_all(runs, jobs)
-        else:
+    stretches = [_Stretch(steps, result, seeds, progress) for steps in _stretches(result)]
+    if all_steps:
+        _compare_all(stretches, runs, jobs)
+    else:
+        for stretch in stretches:
             stretch.bisect(runs)
     result.runs = xla.texts_run - ran
     result.notes = _notes(result)
@@ -182,14 +179,15 @@ def validate_pair(
         if one.program is None or other.program is None:
             other.comparison = one.comparison if one.program is None else other.comparison
         else:
+            inputs = one.program.inputs
             key = one.program.graph.number, other.program.graph.number
             if key not in verdicts:
-                module = one.dump.module
-                verdicts[key] = runs.compare(one.program, other.program, module, seeds)
+                verdicts[key] = runs.compare(one.program, other.program, inputs, seeds)
             other.comparison = verdicts[key]
+            if other.comparison.outcome is Outcome.CHANGED:
+                result.changes.append(_change(one, other, inputs, runs))
         one.comparison = other.comparison
-        if one.comparison.outcome is Outcome.CHANGED:
-            result.changes.append(_change(one, other, runs, one.dump.module))
+        if result.changes:
             break
     result.runs = xla.texts_run - ran
     result.notes = _notes(result)
@@ -256,11 +254,16 @@ class _Stretch:
     seeds: Sequence[int]
     progress: Progress
 
+    def __post_init__(self) -> None:
+        assert self.steps[0].program is not None
+        self.inputs = self.steps[0].program.inputs
+        """All steps run on what is in range for the first one."""
+
     def _failure(self, step: Step, runs: Runs) -> bool:
         """True if the program of a step does not run, which becomes the verdict on it."""
         assert step.program is not None
         self.progress(step.label)
-        failure = runs.failure(step.program, self.steps[0].dump.module, self.seeds[0])
+        failure = runs.failure(step.program, self.inputs, self.seeds[0])
         if failure is not None:
             step.comparison = Comparison(Outcome.NOT_RUN, str(failure))
         return failure is not None
@@ -269,32 +272,23 @@ class _Stretch:
         self.progress(other.label)
         assert one.program is not None
         assert other.program is not None
-        return runs.compare(one.program, other.program, self.steps[0].dump.module, self.seeds)
+        return runs.compare(one.program, other.program, self.inputs, self.seeds)
 
-    def _add_change(self, one: Step, other: Step, runs: Runs) -> None:
+    def add_change(self, one: Step, other: Step, runs: Runs) -> None:
+        """Add the change that a step makes, if it makes one."""
         if other.comparison.outcome is Outcome.CHANGED:
-            self.result.changes.append(_change(one, other, runs, self.steps[0].dump.module))
+            self.result.changes.append(_change(one, other, self.inputs, runs))
 
-    def compare_all(self, runs: Runs, jobs: int) -> None:
-        """Run every step, and compare it with the one before it."""
-        if len(self.steps) < 2:
-            return
-        with ExitStack() as stack:
-            pool = [runs]
-            # Each child imports jax and keeps results of its own: a few steps are its share.
-            while len(pool) < min(jobs, len(self.steps) // MIN_SHARE):
-                pool.append(Runs(stack.enter_context(runs.xla.sibling()), runs.edges))
-            threads = stack.enter_context(ThreadPoolExecutor(len(pool)))
-            fails = _shared(threads, pool, self.steps, self._failure)
-            running = [step for step, fails in zip(self.steps, fails, strict=True) if not fails]
-
-            def compare(pair: tuple[Step, Step], runs: Runs) -> None:
-                pair[1].comparison = self._verdict(*pair, runs)
-
-            _shared(threads, pool, list(pairwise(running)), compare)
-            for one, other in pairwise(running):
-                self._add_change(one, other, runs)
-            runs.xla.texts_run += sum(worker.xla.texts_run for worker in pool[1:])
+    def compare(self, number: int, runs: Runs) -> Step | None:
+        """Compare a step with the nearest one before it that runs, which is returned."""
+        step = self.steps[number]
+        if self._failure(step, runs):
+            return None
+        earlier = reversed(self.steps[:number])
+        before = next((one for one in earlier if not self._failure(one, runs)), None)
+        if before is not None:
+            step.comparison = self._verdict(before, step, runs)
+        return before
 
     def bisect(self, runs: Runs) -> None:
         """Find the first change: the first step is compared with the last one, then halves."""
@@ -327,30 +321,40 @@ class _Stretch:
             other.comparison = self._verdict(one, other, runs)
             for step in running[1:high]:
                 step.comparison = Comparison(Outcome.BETWEEN)
-            self._add_change(one, other, runs)
+            self.add_change(one, other, runs)
             running = running[high:]
 
 
-def _shared(
-    threads: ThreadPoolExecutor,
-    pool: Sequence[Runs],
-    items: Sequence[_Item],
-    work: Callable[[_Item, Runs], _Result],
-) -> list[_Result]:
-    """Work on items, each of `pool` on neighbours, which have results in common."""
-    ends = [len(items) * number // len(pool) for number in range(len(pool) + 1)]
-    shares = [items[start:end] for start, end in pairwise(ends)]
+def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
+    """Run every step, and compare it with the one before it."""
+    steps = [
+        (stretch, number)
+        for stretch in stretches
+        if len(stretch.steps) > 1
+        for number in range(len(stretch.steps))
+    ]
+    # Each child imports jax and keeps results of its own: its share are some neighbours.
+    count = max(1, min(jobs, len(steps) // MIN_SHARE))
+    ends = [len(steps) * number // count for number in range(count + 1)]
 
-    def share(runs: Runs, items: Sequence[_Item]) -> list[_Result]:
-        return [work(item, runs) for item in items]
+    def compare(runs: Runs, start: int, end: int) -> list[Step | None]:
+        return [stretch.compare(number, runs) for stretch, number in steps[start:end]]
 
-    return [result for results in threads.map(share, pool, shares) for result in results]
+    with ExitStack() as stack:
+        siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
+        pool = [runs, *(Runs(xla, runs.edges) for xla in siblings)]
+        threads = stack.enter_context(ThreadPoolExecutor(count))
+        befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
+        for (stretch, number), before in zip(steps, befores, strict=True):
+            if before is not None:
+                stretch.add_change(before, stretch.steps[number], runs)
+        runs.xla.texts_run += sum(xla.texts_run for xla in siblings)
 
 
-def _change(one: Step, other: Step, runs: Runs, module: Module) -> Change:
+def _change(one: Step, other: Step, inputs: Inputs, runs: Runs) -> Change:
     assert one.program is not None
     assert other.program is not None
-    divergence = culprit(one.program, other.program, runs, module, other.comparison.seed)
+    divergence = culprit(one.program, other.program, runs, inputs, other.comparison.seed)
     nearest = other.before
     if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
         nearest = one  # what lies between did not run
