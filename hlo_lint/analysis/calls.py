@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from hlo_lint.hlo.ir import Computation, Module, cached_analysis, called_names
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import CALLERS
 from hlo_lint.hlo.records import attributes_of
 
@@ -15,6 +15,22 @@ from hlo_lint.hlo.records import attributes_of
 def opcodes_of(module: Module) -> frozenset[str]:
     """The opcodes of all its computations: where one is missing, many questions are answered."""
     return frozenset().union(*[computation.opcodes for computation in module.computations])
+
+
+@cached_analysis
+def _holders(module: Module) -> Mapping[str, Sequence[Computation]]:
+    """The computations that hold each opcode."""
+    holders: dict[str, list[Computation]] = {}
+    for computation in module.computations:
+        for opcode in computation.opcodes:
+            holders.setdefault(opcode, []).append(computation)
+    return holders
+
+
+def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
+    """The instructions of one opcode in a module; computations without any are not looked at."""
+    for computation in _holders(module).get(opcode, ()):
+        yield from computation.with_opcode(opcode)
 
 
 @cached_analysis

@@ -100,6 +100,8 @@ class LoopValues:
         self._entry = module.entry
         self._callers: dict[str, list[Instruction]] = defaultdict(list)
         for computation in module.computations:
+            if computation.opcodes.isdisjoint(_CALLERS):
+                continue
             for opcode in _CALLERS:
                 for call in computation.with_opcode(opcode):
                     body = self._body(call)

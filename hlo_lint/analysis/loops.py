@@ -10,6 +10,7 @@ from math import gcd
 from typing import Final
 
 from hlo_lint.analysis.async_ops import sequential_calls
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -174,9 +175,7 @@ class Loop:
 @cached_analysis
 def loops(module: Module) -> tuple[Loop, ...]:
     """The loops of a module whose computations are there, in the order of the text."""
-    whiles = [
-        instruction for one in module.computations for instruction in one.with_opcode("while")
-    ]
+    whiles = instructions_of(module, "while")
     pairs = [(loop, sequential_calls(module).callees(loop)) for loop in whiles]
     return tuple(Loop(loop, *callees) for loop, callees in pairs if len(callees) == 2)
 

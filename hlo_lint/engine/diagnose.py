@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.engine.checks import call_fix
@@ -50,6 +51,7 @@ def diagnose(
     stands_at = instruction, lines.part(span), op_name
     function = origin.function if origin else ""
 
+    @cache
     def identified(identity: str) -> str:
         return fingerprint(place.rule.name(), identity, module.name, *stands_at, function)
 

@@ -240,12 +240,13 @@ class Reporter:
             if isinstance(at, Instruction) and place.module is not None:
                 context = rule.introduction_notes(at, before.module, place.module)
         finding = place.finding
-        finding = replace(
-            finding,
-            notes=(*finding.notes, *context, *notes),
-            severity=severity or finding.severity,
-        )
-        place = place._replace(finding=finding)
+        if context or notes or severity is not None:
+            finding = replace(
+                finding,
+                notes=(*finding.notes, *context, *notes),
+                severity=severity or finding.severity,
+            )
+            place = place._replace(finding=finding)
         seen = len(history.everywhere)
         diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
         if binding:
@@ -270,7 +271,9 @@ class Reporter:
         is_text = not isinstance(occurrence.finding.at, Instruction)
         module = None if is_text else timeline.module(occurrence.ref)
         bind = self.before is not None or timeline.stages.layouts_bind(dump) is True
-        stage = replace(timeline.stage(occurrence.ref), next_pass=next_pass)
+        stage = timeline.stage(occurrence.ref)
+        if stage.next_pass != next_pass:
+            stage = replace(stage, next_pass=next_pass)
         return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
 
 

@@ -134,6 +134,12 @@ def _without_metadata(attributes: str) -> str:
 
 @lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
 def _unknown_attributes(attributes: str) -> frozenset[str]:
+    # What begins as a name after each comma: few texts have more, and need the pattern.
+    head, _, config = attributes.partition(", backend_config={")
+    text = attributes if "=" in config else head
+    parts = [part for part in text.split(",") if "=" in part]
+    if _ALLOWED.issuperset([part.partition("=")[0].removeprefix(" ") for part in parts]):
+        return frozenset()
     names = frozenset(_find_names(attributes)) - _ALLOWED
     return names - _attributes() if names else names
 

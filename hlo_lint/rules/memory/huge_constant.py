@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import bytes_on_device
@@ -44,10 +45,11 @@ class HugeConstant(Rule):
         """One finding, at the largest constant."""
         sizes: list[tuple[int, Instruction]] = []
         for computation in final.module.computations:
-            for constant in computation.with_opcode("constant"):
-                size = bytes_on_device(constant.type_text) if "[]" not in constant.type_text else 0
+            for number in computation.positions("constant"):
+                text = type_of(computation.rows[number])
+                size = 0 if "[]" in text else bytes_on_device(text)
                 if size:
-                    sizes.append((size, constant))
+                    sizes.append((size, computation.at(number)))
         total = sum(size for size, _ in sizes)
         if total < self.min_bytes:
             return

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeGuard
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.layout_mismatches import types_in, types_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
@@ -88,10 +88,12 @@ class HugeTemporary(Rule):
 
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:
     """The arrays of so many bytes that instructions outside fusions give, with their bytes."""
-    for computation in module.nonfusion_computations:
-        sizes = {text: bytes_on_device(text) for text in types_of(computation)}
-        large = {text: size for text, size in sizes.items() if size >= max(least, 1)}
-        for number, row in enumerate(computation.rows) if large else ():
+    sizes = {text: bytes_on_device(text) for text in types_in(module)}
+    large = {text: size for text, size in sizes.items() if size >= max(least, 1)}
+    for computation in module.nonfusion_computations if large else ():
+        if types_of(computation).isdisjoint(large):
+            continue
+        for number, row in enumerate(computation.rows):
             size = large.get(type_of(row))
             if size is not None and opcode_of(row) not in _WITHOUT_MEMORY:
                 instruction = computation.at(number)

@@ -48,7 +48,7 @@ class IndexTooNarrow(Rule):
                     dtype = "" if index is None else index.dtype
                     bits = BITS.get(dtype, 0) if dtype[:1] in ("s", "u") else 0
                     last = (1 << bits - (dtype[:1] == "s")) - 1 if bits else size
-                    source = instruction.operands[operand].instruction
+                    source = instruction.producer(operand)
                     if last < size - taken and source is not None and source.opcode != "constant":
                         yield Finding(
                             instruction,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
@@ -97,11 +98,8 @@ class OrderDependentReduction(Rule):
 def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
     """A constant that each part of a sum or product begins with, and that counts."""
     initial = reduction.producer(1) if len(reduction.operand_names) == 2 else None
-    if initial is None or initial.opcode != "constant":
-        return
-    try:
-        value = float(initial.operands_text.strip())
-    except ValueError:
+    value = _number(initial.operands_text) if initial and initial.opcode == "constant" else None
+    if value is None:
         return
     absorbs = not isfinite(value) or (opcode == "multiply" and value == 0)
     if value != _NEUTRAL[opcode] and not absorbs and _reduced(reduction) > MAX_WHOLE:
@@ -111,6 +109,14 @@ def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
             f"{opcode} once for each",
             operand=1,
         )
+
+
+@lru_cache(maxsize=1 << 10)
+def _number(text: str) -> float | None:
+    try:
+        return float(text.strip())
+    except ValueError:
+        return None
 
 
 def _reduced(reduction: Instruction) -> int:

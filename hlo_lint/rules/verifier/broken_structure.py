@@ -115,7 +115,7 @@ class BrokenStructure(VerifierRule, Rule):
         """Parameters are numbered from 0, each number once."""
         rows = scope.computation.rows
         texts = [operands_of(rows[at]) for at in scope.computation.positions("parameter")]
-        return () if texts == _NUMBERS[: len(texts)] else _misnumbered(scope)
+        return () if {*texts} == {*_NUMBERS[: len(texts)]} else _misnumbered(scope)
 
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
