@@ -32,6 +32,8 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
             _write_through(path, data)
             return
         target = path.resolve()  # a link stays one
+        if target.is_symlink():  # a loop, which Path.resolve passes over since Python 3.13
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if read is None:
             _replace(target, lambda file: file.write(data))
             return

@@ -158,6 +158,7 @@ def run_on_terminal(*arguments: str | Path) -> tuple[int, str]:
     return process.returncode, shown.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo terminals")
 def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
     path, out = tmp_path / "model.hlo", tmp_path / "small.hlo"
@@ -353,6 +354,7 @@ def test_the_pytest_of_a_repro_fails_until_the_module_is_fixed(finding_repro: Pa
     assert fixed.returncode == 0, fixed.stdout
 
 
+@pytest.mark.slow
 def test_the_filecheck_lines_of_a_repro_hold_for_the_broken_module(finding_repro: Path) -> None:
     assert filecheck(finding_repro) == 0
     assert filecheck(finding_repro, "fixed.hlo") == 1

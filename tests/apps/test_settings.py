@@ -734,6 +734,7 @@ def test_several_processes_say_what_one_says_byte_for_byte(jobs: int, cured: boo
     assert report(DUMPS, jobs, cured=cured) == report(DUMPS, 1, cured=cured)
 
 
+@pytest.mark.slow
 def test_logs_of_the_autotuner_are_put_together_by_several_processes_too() -> None:
     assert "was given different backends" in report(FIXTURES / "autotune", 1)
     assert report(FIXTURES / "autotune", 2) == report(FIXTURES / "autotune", 1)

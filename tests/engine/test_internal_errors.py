@@ -102,6 +102,7 @@ def test_a_crash_is_reported_whatever_is_suppressed(tmp_path: Path) -> None:
     assert _crashes(lint(path, [CrashesOnText], settings=settings).findings)
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_worker_process_reaches_the_report(tmp_path: Path) -> None:
     for number in range(3):
         name = f"module_000{number}.jit_f{number}.before_optimizations.txt"

@@ -157,6 +157,7 @@ def test_files_of_equal_content_are_checked_once(tmp_path: Path) -> None:
     assert parts[1] == check_part(TASK, dump.pipelines[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [2, 3])
 def test_equal_files_of_several_ranks_are_reported_of_each(jobs: int, tmp_path: Path) -> None:
     assert report(ranks(tmp_path), jobs=jobs) == report(tmp_path)

@@ -30,6 +30,7 @@ def shards(folder: Path, count: int, *words: str | Path) -> list[Path]:
     return files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize(
     "words",

@@ -75,6 +75,7 @@ def _check_growth(hostile: Hostile, folder: Path) -> None:
     assert four_times - twice < MAX_GROWTH * (twice - once) + TOLERANCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAMPLE)
 def test_calls_double_with_the_size(name: str, tmp_path: Path) -> None:
     (hostile,) = (hostile for hostile in INPUTS if hostile.name == name)

@@ -54,6 +54,7 @@ def test_xla_reads_every_module(text: str) -> None:
     assert _hlo.hlo_module_from_text(text)
 
 
+@pytest.mark.slow
 @given(strategies.modules(), st.sampled_from(("copy", "transpose")))
 @_sample(40)
 def test_a_fix_keeps_every_value(text: str, form: str) -> None:
@@ -68,6 +69,7 @@ def test_a_fix_keeps_every_value(text: str, form: str) -> None:
     assert not again.edits
 
 
+@pytest.mark.slow
 @given(strategies.modules(), st.sampled_from(sorted(DIALECTS)))
 @_sample(60)
 def test_a_dialect_keeps_every_value(text: str, dialect: str) -> None:
@@ -76,6 +78,7 @@ def test_a_dialect_keeps_every_value(text: str, dialect: str) -> None:
     assert result(converted) == result(text)
 
 
+@pytest.mark.slow
 @given(strategies.damaged_modules(), st.sampled_from(["parse", "strict", "lint", "fix", "convert"]))
 @_sample(80)
 def test_damage_breaks_no_promise(text: str, target: str) -> None:

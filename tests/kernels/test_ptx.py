@@ -494,6 +494,7 @@ def whole(ptx: Ptx) -> bool:
     return all(0 <= start <= end <= len(ptx.text) for start, end in spans)
 
 
+@pytest.mark.slow
 @given(st.text())
 @settings(max_examples=200, deadline=None)
 def test_any_text_is_read(text: str) -> None:

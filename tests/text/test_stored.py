@@ -92,6 +92,7 @@ def test_what_is_damaged_or_cut_off_is_said(tmp_path: Path, ending: str) -> None
         hlo_lint.lint(archive)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
 def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path: Path, ending: str) -> None:
     size = ANY_EXPANSION + (8 << 20)

@@ -240,6 +240,7 @@ def test_runs_that_are_killed_leave_no_wrong_finding(folder: Path) -> None:
         assert report(CRASH) == expected
 
 
+@pytest.mark.slow
 def test_two_processes_and_a_cache_report_what_one_does(folder: Path) -> None:
     expected = report(DUMPS, cached=False)
     assert report(DUMPS, jobs=2) == expected
