@@ -60,7 +60,7 @@ def compilations(folder: Path) -> Iterator[Pipeline]:
 
 
 class State:
-    """What came of compilations and planted errors so far, by their keys."""
+    """The outcomes of compilations and planted errors so far, by their keys."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path

@@ -193,7 +193,9 @@ def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Rol
     meets = (rest == 0) & (at >= 0) & (at < image)
     if window.is_reversed:
         elements = kernel - 1 - elements
-    found = set(zip(*(numbers[meets].tolist() for numbers in (places, at, elements)), strict=True))
+    meetings = set(
+        zip(*(numbers[meets].tolist() for numbers in (places, at, elements)), strict=True)
+    )
     size = max(image, kernel, result)
     for role, ones in (
         (_Role.LEFT, (1, 1, 0)),
@@ -202,7 +204,7 @@ def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Rol
         (_Role.BATCH, (1, 1, 1)),
     ):
         sizes = tuple(size if one else 1 for one in ones)
-        if (result, image, kernel) == sizes and found == {
+        if (result, image, kernel) == sizes and meetings == {
             tuple(number * one for one in ones) for number in range(size)
         }:
             return role
