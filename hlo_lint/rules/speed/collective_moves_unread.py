@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -18,6 +19,8 @@ _COLLECTIVES: Final = {
     "collective-permute": "a permute of the slice would give these",
 }
 _DONES: Final = {f"{opcode}-done": opcode for opcode in _COLLECTIVES}
+_REDUCES: Final = frozenset({"all-reduce", "all-reduce-done"})
+"""Collectives whose precision is that of the sum."""
 _HANDS_ON: Final = frozenset({"bitcast", "copy", "get-tuple-element", "reshape"})
 _SLICES: Final = frozenset({"dynamic-slice", "slice"})
 _PROGRAM = """
@@ -42,6 +45,9 @@ class CollectiveMovesUnread(Rule):
     it throws away: bytes on the wire, and memory for the whole result. XLA turns an all-reduce and
     a slice by the device's number into a reduce-scatter, and drops an all-gather whose slice is the
     operand, if offsets and groups match what it looks for.
+
+    The same holds where all that reads the result converts it to a type of half the bits: weights
+    that are gathered in f32 and multiplied in bf16.
     """
 
     severity = Severity.WARNING
@@ -56,6 +62,7 @@ class CollectiveMovesUnread(Rule):
                 "dynamic_slice_sizes={4096,1024}",
             )
         ),
+        Bad(_PROGRAM.format(first="  // error", second="bf16[32768,1024]{1,0} convert(g)")),
         Good(_PROGRAM.format(first="", second="f32[32768,1024]{1,0} negate(g)")),
     )
 
@@ -75,7 +82,20 @@ class CollectiveMovesUnread(Rule):
     ) -> Findings:
         shape = result_array(collective)
         size = None if shape is None else shape.byte_size
-        if size is None or size < self.min_bytes or collective.is_root:
+        if shape is None or size is None or size < self.min_bytes or collective.is_root:
+            return
+        narrower = _read_as(collective, bodies) if collective.opcode not in _REDUCES else set()
+        bits = [BITS.get(dtype, 0) for dtype in narrower]
+        made = collective.producer()
+        is_promoted = made is not None and made.opcode == "convert"  # what the backend cannot move
+        if bits and not is_promoted and 0 < max(bits) <= self.least_share * BITS[shape.dtype]:
+            opcode = _DONES.get(collective.opcode, collective.opcode)
+            yield Finding(
+                collective,
+                f"this {opcode} moves {size} bytes of {shape.dtype}, and all that reads them "
+                f"converts them to {' and '.join(sorted(narrower))}",
+                notes=("converted before, the same values are fewer bytes",),
+            )
             return
         read = _bytes_read(collective, bodies)
         unread = None if read is None else size - read
@@ -86,6 +106,33 @@ class CollectiveMovesUnread(Rule):
                 f"this {opcode} gives {size} bytes, and {read} of them are read",
                 notes=(_COLLECTIVES[opcode],),
             )
+
+
+def _read_as(value: Instruction, bodies: Mapping[str, Computation]) -> set[str]:
+    """The types to which all that reads a value converts it; empty if something does not."""
+    types: set[str] = set()
+    for user in value.users:
+        if user.opcode == "convert":
+            types.add(user.type_text.partition("[")[0])
+            continue
+        if user.is_root or user.opcode not in (*_HANDS_ON, "transpose", "fusion"):
+            return set()
+        readers = [user]
+        if user.opcode == "fusion":
+            body = bodies.get(next(iter(user.called_computations), ""))
+            names = user.operand_names
+            readers = [
+                parameter
+                for parameter in (() if body is None else body.parameters)
+                if parameter.parameter_number is not None
+                and parameter.parameter_number < len(names)
+                and names[parameter.parameter_number] == value.name
+            ]
+        read = [_read_as(reader, bodies) for reader in readers]
+        if not all(read) or not read:
+            return set()
+        types.update(*read)
+    return set() if value.is_root else types
 
 
 def _bytes_read(value: Instruction, bodies: Mapping[str, Computation]) -> int | None:

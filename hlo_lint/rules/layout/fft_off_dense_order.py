@@ -1,0 +1,48 @@
+"""Fourier transforms of arrays that do not lie in the order that FFT libraries read."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.layout_mismatches import is_descending, operand_array, result_array
+from hlo_lint.hlo.ir import Computation
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_FINAL = {".ir-no-opt.ll": ""}
+_PROGRAM = """
+p = c64[4,16]{{{order}}} parameter(0)
+ROOT f = c64[4,16]{{{order}}} fft(p), fft_type=FFT, fft_length={{16}}{mark}
+"""
+
+
+class FftOffDenseOrder(Rule):
+    """A Fourier transform whose operand or result is not in descending order.
+
+    ## Why
+    DUCC and cuFFT read rows one after the other: the last dimension varies fastest. Layout
+    assignment of XLA:CPU and XLA:GPU gives an fft this order on both sides. What a pass changes
+    afterwards, or a custom call hands on in another order, stops XLA:CPU at
+    `LayoutUtil::IsMonotonicWithDim0Major`, and gives wrong numbers where nothing looks.
+
+    Reports: jax-ml/jax#22484.
+    """
+
+    opcodes = frozenset({"fft"})
+    examples = (
+        Bad.entry(_PROGRAM.format(order="0,1", mark="  // error"), artefacts=_FINAL),
+        Good.entry(_PROGRAM.format(order="1,0", mark=""), artefacts=_FINAL),
+    )
+
+    def check(self, computation: Computation, stage: Stage) -> Findings:
+        """Each such transform after layout assignment."""
+        if not (stage.layouts or stage.scheduled) or stage.backend == "tpu":
+            return
+        for fft in computation.with_opcode("fft"):
+            for shape in (operand_array(fft, 0), result_array(fft)):
+                if shape is None or not shape.has_valid_layout or is_descending(shape):
+                    continue
+                yield Finding(
+                    fft,
+                    f"this fft is on {shape}, and no library reads that order",
+                    severity=Severity.WARNING if stage.assumed else None,
+                )
+                break

@@ -1,0 +1,118 @@
+"""Custom calls that another backend than that of the module implements."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_PREFIXES: Final = {
+    "__cublas$": "gpu",
+    "__cudnn$": "gpu",
+    "__gpu$": "gpu",
+    "__onednn$": "cpu",
+    "blas_": "cpu",
+    "cublas_": "gpu",
+    "cudnn_": "gpu",
+    "cusolver_": "gpu",
+    "cusparse_": "gpu",
+    "hipblas_": "gpu",
+    "hipsolver_": "gpu",
+    "hipsparse_": "gpu",
+    "lapack_": "cpu",
+    "mosaic_gpu": "gpu",
+    "triton_kernel_call": "gpu",
+}
+_TARGETS: Final = {
+    "cu_lu_pivots_to_permutation": "gpu",
+    "cu_threefry2x32": "gpu",
+    "cu_threefry2x32_ffi": "gpu",
+    "tpu_custom_call": "tpu",
+    "xla_ffi_partitioned_python_cpu_callback": "cpu",
+    "xla_ffi_partitioned_python_gpu_callback": "gpu",
+    "xla_ffi_python_cpu_callback": "cpu",
+    "xla_ffi_python_gpu_callback": "gpu",
+    "xla_python_cpu_callback": "cpu",
+    "xla_python_gpu_callback": "gpu",
+}
+_FINAL_GPU: Final = "module_0001.m.sm_9.0_gpu_after_optimizations.txt"
+_PROGRAM = """
+p = f32[8,8]{{1,0}} parameter(0)
+{first}
+ROOT c = f32[8,8]{{1,0}} custom-call(p), custom_call_target="{target}"{mark}
+"""
+
+
+class ForeignCustomCall(Rule):
+    """A custom call that only another backend implements.
+
+    ## Why
+    Libraries of a backend are called by names of its own: `lapack_…` on the CPU, `cusolver_…`,
+    `__cudnn$…` and Triton on a GPU, `tpu_custom_call` on a TPU. A program that was lowered for one
+    and compiled for another, a module that was exported and loaded elsewhere, or a callback of the
+    wrong platform stops with `No FFI handler registered for … on a platform Host`, or with `No
+    registered implementation for custom call`. What runs on the host may call what the CPU has.
+
+    It is an error in what the compiler of a known backend ended with, and a warning in a module
+    that calls libraries of two backends.
+    """
+
+    severity = Severity.ERROR
+    opcodes = frozenset({"custom-call"})
+    examples = (
+        Bad.entry(
+            _PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="  // error"),
+            file=_FINAL_GPU,
+        ),
+        Bad.entry(
+            _PROGRAM.format(
+                first='q = f32[8,8]{1,0} custom-call(p), custom_call_target="__cublas$gemm"',
+                target="lapack_spotrf_ffi",
+                mark="  // error",
+            )
+        ),
+        Good.entry(
+            _PROGRAM.format(first="", target="cusolver_potrf_ffi", mark=""), file=_FINAL_GPU
+        ),
+        Good.entry(_PROGRAM.format(first="", target="lapack_spotrf_ffi", mark="")),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """Each such call."""
+        calls = [
+            (call, platform)
+            for computation in module.computations
+            if computation.thread == "main"
+            for call in computation.with_opcode("custom-call")
+            if (platform := _platform(call)) and not _is_on_the_host(call)
+        ]
+        platforms = [platform for _, platform in calls]
+        if stage.final and not stage.assumed and stage.backend in ("cpu", "gpu", "tpu"):
+            backend, severity = stage.backend, Severity.ERROR
+        elif len(set(platforms)) > 1:
+            backend, severity = platforms[0], Severity.WARNING
+        else:
+            return
+        for call, platform in calls:
+            if platform != backend:
+                yield Finding(
+                    call,
+                    f"{call.custom_call_target} is of XLA:{platform.upper()}, and this module is "
+                    f"of XLA:{backend.upper()}",
+                    severity=severity,
+                )
+
+
+def _platform(call: Instruction) -> str:
+    """The backend that implements the target; empty where several or none are known to."""
+    target = call.custom_call_target
+    platform = _TARGETS.get(target)
+    if platform is None:
+        platform = next((_PREFIXES[each] for each in _PREFIXES if target.startswith(each)), "")
+    return platform
+
+
+def _is_on_the_host(call: Instruction) -> bool:
+    return "_xla_compute_type" in call.attributes_text
