@@ -142,6 +142,30 @@ class Loop:
                 return Counter(index, shape.dtype, first, step, way, limit)
         return None
 
+    @cached_property
+    def float_counter(self) -> tuple[str, float, float, str, float] | None:
+        """The type, first value, step, direction and limit of a counter in floating point."""
+        root, state = self.condition.root, _followed(self.instruction, 0)
+        end = self.body.root
+        if root is None or root.opcode != "compare" or end is None or state is None:
+            return None
+        index, limit = state_element(root, 0), _number(root, 1)
+        shape, direction = operand_shape(root, 0), root.attributes.get("direction", "")
+        if index is None or limit is None or not isinstance(shape, ArrayShape):
+            return None
+        if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operands):
+            return None
+        change = _followed(end, index)
+        if change is None or change.opcode not in ("add", "subtract"):
+            return None
+        if state_element(change, 0) != index:
+            return None
+        first, step = _number(state, index), _number(change, 1)
+        if first is None or step is None or not shape.dtype.startswith("f"):
+            return None
+        step = -step if change.opcode == "subtract" else step
+        return shape.dtype, first, step, direction, limit
+
     def is_invariant(self, index: int) -> bool:
         """True if the body gives an element of the state back as it took it."""
         root = self.body.root
@@ -192,6 +216,17 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
     if source is None or source.opcode != "constant":
         return None
     return whole_number(source.operands_text.strip())
+
+
+def _number(instruction: Instruction, operand: int) -> float | None:
+    """The number that an operand is; None where it is not a constant."""
+    source = _followed(instruction, operand)
+    if source is None or source.opcode != "constant":
+        return None
+    try:
+        return float(source.operands_text.strip())
+    except ValueError:
+        return None
 
 
 def state_element(instruction: Instruction, operand: int) -> int | None:

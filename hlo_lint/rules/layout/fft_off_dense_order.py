@@ -34,7 +34,8 @@ class FftOffDenseOrder(Rule):
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
         """Each such transform after layout assignment."""
-        if not (stage.layouts or stage.scheduled) or stage.backend == "tpu":
+        is_placed = stage.scheduled if stage.assumed else stage.layouts
+        if not is_placed or stage.backend == "tpu":
             return
         for fft in computation.with_opcode("fft"):
             for shape in (operand_array(fft, 0), result_array(fft)):
