@@ -75,6 +75,7 @@ def identity_of(finding: Finding) -> str:
     return f"{finding.key}\0{operand}"
 
 
+@lru_cache(maxsize=4096)
 def nameless(text: str) -> str:
     """A text without the parts that differ from run to run: numbers, steps, measured times.
 

@@ -259,7 +259,9 @@ class Reporter:
             return  # there is no fix to look for in every dump
         for occurrence in (*history.seen[binding:], *history.beside):
             again = self.place(rule, occurrence, timeline, next_pass)
-            fix = fix_of(again)
+            # What was diagnosed has its fix: to look for one may take most of the time of a rule.
+            is_diagnosed = occurrence is history.seen[binding]
+            fix = diagnostic.fix if is_diagnosed else fix_of(again)
             if fix is not None and can_stand(fix, again):
                 self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 

@@ -225,6 +225,9 @@ def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:
 
     def grown(at: int, step: int, columns: int) -> int:
         """The last place that is reached from `at` within so many columns."""
+        stretch = text[at : at + columns] if step > 0 else text[max(0, at - columns) : at]
+        if columns > 0 and stretch.isascii() and stretch.isprintable():
+            return at + step * len(stretch)  # each character is shown in one column
         while 0 <= at + min(step, 0) < len(text):
             columns -= cell_len(shown(text[at + min(step, 0)]))
             if columns < 0:
