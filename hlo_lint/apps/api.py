@@ -247,7 +247,7 @@ def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Che
         stage_of=settings.stage_of if settings.has_stages else None,
         cured=cured,
         notes_files=bool(settings.allow or listed),
-        limits=Limits(settings.max_megabytes, settings.max_seconds),
+        limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
     )
 
 
@@ -266,6 +266,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
         checker.reporter.before,
         checker.reporter.cured,
         checker.limits.megabytes,
+        checker.limits.nesting,
         checker.notes_files,
         stages if settings.has_stages else (),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
+from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
@@ -24,9 +26,32 @@ class Limits:
     """Size of a file, unpacked; memory is at most some 20 times that."""
     seconds: int | None = None
     """CPU time for the rules of one compilation."""
+    nesting: int | None = None
+    """Levels of brackets in a file."""
 
 
 NO_LIMITS = Limits()
+# A string or a comment that never ends is taken up to the end: each character is looked at once.
+_brackets = late(
+    r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+|[({\[]|[)}\]]', re.S
+).findall
+
+
+def nests_deeper(text: str, levels: int) -> bool:
+    """True if brackets of a text stand in each other deeper than so many levels.
+
+    >>> nests_deeper("{ { ( /* [ */ ) } }", 2), nests_deeper("{ [ ] ( ) }", 2)
+    (True, False)
+    """
+    depth = 0
+    for token in _brackets(text):
+        if token in "({[":
+            depth += 1
+            if depth > levels:
+                return True
+        elif token in ")}]":
+            depth = max(0, depth - 1)
+    return False
 
 
 class OutOfTimeError(Exception):

@@ -19,7 +19,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.input_size import size_of
-from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch
+from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
 from hlo_lint.engine.reporter import Outcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
@@ -124,6 +124,11 @@ class Checker:
                 continue
             except Exception as error:
                 self.reporter.add_crash("the parser", dump.path, dump.path.name, error)
+                continue
+            levels = self.limits.nesting
+            if levels is not None and nests_deeper(dump.file.text, levels):
+                reason = f"brackets nest deeper than {levels} (max-nesting)"
+                self.result.skipped.append(Skipped(str(dump.path), reason, cut=True))
                 continue
             self.result.files += 1
             if dump.kind is Kind.AUTOTUNE_LOG:

@@ -524,6 +524,7 @@ baseline = "known.json"
 jobs = 3
 max-findings = 10
 max-megabytes = 100
+max-nesting = 100
 max-seconds = 60
 cache = false
 output-format = "sarif"

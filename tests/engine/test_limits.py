@@ -59,6 +59,16 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
     assert done.exit_code == 2
 
 
+def test_a_file_that_nests_deeper_than_the_limit_is_not_checked() -> None:
+    text = _errors(1).replace("copy(%p.0)", "copy(%p.0), x={{{{}}}}")
+    assert not lint(text, settings=Settings(max_nesting=5)).skipped
+    report = lint(text, settings=Settings(max_nesting=4))
+    (left_out,) = report.skipped
+    assert left_out.reason == "brackets nest deeper than 4 (max-nesting)"
+    assert not report.findings
+    assert report.exit_status == 2
+
+
 def test_rules_end_when_their_time_is_over() -> None:
     report = lint(_errors(3), settings=Settings(max_seconds=0))
     assert [entry.reason for entry in report.skipped] == [
@@ -71,7 +81,9 @@ def test_rules_end_when_their_time_is_over() -> None:
     "value",
     ["-" + "9" * 40, "-" + "9" * 5000, "9" * 5000, "0x" + "f" * 9000, "2147483648", "0", "nan"],
 )
-@pytest.mark.parametrize("key", ["jobs", "max-findings", "max-megabytes", "max-seconds"])
+@pytest.mark.parametrize(
+    "key", ["jobs", "max-findings", "max-megabytes", "max-nesting", "max-seconds"]
+)
 def test_a_number_of_any_length_is_one_error(tmp_path: Path, key: str, value: str) -> None:
     (tmp_path / "hlo_lint.toml").write_text(f"{key} = {value}\n")
     path = tmp_path / "m.hlo"

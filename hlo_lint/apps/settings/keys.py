@@ -319,6 +319,9 @@ KEYS: Final = (
     ),
     Key("max-megabytes", _count, "Size of the largest file that is read."),
     Key("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
+    Key(
+        "max-nesting", _count, "Levels of brackets in the most deeply nested file that is checked."
+    ),
     Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
     Key(
         "unsafe-fixes",

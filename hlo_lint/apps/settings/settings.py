@@ -69,6 +69,8 @@ class Settings:
     """Size of the largest file that is read."""
     max_seconds: int | None = None
     """CPU time for the rules of one compilation; None for no limit."""
+    max_nesting: int | None = None
+    """Levels of brackets in a file that is checked; None for no limit."""
     output_format: str = "text"
     baseline: Path | None = None
     """The file of findings that are not reported again."""
