@@ -42,6 +42,7 @@ SAMPLE = (
     "findings on one line",
     "attributes of an instruction",
     "computations that nothing calls",
+    "branches of a conditional",
 )
 """The inputs that were quadratic."""
 

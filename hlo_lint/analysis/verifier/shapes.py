@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import repeat
 from typing import Final, TypeAlias
@@ -39,6 +39,7 @@ from hlo_lint.hlo.shape import (
     leaves,
     parse_shape,
 )
+from hlo_lint.text.patterns import late
 
 _UNCHECKED: Final = frozenset(
     opcode
@@ -47,6 +48,9 @@ _UNCHECKED: Final = frozenset(
 )
 
 
+MAX_CALLED: Final = 8
+"""Callees that are looked for one by one in the attributes of an instruction."""
+_called = late(r"=%?([^,=]*+),").findall
 _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
@@ -98,10 +102,13 @@ def summary_of(opcode: str, key: Key) -> Key | None:
     return None if type_errors(text) else (len(operands), text[: text.find("[")])
 
 
-def _without(callees: Iterable[str], attributes: str) -> str:
+def _without(callees: Sequence[str], attributes: str) -> str:
     """The attributes without the names of callees, of which the signatures count."""
     attributes += ","
-    for name in callees:
+    names: Iterable[str] = callees
+    if len(callees) > MAX_CALLED:  # branches, whose names stand in a list
+        names = set(_called(attributes)).intersection(callees)
+    for name in names:
         attributes = attributes.replace(f"=%{name},", "=,").replace(f"={name},", "=,")
     return attributes
 

@@ -125,6 +125,13 @@ class Computation:
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under a key of its own; see `cached_analysis`."""
 
+    def again(self) -> Computation:
+        """The same, as another computation: a module may spell one twice."""
+        return Computation(
+            *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),
+            *(self._spans, self.parse_errors, self.nested, self.inline),
+        )
+
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"
 

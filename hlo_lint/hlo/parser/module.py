@@ -380,6 +380,12 @@ class _Builder:
     def module(self) -> Module:
         if self.within:
             self._name_inline()
+        if len(set(self.computations)) < len(self.computations):
+            seen: set[Computation] = set()
+            for number, computation in enumerate(self.computations):
+                if computation in seen:  # a memo knows both as one, and they stand apart
+                    self.computations[number] = computation.again()
+                seen.add(computation)
         return Module(
             self.name,
             self.header,
