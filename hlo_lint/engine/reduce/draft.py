@@ -62,6 +62,12 @@ def tail_of(values: Mapping[str, str]) -> str:
     return "".join(f", {name}={value}" for name, value in values.items())
 
 
+def renamed(reference: str, names: Mapping[str, str]) -> str:
+    """A reference, `name#1`, with the new name of what it reads."""
+    name, hash_sign, element = reference.partition("#")
+    return f"{names.get(name, name)}{hash_sign}{element}"
+
+
 def predecessors(row: InstructionRecord) -> tuple[str, ...]:
     """The names of its control predecessors."""
     if "control-predecessors=" not in attributes_of(row):

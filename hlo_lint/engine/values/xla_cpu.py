@@ -29,8 +29,6 @@ from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import decode, shown
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from numpy.typing import NDArray
 
 MAX_SECONDS: Final = 60.0
@@ -92,12 +90,7 @@ class XlaCpu:
     def __enter__(self) -> XlaCpu:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def sibling(self) -> XlaCpu:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.dumps.artefacts.autotune import Autotuning, Candidate, TunedInstruction
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Span
 
 SCRATCH_WINDOW: Final = 2000
@@ -44,7 +45,9 @@ class Best:
     """Its candidates that were tried and not timed."""
 
     def __str__(self) -> str:
-        return f"{self.backend} ({microseconds(self.nanoseconds)}, {_counted(self.samples)})"
+        return (
+            f"{self.backend} ({microseconds(self.nanoseconds)}, {counted(self.samples, 'sample')})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +115,10 @@ class Fragile:
     def notes(self) -> tuple[str, ...]:
         """Further facts from the log."""
         return tuple(
-            f"{counted} of {best.backend} failed: the time is the best of the other {best.samples}"
+            f"{failed} of {best.backend} failed: the time is the best of the other {best.samples}"
             for best in (self.contest.winner, self.contest.rival)
             if best.failures
-            for counted in [f"{best.failures} of {best.failures + best.samples} candidates"]
+            for failed in [f"{best.failures} of {best.failures + best.samples} candidates"]
         )
 
     @property
@@ -161,10 +164,10 @@ class ChangedWinner:
     @property
     def reason(self) -> str:
         """Number of wins by backend."""
-        counted = Counter(win.backend for win in self.wins).most_common()
+        wins = Counter(win.backend for win in self.wins).most_common()
         return (
             f"{_subject(self.instruction, self.fingerprint)} was given different backends in "
-            f"{len(self.wins)} runs: {', '.join(f'{name} in {times}' for name, times in counted)}"
+            f"{len(self.wins)} runs: {', '.join(f'{name} in {times}' for name, times in wins)}"
         )
 
 
@@ -273,10 +276,6 @@ def _subject(instruction: str, fingerprint: str) -> str:
     return " ".join(filter(None, (name, key))) or "an instruction without a name"
 
 
-def _counted(samples: int) -> str:
-    return "1 sample" if samples == 1 else f"{samples} samples"
-
-
 def _scratch(contest: Contest) -> str:
     if not contest.handicap:
         return ""
@@ -288,6 +287,6 @@ def _inequality(winner: Best, rival: Best) -> str:
     if winner.samples <= rival.samples:
         return ""
     return (
-        f"; the least of {_counted(winner.samples)} is low by luck more often than "
+        f"; the least of {counted(winner.samples, 'sample')} is low by luck more often than "
         f"{'one is' if rival.samples == 1 else f'that of {rival.samples}'}"
     )

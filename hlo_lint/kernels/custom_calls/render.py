@@ -23,6 +23,7 @@ from hlo_lint.kernels.custom_calls.triton import (
     UnknownParameter,
 )
 from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 _SHOWN_BYTES = 48
@@ -61,7 +62,7 @@ def _triton(payload: TritonCall) -> Iterator[str]:
         case KernelCall() as call:
             yield from _kernel_call(call)
         case AutotunedKernelCall(name=name, configs=configs, input_output_aliases=aliases):
-            yield f"  autotuned {name}: {_count(len(configs), 'configuration')}"
+            yield f"  autotuned {name}: {counted(len(configs), 'configuration')}"
             yield "  buffers saved around the trials, counted through operands, then results:"
             for alias in aliases:
                 yield (
@@ -84,7 +85,7 @@ def _kernel_call(call: KernelCall) -> Iterator[str]:
         code = f"{kernel.object_bytes} bytes of machine code"
     yield (
         f"  kernel {kernel.kernel_name}: grid {_product(call.grid)}, "
-        f"{_count(kernel.num_warps, 'warp')}, {kernel.shared_mem_bytes} bytes of shared memory, "
+        f"{counted(kernel.num_warps, 'warp')}, {kernel.shared_mem_bytes} bytes of shared memory, "
         f"sm_{kernel.compute_capability}, {code}"
     )
     if kernel.num_ctas is not None and kernel.num_ctas > 1:
@@ -94,7 +95,7 @@ def _kernel_call(call: KernelCall) -> Iterator[str]:
             f"    {kernel.global_scratch_size} bytes of scratch, "
             f"aligned to {kernel.global_scratch_align or 1}"
         )
-    yield f"    {_count(call.pointer_count, 'pointer')} for the buffers"
+    yield f"    {counted(call.pointer_count, 'pointer')} for the buffers"
     at = 0
     for line, repeated in groupby(map(_parameter, call.parameters)):
         count = len(list(repeated))
@@ -126,7 +127,7 @@ def _parameter(parameter: Parameter) -> str:
 def _pallas(payload: PallasTritonCall) -> Iterator[str]:
     yield (
         f"__gpu$xla.gpu.triton {payload.name}: grid {_product(payload.grid)}, "
-        f"{_count(payload.num_warps, 'warp')}, {_count(payload.num_stages, 'stage')}"
+        f"{counted(payload.num_warps, 'warp')}, {counted(payload.num_stages, 'stage')}"
     )
     for name, entry in payload.dictionary.entries.items():
         if name != "ir":
@@ -195,7 +196,3 @@ def _bytes(value: bytes) -> str:
 
 def _product(numbers: tuple[int, ...]) -> str:
     return " x ".join(map(str, numbers))
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}" + "s" * (number != 1)

@@ -12,6 +12,7 @@ from hlo_lint.engine.reduce.draft import (
     fresh,
     parameter_number,
     predecessors,
+    renamed,
     with_operands,
     without_predecessors,
 )
@@ -323,12 +324,7 @@ def inlined(
                 continue
             inner = without_predecessors(inner, predecessors(inner))
             if references_of(inner):
-                operands = [_renamed(reference, names) for reference in references_of(inner)]
+                operands = [renamed(reference, names) for reference in references_of(inner)]
                 inner = with_operands(inner, operands)
             rows.append(("", names[name_of(inner)], *inner[2:]))
     return _redirected(body.changed(rows), {name_of(call): names[callee.root]})
-
-
-def _renamed(reference: str, names: dict[str, str]) -> str:
-    name, hash_sign, element = reference.partition("#")
-    return f"{names.get(name, name)}{hash_sign}{element}"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, parameter_number, predecessors
+from hlo_lint.engine.reduce.draft import Draft, parameter_number, predecessors, renamed
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
@@ -46,7 +46,7 @@ class Rename(Transformation):
                 }
             rows = []
             for row in body.rows:
-                references = tuple(_renamed(reference, names) for reference in references_of(row))
+                references = tuple(renamed(reference, names) for reference in references_of(row))
                 operands = ", ".join(f"%{reference}" for reference in references) or operands_of(
                     row
                 )
@@ -58,11 +58,6 @@ class Rename(Transformation):
                 replace(body, name=computations[body.name], rows=tuple(rows), root=names[body.root])
             )
         return replace(draft, name="m", bodies=tuple(bodies), _text=[])
-
-
-def _renamed(reference: str, names: dict[str, str]) -> str:
-    name, hash_sign, element = reference.partition("#")
-    return f"{names.get(name, name)}{hash_sign}{element}"
 
 
 def _tail(
