@@ -588,9 +588,7 @@ class Accesses:
             return operand_position(start, 0, ())
         if not index or index[0] != 0:
             return None
-        shape = start.shape_or_none
-        nested = isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
-        if nested:
+        if _holds_operands(start.shape_or_none):
             return operand_position(start, index[1], index[2:]) if len(index) > 1 else None
         return operand_position(start, 0, index[1:])
 

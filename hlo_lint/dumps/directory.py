@@ -196,6 +196,7 @@ def _existing(given: str | Path) -> Path:
 def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
     """True if a file was not seen before, under any name."""
     status = on_disk(path).stat()
+    # Links, and a path that is given twice, are one file.
     identity = status.st_dev, status.st_ino
     new = identity not in seen
     seen.add(identity)

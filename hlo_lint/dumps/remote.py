@@ -168,6 +168,7 @@ class RemotePath:
         if not self.info:
             self.info = _asked(lambda: self.filesystem.info(self.inner))
         kind = stat.S_IFDIR if self.info.get("type") == "directory" else stat.S_IFREG
+        # No device and no inode: the hash of the URL tells files apart.
         return _Status(kind, int(self.info.get("size") or 0), -1, hash(self.url))
 
     def is_file(self) -> bool:
@@ -255,6 +256,7 @@ class _Group:
         return {one.url: contents[name] for one, name in zip(wanted, names, strict=True)}
 
     def __getstate__(self) -> dict[str, Any]:
+        # What was fetched stays in this process: another one fetches what it reads.
         return self.__dict__ | {"_held": {}}
 
 

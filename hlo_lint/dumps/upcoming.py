@@ -51,6 +51,7 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
         return PreconditionStatus(Outcome.NEVER, never)
     if options is not None and options.disabled(demanded):
         return PreconditionStatus(Outcome.NEVER, f"{demanded} is disabled")
+    # XLA names the next pass in the file, which is better evidence than any list.
     if name.before == demanded:
         return PreconditionStatus(Outcome.BREAKS, f"{demanded} is named as the next pass")
     outcomes = {
@@ -157,6 +158,7 @@ def _places(pipeline: Pipeline, release: PassList, dump: PassDump) -> list[int]:
     lowest = -1
     for step in pipeline.steps:
         places = release.places(step.name.pipeline, step.name.after, step.name.before)
+        # A pipeline that is run again begins above the last place: then every place may be meant.
         later = [place for place in places if place > lowest] or places
         if step is dump:
             return later[:1] if len(pipeline.steps) > 1 else later

@@ -136,6 +136,7 @@ def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
     module, device = 0, ""
     for field in outer_fields(text, problems):
         if field.name == "device" and isinstance(field.value, str):
+            # What is appended for a module begins with the device.
             module, device = module + 1, field.value
         elif not isinstance(field.value, Message):
             continue
@@ -200,6 +201,7 @@ def _candidate(message: Message, span: Span) -> Candidate:
 
 def _nanoseconds(message: Message) -> int | None:
     time = message.message("run_time")
+    # No run takes 0 ns: proto3 leaves the field out where nothing was timed.
     return time.number("seconds") * 10**9 + time.number("nanos") or None
 
 

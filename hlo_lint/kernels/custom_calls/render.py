@@ -97,6 +97,7 @@ def _kernel_call(call: KernelCall) -> Iterator[str]:
         )
     yield f"    {counted(call.pointer_count, 'pointer')} for the buffers"
     at = 0
+    # A kernel has dozens of equal pointers: they are one line.
     for line, repeated in groupby(map(_parameter, call.parameters)):
         count = len(list(repeated))
         place = f"{at}" if count == 1 else f"{at} to {at + count - 1}"

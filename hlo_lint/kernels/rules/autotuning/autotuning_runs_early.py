@@ -181,6 +181,7 @@ class _Memory:
         ) and pair.size_bytes >= max(slice.size for slice in slices)
 
     def _of_buffer(self, number: int) -> tuple[AssignedValue, ...]:
+        # The launcher counts buffers through operands, then results (jaxlib/gpu/triton_kernels.cc).
         operands = len(self._call.operands)
         if number < operands:
             return self._of_operand(number)

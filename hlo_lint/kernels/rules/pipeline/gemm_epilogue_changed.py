@@ -155,6 +155,7 @@ def _config(call: Instruction) -> GemmConfig | None:
 
 def _addends(call: Instruction, config: GemmConfig) -> Iterator[tuple[Instruction, float, bool]]:
     """The terms that a call adds to its product: instruction, factor, True for the bias."""
+    # After A and B come C, unless beta is 0, and the bias, if the epilogue has one.
     added = [(config.beta, False)] if config.beta else []
     added += [(1.0, True)] if "BIAS" in config.epilogue else []
     for operand, (factor, is_bias) in zip(call.operands[2:], added, strict=False):

@@ -210,6 +210,7 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
         )
         if data_type is None or not len(shape) == len(strides) == len(block) == descriptor.rank:
             continue
+        # Mosaic spells the absence of a swizzle as 16 bytes.
         swizzle = _MOSAIC_SWIZZLES.get(descriptor.swizzle_bytes or 16, 0)
         made = Descriptor.from_row_major(
             element_type(data_type), shape, strides, block, swizzle=swizzle
