@@ -65,9 +65,9 @@ def read_json(content: bytes) -> Mapping[str, Json]:
     except RecursionError:
         raise PayloadError("its brackets are nested too deep", 0, "character") from None
     except json.JSONDecodeError as error:
-        raise PayloadError(f"no JSON: {error.msg}", error.pos, "character") from None
+        raise PayloadError(f"invalid JSON: {error.msg}", error.pos, "character") from None
     except ValueError as error:  # not UTF-8, or a number of too many digits
-        raise PayloadError(f"no JSON: {error}") from None
+        raise PayloadError(f"invalid JSON: {error}") from None
     if not isinstance(value, dict):
         raise PayloadError("expected a JSON object", 0, "character")
     return value
