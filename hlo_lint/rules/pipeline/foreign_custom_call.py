@@ -110,7 +110,7 @@ def _platform(call: Instruction) -> str:
     target = call.custom_call_target
     platform = _TARGETS.get(target)
     if platform is None:
-        platform = next((_PREFIXES[each] for each in _PREFIXES if target.startswith(each)), "")
+        platform = next((name for start, name in _PREFIXES.items() if target.startswith(start)), "")
     return platform
 
 
