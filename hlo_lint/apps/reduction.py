@@ -41,6 +41,7 @@ from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import shown
 
 _HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
@@ -148,9 +149,7 @@ def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
     there = dict.fromkeys(
         f"{finding.rule}:{finding.instruction or ''}".rstrip(":") for finding in findings
     )
-    listed = ", ".join([*there][:8]) or "none"
-    listed += f" and {len(there) - 8} more" if len(there) > 8 else ""
-    raise UsageError(f"no finding {wanted or 'to reduce'}; there is {listed}")
+    raise UsageError(f"no finding {wanted or 'to reduce'}; there is {listed(there) or 'none'}")
 
 
 def _problem_of(

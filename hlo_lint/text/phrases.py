@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 
 def counted(number: int, name: str) -> str:
     """A number of things: `1 file`, `2 files`."""
     return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def listed(items: Iterable[object], most: int = 8, separator: str = ", ") -> str:
+    """The first of a list, and how many more there are.
+
+    >>> listed(range(5), 3)
+    '0, 1, 2 and 2 more'
+    """
+    words = list(map(str, items))
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return separator.join(words[:most]) + more
+
+
+def first_of(notes: Sequence[str], rest: str, most: int = 8) -> tuple[str, ...]:
+    """The first of some notes, and one that counts the others.
+
+    >>> first_of(["a", "b", "c"], "more logs", 1)
+    ('a', '2 more logs')
+    """
+    left = len(notes) - most
+    return (*notes[:most], *([f"{left} {rest}"] if left > 0 else []))

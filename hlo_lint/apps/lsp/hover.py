@@ -37,7 +37,7 @@ from hlo_lint.hlo.shape import (
     spelled_index,
 )
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, listed
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200
@@ -328,9 +328,7 @@ def _rule(name: str) -> str | None:
 
 
 def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:
-    names = list(items)
-    more = f" and {len(names) - NAMES} more" if len(names) > NAMES else ""
-    return ", ".join(names[:NAMES]) + more
+    return listed(items, NAMES)
 
 
 def _joined(items: Iterator[str]) -> str:

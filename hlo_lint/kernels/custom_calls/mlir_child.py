@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from hlo_lint.kernels.custom_calls.mosaic import NO_JAX, REFUSED
+from hlo_lint.text.phrases import listed
 
 INIT_DESCRIPTOR = "mosaic_gpu_init_tma_desc"
 _MAX_DIMENSIONS = 16
@@ -42,7 +43,7 @@ def _answer(data: bytes) -> tuple[int, str]:
             descriptors = list(_descriptors(module.operation))
     except (ir.MLIRError, ValueError) as error:
         lines = [line.strip() for line in str(error).splitlines()]
-        return REFUSED, "; ".join(filter(None, lines[:3]))
+        return REFUSED, listed(filter(None, lines), 3, "; ")
     return 0, json.dumps({"text": text, "descriptors": descriptors})
 
 

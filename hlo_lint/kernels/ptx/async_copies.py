@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.addresses import EXTERN, UNBOUNDED, Addresses, Bytes
 from hlo_lint.kernels.ptx.reader import number
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Lines, Span
 
 if TYPE_CHECKING:
@@ -477,8 +478,7 @@ def _is_barrier(one: PtxInstruction, threads: int) -> bool:
 
 
 def _lines(numbers: list[int]) -> str:
-    shown = ", ".join(str(one) for one in numbers[:SHOWN])
-    return f"lines {shown}" + (", ..." if len(numbers) > SHOWN else "")
+    return f"lines {listed(numbers, SHOWN)}"
 
 
 def _spelled(ranges: list[Bytes]) -> str:

@@ -12,6 +12,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import listed
 
 MAX_OPCODES = 8
 """Maximum opcodes of a pass that are named: first those that it added, then those it removed."""
@@ -102,9 +103,7 @@ def _kept(steps: Sequence[Step], lives: Iterable[FindingSpan]) -> Iterable[int]:
 def _pass(step: Step, left_out: int) -> Pass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
-    what = ", ".join(counts[:MAX_OPCODES])
-    if len(counts) > MAX_OPCODES:
-        what += f" and {len(counts) - MAX_OPCODES} more"
+    what = listed(counts, MAX_OPCODES)
     return Pass(
         step=step.number,
         pipeline=step.pipeline,

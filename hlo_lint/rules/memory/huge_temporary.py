@@ -14,6 +14,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import first_of
 from hlo_lint.text.source import whole_number
 
 _MAX_NAMED: Final = 4
@@ -76,14 +77,12 @@ class HugeTemporary(Rule):
             return
         largest, first = max(sizes, key=lambda sized: sized[0])
         others = [(size, value) for size, value in sizes if value is not first]
-        notes = [f"%{value.name}: {size} bytes" for size, value in others[:_MAX_NAMED]]
-        if len(others) > _MAX_NAMED:
-            notes.append(
-                f"{len(others) - _MAX_NAMED} more values of at least {self.min_bytes} bytes"
-            )
-        yield Finding(
-            first, f"this {first.opcode} gives {first.type_text}: {largest} bytes", tuple(notes)
+        notes = first_of(
+            [f"%{value.name}: {size} bytes" for size, value in others],
+            f"more values of at least {self.min_bytes} bytes",
+            _MAX_NAMED,
         )
+        yield Finding(first, f"this {first.opcode} gives {first.type_text}: {largest} bytes", notes)
 
 
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:

@@ -19,6 +19,7 @@ from hlo_lint.rules.base import (
     first_line,
 )
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.phrases import listed
 
 SHOWN = 6
 """Maximum number of passes that a message names."""
@@ -135,8 +136,8 @@ def _explained(
             f"{first.rule}, {len(crashes)} in this dump",
         ]
         if site is not None and len(site.suspects) > 1:
-            listed = ", ".join(entry[1] for entry in site.suspects[:SHOWN])
-            notes.append(f"the dumps do not show which of {listed} it was")
+            suspects = listed((name for _, name in site.suspects), SHOWN)
+            notes.append(f"the dumps do not show which of {suspects} it was")
         yield replace(
             first.finding,
             message=f"compilation {verb} in {name}: {first.finding.message}{more}",
@@ -169,6 +170,8 @@ def _unexplained(
         f"perhaps it was {cause.demand.demanded_by}: {cause.rule} says {cause.finding.message}"
         for cause in causes[:SHOWN]
     ]
+    if len(causes) > SHOWN:
+        notes.append(f"{len(causes) - SHOWN} more preconditions do not hold")
     notes += [
         f"every known precondition of {name} holds: the process was killed, or this dump was "
         "edited, or the pass has another precondition"
@@ -189,13 +192,11 @@ def _unexplained(
 def _where(site: CrashSite) -> str:
     if not site.suspects:
         return f"the pass is unknown: {site.why}"
-    shown = site.suspects[:SHOWN]
-    pipelines = list(dict.fromkeys(pipeline for pipeline, _ in shown))
-    more = len(site.suspects) - len(shown)
-    listed = ", ".join(name for _, name in shown) + (f" and {more} more" if more else "")
-    listed += f" of {' and '.join(pipelines)}"
+    pipelines = dict.fromkeys(pipeline for pipeline, _ in site.suspects[:SHOWN])
+    suspects = listed((name for _, name in site.suspects), SHOWN)
+    suspects += f" of {' and '.join(pipelines)}"
     if not site.is_complete:
-        return f"next came {listed} ({site.why}), or a pass after it"
+        return f"next came {suspects} ({site.why}), or a pass after it"
     if len(site.suspects) == 1:
-        return f"it was in {listed} ({site.why})"
-    return f"it was in one of {listed}, or in one that flags add there ({site.why})"
+        return f"it was in {suspects} ({site.why})"
+    return f"it was in one of {suspects}, or in one that flags add there ({site.why})"

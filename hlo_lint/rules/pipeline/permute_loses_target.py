@@ -11,6 +11,7 @@ from hlo_lint.hlo.records import name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import whole_number
 
 _PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start"})
@@ -83,7 +84,7 @@ class PermuteLosesTarget(Rule):
             if lost:
                 yield Finding(
                     permutes[0],
-                    f"after {change.pass_name} no pair has the target {_listed(lost)}",
+                    f"after {change.pass_name} no pair has the target {listed(lost)}",
                     notes=(
                         f"before it, %{gone[0].name} ({gone[0].opcode}) gave data to each of them",
                         "a device that is not a target gets zeros",
@@ -124,8 +125,3 @@ def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
             counts = [whole_number(count) or 0 for count in _counts.findall(module.header)]
             reached.update(range(min(max(counts, default=0), MAX_DEVICES)))
     return reached
-
-
-def _listed(devices: list[int]) -> str:
-    shown = ", ".join(map(str, devices[:8]))
-    return shown + (f" and {len(devices) - 8} more" if len(devices) > 8 else "")

@@ -12,6 +12,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.phrases import listed
 
 _MAX_COLLECTIVES: Final = 400
 """Collectives of one computation that are compared with each other."""
@@ -91,7 +92,7 @@ class UnorderedCollectives(Rule):
                     yield Finding(
                         second,
                         f"this {second.opcode} begins while %{first.name} is in flight, and "
-                        f"devices {', '.join(map(str, shared))} take part in both",
+                        f"devices {listed(shared, 4)} take part in both",
                     )
 
 
@@ -114,13 +115,13 @@ def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...
 def _shared(
     ours: tuple[frozenset[int], ...], theirs: tuple[frozenset[int], ...]
 ) -> tuple[int, ...]:
-    """The first devices that two different groups have in common, if there are two."""
+    """The devices that two different groups have in common, if there are two."""
     if set(ours) == set(theirs):
         return ()
     for one in ours:
         for other in theirs:
             if one != other and len(one & other) > 1:
-                return tuple(sorted(one & other)[:4])
+                return tuple(sorted(one & other))
     return ()
 
 

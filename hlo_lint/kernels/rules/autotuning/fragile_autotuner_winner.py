@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.rules.base import AutotuningRuns, Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import first_of
 
 _LOG = """
 device: "0123456789abcdef"
@@ -46,11 +47,12 @@ class FragileAutotunerWinner(Rule):
         flipped = changed_winners(runs.logs)
         for changed in flipped:
             last = changed.wins[-1]
-            wins = (
+            wins = [
                 f"{runs.names[win.log]}: {win.backend}, {win.nanoseconds} ns"
-                for win in changed.wins[:8]
-            )
-            yield Finding(last.span, changed.reason, notes=tuple(wins), file=last.log)
+                for win in changed.wins
+            ]
+            notes = first_of(wins, "more logs")
+            yield Finding(last.span, changed.reason, notes=notes, file=last.log)
         reported = {changed.fingerprint or changed.instruction for changed in flipped}
         number = len(runs.logs) - 1
         for close in fragile(runs.logs[number], self.lasting_lead):
