@@ -386,8 +386,7 @@ def interpreter_of(
     from hlo_lint.apps.jax.capture.environments import environment_of
 
     if release is not None:
-        message = f"installing jax {release} and its GPU compiler, once …"
-        return environment_of(release, lambda: announce(message))
+        return environment_of(release, announce)
     return interpreter_at(python or sys.executable)
 
 

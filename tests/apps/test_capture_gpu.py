@@ -20,6 +20,7 @@ import pytest
 
 from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
 from tests.conftest import DUMPS, ROOT
+from tests.terminal import on_terminal
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 PYTHONS = [
@@ -48,17 +49,20 @@ def capture(
     *arguments: str, jax: tuple[str, ...] = (NEWEST,), cwd: Path = PROGRAMS
 ) -> subprocess.CompletedProcess[str]:
     """`hlo-lint capture`, with the jax of some releases, in the environments made for them."""
-    cache = {"XDG_CACHE_HOME": RELEASES} if RELEASES else {}
-    chosen = [
-        f"--jax={release}" if cache else f"--python={INTERPRETERS[release].path}" for release in jax
-    ]
     return subprocess.run(
-        [sys.executable, "-m", "hlo_lint", "capture", *chosen, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **cache},
+        capturing(*arguments, jax=jax), capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT
     )
+
+
+CACHE = {"XDG_CACHE_HOME": RELEASES} if RELEASES else {}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT), **CACHE}
+
+
+def capturing(*arguments: str, jax: tuple[str, ...] = (NEWEST,)) -> list[str]:
+    chosen = [
+        f"--jax={release}" if CACHE else f"--python={INTERPRETERS[release].path}" for release in jax
+    ]
+    return [sys.executable, "-m", "hlo_lint", "capture", *chosen, *arguments]
 
 
 def programs(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
@@ -140,8 +144,11 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
         f"{NEWEST}  cuBLASLt      compiles  same    no findings",
         f"step on h100: compiles, no findings (jax {NEWEST})",
     ]
-    done = capture("--target", "h100", "model.py:small", "--shape=(f32[8], s32[8])", cwd=tmp_path)
-    assert done.stdout.splitlines()[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
+    small = f"{tmp_path}/model.py:small", "--shape=(f32[8], s32[8])"
+    seen = on_terminal(capturing("--target", "h100", *small), 80, ENVIRONMENT)
+    assert seen.lines[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
+    for step in ("compiling", "compiling with cuBLASLt", "checking small", "comparing the values"):
+        assert f"jax {NEWEST}: {step}".encode() in seen.data
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["model.py"]
 
 

@@ -101,6 +101,11 @@ def test_a_watching_terminal_is_cleared_and_says_when_it_looked() -> None:
     assert re.search(r"\d\d:\d\d:\d\d: watching; Ctrl-C ends it", seen.text)
 
 
+def test_a_report_says_which_module_it_draws() -> None:
+    seen = on_terminal(program("report", str(CRASH), "-o", "x.html"), 80, environment())
+    assert b"drawing module 1 of 1: module_0001.jit_batched_dot" in seen.data
+
+
 # Text
 
 

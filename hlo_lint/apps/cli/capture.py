@@ -128,7 +128,8 @@ def command(
     question = Question(job, winners, settings, runs)
     interpreters = _interpreters(releases, pythons, job.target)
     with _folder(keep) as folder:
-        comparisons = compare(question, interpreters, folder, keep=keep is not None)
+        with common.status_line() as progress:
+            comparisons = compare(question, interpreters, folder, progress, keep=keep is not None)
         if output_format == "json":
             programs = [_as_dict(comparison, keep is not None) for comparison in comparisons]
             click.echo(json.dumps({"version": 1, "target": target, "programs": programs}, indent=2))
@@ -206,12 +207,11 @@ def _interpreters(
     from hlo_lint.apps.jax.capture.children import interpreter_at
     from hlo_lint.apps.jax.capture.environments import environment_of
 
-    interpreters = []
-    for release in dict.fromkeys(releases):
-        compiler = f"{'TPU' if target.is_tpu else 'GPU'} compiler"
-        notice = f"installing jax {release} and its {compiler}, once …"
-        announce = partial(click.echo, notice, err=True)
-        interpreters.append(environment_of(release, announce, for_tpu=target.is_tpu))
+    announce = partial(click.echo, err=True)
+    interpreters = [
+        environment_of(release, announce, for_tpu=target.is_tpu)
+        for release in dict.fromkeys(releases)
+    ]
     interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
     return interpreters or [interpreter_at(sys.executable)]
 

@@ -431,6 +431,18 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
             bar.stop()
 
 
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with each step of a slow command; a terminal shows the last one."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.text import Text
+
+    with console(stderr=True).status("") as status:
+        yield lambda text: status.update(Text(text))
+
+
 def paired(
     sides: Sequence[Mapping[str, Sequence[Pipeline]]], paths: Sequence[object]
 ) -> list[tuple[Pipeline, Pipeline]]:

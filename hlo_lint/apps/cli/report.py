@@ -58,7 +58,8 @@ def command(
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump) as progress:
         report = lint(dump, settings=settings, cured=True, progress=progress)
-    page = render_html(dump, report, title=_title(paths), sources=sources)
+    with common.status_line() as note:
+        page = render_html(dump, report, title=_title(paths), sources=sources, progress=note)
     if str(out) == "-":
         sys.stdout.buffer.write(page.encode())
         sys.stdout.buffer.flush()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,7 +103,7 @@ def command(
 
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings)
-    with _status() as note:
+    with common.status_line() as note:
         result = validate(
             dump,
             against=against,
@@ -135,18 +133,6 @@ def command(
     if not result.validations:
         raise DumpError(f"nothing compared: no compilation of {', '.join(paths)} has two dumps")
     ctx.exit(result.report.exit_status)
-
-
-@contextmanager
-def _status() -> Iterator[Callable[[str], None]]:
-    """The step that is looked at, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.text import Text
-
-    with common.console(stderr=True).status("") as status:
-        yield lambda text: status.update(Text(text))
 
 
 def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:

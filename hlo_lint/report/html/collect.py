@@ -4,7 +4,7 @@ finding, which are read when it is opened."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os.path import commonpath, relpath
 from pathlib import Path
 from typing import TypedDict
@@ -103,10 +103,16 @@ class Collected(TypedDict):
     """Modules as graphs, packed."""
 
 
-def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collected:
+def collect(
+    dump: Dump,
+    report: Report,
+    sources: Sequence[Path] = (),
+    progress: Callable[[str], None] = lambda _: None,
+) -> Collected:
     """Collect the data of a page from a dump and the report of `lint(dump, cured=True)`.
 
-    Lines of Python are shown of files below `sources` only: a dump may name any file.
+    Lines of Python are shown of files below `sources` only: a dump may name any file. `progress` is
+    called with the module that is drawn next.
     """
     ranked = sorted(report.findings, key=lambda finding: _RANK[finding.severity])
     left_out = []
@@ -135,7 +141,8 @@ def collect(dump: Dump, report: Report, sources: Sequence[Path] = ()) -> Collect
     root = commonpath(folders.values()) if folders else ""
     room, instructions = MAX_PASSES, MAX_ON_PAGE
     graphs: list[str] = []
-    for pipeline in shown:
+    for number, pipeline in enumerate(shown, 1):
+        progress(f"drawing module {number} of {len(shown)}: {pipeline.title}")
         every = of_pipeline.get(pipeline, {})
         mine = {number: finding for number, finding in every.items() if number in listed}
         place |= dict.fromkeys(mine, len(modules))

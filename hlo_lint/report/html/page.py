@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -28,17 +28,22 @@ GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js
 
 
 def render_html(
-    dump: Dump, report: Report, *, title: str = "", sources: Sequence[str | Path] = ()
+    dump: Dump,
+    report: Report,
+    *,
+    title: str = "",
+    sources: Sequence[str | Path] = (),
+    progress: Callable[[str], None] = lambda _: None,
 ) -> str:
     """The page for a dump and the report of `lint(dump, cured=True)`.
 
-    Lines of Python are shown of files below `sources`.
+    Lines of Python are shown of files below `sources`; `progress` is called with each step.
 
     Raises:
         UsageError: where the libraries are missing that the extra `report` brings.
     """
     environment, markdown = _libraries()
-    collected = collect(dump, report, [Path(source) for source in sources])
+    collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = _text("page.css")
     # The libraries of the graph are a third of a small page: they come with the first graph.
     names = [*(GRAPH_LIBRARIES if collected["graphs"] else ()), "graph.js", "page.js"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -141,9 +141,16 @@ class Comparison:
 
 
 def compare(
-    question: Question, interpreters: Sequence[Interpreter], folder: Path, *, keep: bool
+    question: Question,
+    interpreters: Sequence[Interpreter],
+    folder: Path,
+    progress: Callable[[str], None] = lambda _: None,
+    *,
+    keep: bool,
 ) -> list[Comparison]:
     """Compiles with each interpreter, and with each winner, into folders below `folder`.
+
+    `progress` is called with what is done next.
 
     Raises:
         UsageError: for an interpreter without the GPU compiler, a target or an option that it
@@ -164,7 +171,7 @@ def compare(
             )
     comparisons: dict[str, Comparison] = {}
     for interpreter in interpreters:
-        for trial in _trials(question, interpreter, folder, keep=keep):
+        for trial in _trials(question, interpreter, folder, progress, keep=keep):
             name = question.job.target.name
             comparisons.setdefault(trial.program, Comparison(trial.program, name))
             comparisons[trial.program].trials.append(trial)
@@ -172,16 +179,25 @@ def compare(
 
 
 def _trials(
-    question: Question, interpreter: Interpreter, folder: Path, *, keep: bool
+    question: Question,
+    interpreter: Interpreter,
+    folder: Path,
+    progress: Callable[[str], None],
+    *,
+    keep: bool,
 ) -> Iterator[Trial]:
     release = interpreter.jax
     job = question.job
     if version_of(release) >= TWO_FORMATS and not job.target.is_tpu:
         job = replace(job, options={**OLD_FORMAT, **job.options})
-    begun = partial(_trial, question, release, folder, keep)
+    begun = partial(_trial, question, release, folder, keep, progress)
+    progress(f"jax {release}: compiling")
     first = run(interpreter, job, folder / f"jax{release}", LOGGING)
     defaults = {outcome.name: begun(outcome, Winner.DEFAULT) for outcome in first.outcomes}
-    forced = _forced(interpreter, job, first, folder) if Winner.CUBLASLT in question.winners else {}
+    forced: Mapping[str, ProgramOutcome] = {}
+    if Winner.CUBLASLT in question.winners:
+        progress(f"jax {release}: compiling with cuBLASLt")
+        forced = _forced(interpreter, job, first, folder)
     for outcome in first.outcomes:
         default = defaults[outcome.name]
         if Winner.DEFAULT in question.winners or default.state is State.DIES:
@@ -220,15 +236,18 @@ def _trial(
     release: str,
     folder: Path,
     keep: bool,
+    progress: Callable[[str], None],
     outcome: ProgramOutcome,
     winner: Winner,
 ) -> Trial:
     begun = partial(Trial, outcome.name, release, winner)
     if outcome.not_lowered is not None:
         return begun(State.UNTRIED, outcome.not_lowered)
+    progress(f"jax {release}: checking {outcome.name}")
     report = lint(open_dump(outcome.folder), settings=question.settings)
     values = ""
     if question.runs and outcome.failure is None:
+        progress(f"jax {release}: comparing the values of {outcome.name}")
         report, values = _with_values(report, outcome.folder, question.settings)
     if not keep:
         report = without_folder(report, folder)

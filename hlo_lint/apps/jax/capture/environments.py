@@ -18,6 +18,7 @@ from pathlib import Path
 from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
 from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.text.errors import CaptureError, UsageError
+from hlo_lint.text.source import shown
 
 GPU_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
 TPU_PACKAGES = ("jax[tpu]", "jaxlib")
@@ -26,14 +27,17 @@ OLDEST = {False: (0, 4, 38), True: (0, 5, 3)}
 FROM_PYTHON_3_12 = (0, 11)
 """The first release of jax that needs Python 3.12."""
 NEWEST_PYTHON = (3, 13)
+_download = re.compile(r"\s*Downloading (\S+) \(([\d.]+ ?\w+)\)").match
 INSTALLED = "installed"
 """The file that says that nothing is missing."""
 
 
 def environment_of(
-    release: str, announce: Callable[[], None] = lambda: None, *, for_tpu: bool = False
+    release: str, announce: Callable[[str], None] = lambda _: None, *, for_tpu: bool = False
 ) -> Interpreter:
-    """The Python of an environment with that jax; announced and made where it is not there yet.
+    """The Python of an environment with that jax; made where it is not there yet.
+
+    Each step is announced, downloads with their sizes.
 
     Raises:
         UsageError: for what is not a release, or one that is too old.
@@ -48,8 +52,10 @@ def environment_of(
     python = folder / "bin" / "python"
     with _locked(folder.with_suffix(f"{folder.suffix}.lock")):
         if not (folder / INSTALLED).exists():
-            announce()
-            _make(folder, python, release, TPU_PACKAGES if for_tpu else GPU_PACKAGES)
+            compiler = f"{'TPU' if for_tpu else 'GPU'} compiler"
+            announce(f"installing jax {release} and its {compiler}, once …")
+            packages = TPU_PACKAGES if for_tpu else GPU_PACKAGES
+            _make(folder, python, release, packages, announce)
     return interpreter_at(python)
 
 
@@ -59,7 +65,13 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "hlo_lint"
 
 
-def _make(folder: Path, python: Path, release: str, packages: Sequence[str]) -> None:
+def _make(
+    folder: Path,
+    python: Path,
+    release: str,
+    packages: Sequence[str],
+    announce: Callable[[str], None],
+) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = [f"{package}=={release}" for package in packages]
     oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
@@ -67,8 +79,11 @@ def _make(folder: Path, python: Path, release: str, packages: Sequence[str]) -> 
     if uv := shutil.which("uv"):
         try:
             shutil.rmtree(folder, ignore_errors=True)
-            _run(release, uv, "venv", "--quiet", "--python", base or "3.12", str(folder))
-            _run(release, uv, "pip", "install", "--quiet", "--python", str(python), *wanted)
+            for words in (
+                ("venv", "--python", base or "3.12", str(folder)),
+                ("pip", "install", "--python", str(python), *wanted),
+            ):
+                run_installer(release, [uv, *words], announce)
             (folder / INSTALLED).touch()
             return
         except CaptureError:
@@ -81,9 +96,9 @@ def _make(folder: Path, python: Path, release: str, packages: Sequence[str]) -> 
             "install uv, which fetches one, or give --python"
         )
     shutil.rmtree(folder, ignore_errors=True)
-    _run(release, base, "-m", "venv", str(folder))
-    install = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _run(release, str(python), *install, *wanted)
+    run_installer(release, [base, "-m", "venv", str(folder)], announce)
+    install = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check")
+    run_installer(release, [str(python), *install, *wanted], announce)
     (folder / INSTALLED).touch()
 
 
@@ -113,11 +128,24 @@ def _version(python: str) -> tuple[int, ...]:
     return tuple(map(int, done.stdout.split())) if done.returncode == 0 else ()
 
 
-def _run(release: str, *command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        reason = (errors or done.stderr.strip().splitlines() or ["no reason given"])[-1].strip()
+def run_installer(release: str, command: Sequence[str], announce: Callable[[str], None]) -> None:
+    """Run pip or uv, and announce what it downloads: `jaxlib-0.11.2-….whl (86.1 MB)`.
+
+    Raises:
+        CaptureError: it fails.
+    """
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line.strip())
+            if download := _download(line):
+                announce(f"downloading {shown(download[1].rpartition('/')[2])} ({download[2]})")
+    if running.returncode:
+        errors = [line for line in lines if "error" in line.lower()]
+        reason = (errors or [line for line in lines if line] or ["no reason given"])[-1]
         raise CaptureError(f"no environment for jax {release}: {reason}")
 
 
