@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         TupleSharding,
     )
     from hlo_lint.hlo.attributes.splitting import (
+        attribute_span,
         split_attributes,
         split_attributes_strictly,
         split_by_scanning,
@@ -119,6 +120,7 @@ __all__ = [
     "TypedLiteral",
     "Window",
     "WindowDimension",
+    "attribute_span",
     "device_numbers",
     "read_attribute",
     "read_by_grammar",
@@ -145,7 +147,7 @@ _HOMES = {
     "sharding": (
         "DimensionSharding Domain NamedSharding ShardGroup Sharding TiledSharding TupleSharding"
     ),
-    "splitting": "split_attributes split_attributes_strictly split_by_scanning",
+    "splitting": "attribute_span split_attributes split_attributes_strictly split_by_scanning",
     "strings": "unescape",
     "windows": (
         "BlockScalingConfig ConvolutionDimensionNumbers OperandScaling OperandSparsity "

@@ -59,6 +59,17 @@ def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     return spans
 
 
+def attribute_span(tail: str, name: str) -> tuple[int, int] | None:
+    """The position of one attribute's value: what stands after it is not read."""
+    match = _match_attribute()
+    at = 0
+    while (attribute := match(tail, at)) is not None:
+        if attribute[1] == name:
+            return attribute.span(2)
+        at = attribute.end()
+    return None if at == len(tail) else split_attributes(tail).get(name)
+
+
 def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
     """The same, for who must know that all of it was understood.
 

@@ -201,9 +201,9 @@ class Instruction:
         tail = self.row[TAIL]
         if f"{name}=" not in tail:  # most often: no need to split, nor to import what splits
             return None
-        from hlo_lint.hlo.attributes import split_attributes
+        from hlo_lint.hlo.attributes import attribute_span
 
-        span = split_attributes(tail).get(name)
+        span = attribute_span(tail, name)
         return None if span is None else tail[span[0] : span[1]]
 
     def attribute_or_none(self, name: str) -> AttributeValue | None:

@@ -93,14 +93,12 @@ class UnknownWord(Rule):
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         if any(map(_unknown_types, types_of(computation))):
             yield from _types(computation)
-        # Strings hold such words, too: only where one is left each instruction is looked at.
         words = set[str]().union(*map(_unknown_attributes, _texts(computation.rows)))
         for instruction in computation.instructions if words else ():
-            attributes = instruction.attributes_text
-            if here := words & _unknown_attributes(_without_metadata(attributes)):
-                for word in sorted(here & split_attributes(attributes).keys()):
-                    yield _finding(instruction, "attribute", word, _attributes())
-                    words.discard(word)
+            text = _without_metadata(instruction.attributes_text)
+            for word in sorted(words & _unknown_attributes(text)):
+                yield _finding(instruction, "attribute", word, _attributes())
+                words.discard(word)
 
 
 def _types(computation: Computation) -> Findings:
@@ -123,13 +121,8 @@ def _texts(rows: Iterable[InstructionRecord]) -> Set[str]:
 def _without_metadata(attributes: str) -> str:
     """The attributes but for the metadata, which differs from line to line."""
     head, separator, metadata = attributes.partition(", metadata={")
-    if separator and metadata.find("}") == len(metadata) - 1:
-        return head
-    return (
-        head + metadata[metadata.find("}") :]
-        if separator and '"' not in metadata.partition("}")[2]
-        else attributes
-    )
+    rest = metadata.partition("}")[2]
+    return head + rest if separator and '"' not in rest else attributes
 
 
 @lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
@@ -141,7 +134,9 @@ def _unknown_attributes(attributes: str) -> frozenset[str]:
     if _ALLOWED.issuperset([part.partition("=")[0].removeprefix(" ") for part in parts]):
         return frozenset()
     names = frozenset(_find_names(attributes)) - _ALLOWED
-    return names - _attributes() if names else names
+    if names := names and names - _attributes():
+        return names & split_attributes(attributes).keys()  # strings hold such words, too
+    return names
 
 
 @cache
