@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from hlo_lint.analysis.device_groups import device_groups
-from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
 
@@ -19,6 +20,7 @@ _FUNCTIONS: Final = frozenset(
     "sine sqrt tan tanh".split()
 )
 """Operations that give no range of values back as it was."""
+_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})
 _PLACES: Final = frozenset({"MoveToDevice", "MoveToHost"})
 _NEUTRAL: Final = {"add": 0, "subtract": 0, "divide": 1, "multiply": 1}
@@ -38,7 +40,7 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     `old` and `new` are one instruction before and after a pass. None where nothing else than one
     operand may have changed, and where the operation may have changed no value.
     """
-    if old.opcode not in _READERS or len(old.operand_names) != len(new.operand_names):
+    if len(old.operand_names) != len(new.operand_names):
         return None
     names = enumerate(zip(old.operand_names, new.operand_names, strict=True))
     places = [number for number, (ours, theirs) in names if ours != theirs]
@@ -46,9 +48,53 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     source = None if step is None else old.computation.instruction(new.operand_names[places[0]])
     if step is None or source is None or source.type_text != step.type_text:
         return None
-    if source.opcode in _KNOWN or not _changes_values(step, source, before):
+    first_index = _FIRST_INDEX.get(old.opcode)
+    if first_index is not None:
+        is_told = step.opcode in _NEUTRAL and places[0] >= first_index and _moves(old, places[0])
+    elif old.opcode == "get-tuple-element":
+        is_told = step.opcode == "while" and _is_changed(step, old, before)
+    else:
+        is_told = old.opcode in _READERS
+    if not is_told or source.opcode in _KNOWN:
         return None
-    return places[0], step
+    is_step = old.opcode == "get-tuple-element" or _changes_values(step, source, before)
+    return (places[0], step) if is_step or are_unequal(step, source) else None
+
+
+def are_unequal(one: Instruction, other: Instruction, depth: int = 4) -> bool:
+    """True if two values of one computation differ for nearly all parameters of the entry."""
+    if one is other or one.opcode != other.opcode:
+        opcodes = {one.opcode, other.opcode}
+        same_operand = one.operand_names == other.operand_names
+        return one is not other and opcodes <= _FUNCTIONS and same_operand
+    if one.opcode == "parameter":
+        return True
+    if not depth or one.opcode not in _FUNCTIONS.union(_NEUTRAL):
+        return False
+    pairs = zip(one.operands, other.operands, strict=False)
+    differing = [pair for pair in pairs if pair[0].name != pair[1].name]
+    if len(differing) != 1:
+        return False
+    left, right = (operand.instruction for operand in differing[0])
+    return left is not None and right is not None and are_unequal(left, right, depth - 1)
+
+
+def _moves(slice_: Instruction, operand: int) -> bool:
+    """True if the index at an operand may be any other than 0."""
+    first = _FIRST_INDEX[slice_.opcode]
+    whole = operand_array(slice_, 0)
+    part = result_array(slice_) if first == 1 else operand_array(slice_, 1)
+    number = operand - first
+    if whole is None or part is None or not number < len(whole.dims) == len(part.dims):
+        return False
+    return part.dims[number] < whole.dims[number]
+
+
+def _is_changed(loop: Instruction, element: Instruction, module: Module) -> bool:
+    """True if a loop runs, and gives an element of its state another value."""
+    index = element.integer_attribute("index")
+    loops_here = [each for each in loops(module) if each.instruction is loop]
+    return any(each.trip_count and not each.is_invariant(index or 0) for each in loops_here)
 
 
 def _changes_values(step: Instruction, source: Instruction, module: Module) -> bool:

@@ -178,8 +178,8 @@ def _nearest(
         return cached
     cache[key] = ()  # against a circle
     kept = after.instruction(instruction.name)
-    if kept is not None and kept.opcode == instruction.opcode:
-        cached = (instruction.name,) if instruction.opcode in _HAS_EFFECTS else ()
+    if kept is not None and (kept.opcode == instruction.opcode or kept.opcode in _HAS_EFFECTS):
+        cached = (instruction.name,) if kept.opcode in _HAS_EFFECTS else ()
     else:
         computation = instruction.computation
         if upwards:

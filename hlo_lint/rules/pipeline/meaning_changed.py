@@ -125,6 +125,16 @@ ENTRY e {{
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, s)
 }}
 """
+_MERGED = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  a = f32[8]{{0}} sine(p)
+  b = f32[8]{{0}} cosine(p)
+  ROOT s = f32[8]{{0}} subtract(a, {second}){mark}
+}}
+"""
 _BRANCHES_OF = """
 HloModule m
 
@@ -159,8 +169,8 @@ class MeaningChanged(Rule):
     branches in another order, where they are told apart, for another constant in the place of one,
     and for another operation on the same operands, as in the computation of a reduction. It also
     holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
-    devices that is no longer there, while all that reads the value is as it was. Such a change
-    gives wrong values that nothing checks.
+    devices that is no longer there, or from another value that cannot be equal, while all that
+    reads the result is as it was. Such a change gives wrong values that nothing checks.
 
     It is an error where the pass changed nothing else that could make up for it, and a warning
     where the instructions that read the value stayed as they were. Attributes that lower the
@@ -195,6 +205,11 @@ class MeaningChanged(Rule):
             _SCALED.format(operand="p", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _SCALED.format(operand="s", mark="")},
+        ),
+        Bad(
+            _MERGED.format(second="a", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _MERGED.format(second="b", mark="")},
         ),
         Bad(
             _BRANCHES_OF.format(first="g", second="f", mark="  // error"),
@@ -304,7 +319,7 @@ def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> boo
 
 def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
     """The one thing that differs; empty where nothing, or more than one thing, does."""
-    if old.opcode == "tuple" and not (old.is_root and old.computation is change.before.entry):
+    if old.opcode == "tuple" and not _ends_alone(old, change):
         return ""
     if old.opcode == "constant":
         ours, theirs = _literal(old), _literal(new)
@@ -380,26 +395,50 @@ def _step_left_out(
     computation: ChangedComputation, old: Instruction, new: Instruction, change: PassPair
 ) -> str:
     """The operation whose operand an instruction reads now; empty if there is none."""
-    entry = computation.before is change.before.entry
-    if not _has_equal_attributes(old.row, new.row) or (old.opcode == "tuple" and not entry):
+    if not _has_equal_attributes(old.row, new.row):
+        return ""
+    if old.opcode == "tuple" and not _ends_alone(old, change):
         return ""
     bypass = bypassed(old, new, change.before)
-    if bypass is None or not (entry or len(change.changed) == 1):
+    is_entry = computation.before is change.before.entry
+    if bypass is None or not (is_entry or _is_only(change)):
         return ""
     number, step = bypass
     if step.opcode == "custom-call" and "offload" in change.pass_name:
         return ""
-    # What reads it, up to the root, is as it was: nothing makes up for the operation further on.
-    reached, waiting = {old.name}, [old]
+    if not _is_read_as_before(old, computation.unchanged):
+        return ""
+    source = new.operand_names[number]
+    if source in step.operand_names or step.opcode == "convert":
+        return f"operand {number}: it reads past %{step.name}, {_article(step.opcode)}"
+    return f"operand {number} from %{step.name} to %{source}, which is another value"
+
+
+def _is_only(change: PassPair) -> bool:
+    """True if the pass changed one computation, and none else was there or is."""
+    return len(change.changed) == len(change.removed) == len(change.added) == 1
+
+
+def _ends_alone(state: Instruction, change: PassPair) -> bool:
+    """True if a tuple is the result of the entry, or of what alone changed, or begins a loop."""
+    if state.is_root and state.computation is change.before.entry:
+        return True
+    unchanged = change.changed[0].unchanged if _is_only(change) else frozenset[str]()
+    return bool(unchanged) and _is_read_as_before(state, unchanged)
+
+
+def _is_read_as_before(value: Instruction, unchanged: Set[str]) -> bool:
+    """True if what reads a value, up to the root, is as it was: nothing makes up for a change."""
+    reached, waiting = {value.name}, [value]
     while waiting:
         for user in waiting.pop().users:
             if user.name in reached:
                 continue
-            if user.name not in computation.unchanged or len(reached) > _MAX_CONE:
-                return ""
+            if user.name not in unchanged or len(reached) > _MAX_CONE:
+                return False
             reached.add(user.name)
             waiting.append(user)
-    return f"operand {number}: it reads past %{step.name}, {_article(step.opcode)}"
+    return True
 
 
 def _replaced_constant(old: Instruction, new: Instruction) -> str:
