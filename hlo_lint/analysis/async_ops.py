@@ -61,7 +61,7 @@ def operation(instruction: Instruction) -> str:
     return opcode
 
 
-class Stretch(NamedTuple):
+class LiveInterval(NamedTuple):
     """Instructions of one computation that run while an operation is in flight."""
 
     computation: Computation
@@ -84,7 +84,7 @@ class AsyncOp:
     updates: tuple[Instruction, ...]
     dones: tuple[Instruction, ...]
     """Instructions that wait for it: two if a loop carries it, in its body and after it."""
-    stretches: tuple[Stretch, ...]
+    intervals: tuple[LiveInterval, ...]
     """The intervals in which it is in flight, if the order of the text is the schedule."""
     escapes: bool
     """True if its value goes where it cannot be followed."""
@@ -211,7 +211,7 @@ class _Follower:
             self._start,
             tuple(self._updates),
             tuple(sorted(self._dones, key=lambda done: done.number)),
-            tuple(self._stretches()),
+            tuple(self._intervals()),
             self._escapes,
             bool(self._takers),
         )
@@ -279,21 +279,21 @@ class _Follower:
                 for parameter in self._calls.parameters(caller, 0):
                     self._visit(parameter, index)
 
-    def _stretches(self) -> Iterator[Stretch]:
+    def _intervals(self) -> Iterator[LiveInterval]:
         begins = [(self._start.computation, self._start.number + 1)]
         for at, _ in self._seen:
             if at.opcode == "parameter":
                 begins.append((at.computation, 0))
             elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
                 begins.append((at.computation, at.number + 1))
-        # A loop or call that takes the value ends a stretch here: the operation runs on in its
-        # body, which has a stretch of its own from the parameter on.
+        # A loop or call that takes the value ends an interval here: the operation runs on in its
+        # body, which has an interval of its own from the parameter on.
         stops = {*self._dones, *self._takers}
         for computation, begin in dict.fromkeys(begins):
             ends = (s.number for s in stops if s.computation is computation and s.number >= begin)
             end = min(ends, default=len(computation.rows))
             if begin < end:
-                yield Stretch(computation, begin, end)
+                yield LiveInterval(computation, begin, end)
 
 
 class MemoryAccess(NamedTuple):
@@ -371,8 +371,8 @@ class Accesses:
         if not own:
             return
         allocations = {touch.value.slice.allocation for _, touch in own}
-        for stretch in flight.stretches:
-            for at in stretch.instructions:
+        for interval in flight.intervals:
+            for at in interval.instructions:
                 if _share_on_purpose(flight.start, at):
                     continue
                 reported: set[tuple[bool, bool]] = set()

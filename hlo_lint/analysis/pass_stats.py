@@ -39,7 +39,7 @@ class Effect(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PassStats:
     """One dump, and what is new in it since the one before."""
 
     dump: PassDump
@@ -80,7 +80,7 @@ class Step:
         return name.after if name.step is not None else name.rest.rpartition(".")[0]
 
 
-def passes(pipeline: Pipeline) -> Iterator[Step]:
+def passes(pipeline: Pipeline) -> Iterator[PassStats]:
     """Each dump of a module in the order of the run, with what changed since the one before.
 
     Raises:
@@ -107,7 +107,7 @@ class _Counts:
 
     def step(
         self, dump: PassDump, before: Module | None, module: Module, microseconds: int | None
-    ) -> Step:
+    ) -> PassStats:
         opcodes: Counter[str] = Counter()
         for computation in module.computations:
             opcodes += self.opcodes(computation)
@@ -118,12 +118,12 @@ class _Counts:
                 for computation in self.running(module)
                 for shape, count in self.arrays(computation).items()
             )
-            return Step(
+            return PassStats(
                 dump, Effect.FIRST, instructions, fusions, self._held, microseconds=microseconds
             )
         # Dumps of one directory share the pieces that repeat, so this compares references first.
         if before.pieces == module.pieces or before.text == module.text:
-            return Step(
+            return PassStats(
                 dump, Effect.NOTHING, instructions, fusions, self._held, microseconds=microseconds
             )
         difference: Counter[str] = Counter()
@@ -139,7 +139,7 @@ class _Counts:
         bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
         bytes_removed = sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0)
         self._held += bytes_added - bytes_removed
-        return Step(
+        return PassStats(
             dump,
             self._effect(before, module, bool(added or removed)),
             instructions,
@@ -229,7 +229,7 @@ def _size(shape: Shape) -> int:
             return 0
 
 
-def as_dict(step: Step) -> dict[str, Any]:
+def as_dict(step: PassStats) -> dict[str, Any]:
     """One row of the table for programs."""
     return {
         "step": step.number,

@@ -12,7 +12,7 @@ from hlo_lint.dumps.phases import AFTER_NORMALIZATION, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 
 
-class Outcome(Enum):
+class Fate(Enum):
     """The fate of a module that breaks a precondition."""
 
     BREAKS = "the pass that demands it comes next"
@@ -24,7 +24,7 @@ class Outcome(Enum):
 class PreconditionStatus(NamedTuple):
     """An outcome, and the sentence that says how it is known."""
 
-    outcome: Outcome
+    outcome: Fate
     why: str
 
 
@@ -36,24 +36,24 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
     """
     demanded, name, options = precondition.demanded_by, dump.name, pipeline.options
     if pipeline.final is not None:
-        return PreconditionStatus(Outcome.NEVER, "the module was compiled to the end")
+        return PreconditionStatus(Fate.NEVER, "the module was compiled to the end")
     if name is None:
         return _status_of_loose_file(dump)
     lists = pass_lists(pipeline.backend)
     if pipeline.backend and all(passes.last_place(demanded) is None for passes in lists):
         never = f"XLA:{pipeline.backend.upper()} does not run {demanded}"
-        return PreconditionStatus(Outcome.NEVER, never)
+        return PreconditionStatus(Fate.NEVER, never)
     over = name.rest.partition(".txt")[0].endswith(AFTER_NORMALIZATION)
     if over and precondition.about_layouts:
-        return PreconditionStatus(Outcome.NEVER, f"no {demanded} is left to run")
+        return PreconditionStatus(Fate.NEVER, f"no {demanded} is left to run")
     if pipeline.is_helper:
         never = "the autotuner's helper modules are not normalized"
-        return PreconditionStatus(Outcome.NEVER, never)
+        return PreconditionStatus(Fate.NEVER, never)
     if options is not None and options.disabled(demanded):
-        return PreconditionStatus(Outcome.NEVER, f"{demanded} is disabled")
+        return PreconditionStatus(Fate.NEVER, f"{demanded} is disabled")
     # XLA names the next pass in the file, which is better evidence than any list.
     if name.before == demanded:
-        return PreconditionStatus(Outcome.BREAKS, f"{demanded} is named as the next pass")
+        return PreconditionStatus(Fate.BREAKS, f"{demanded} is named as the next pass")
     outcomes = {
         _outcome(pipeline, passes, precondition): release
         for release, passes in _futures(pipeline, dump)
@@ -62,9 +62,9 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
         ((outcome, release),) = outcomes.items()
         return _explained(pipeline, outcome, release, name.before, precondition)
     if pipeline.crashed:
-        return PreconditionStatus(Outcome.BREAKS, "compilation ended with this dump")
+        return PreconditionStatus(Fate.BREAKS, "compilation ended with this dump")
     unsure = "which passes come next cannot be told from the dump's name"
-    return PreconditionStatus(Outcome.UNSURE, unsure)
+    return PreconditionStatus(Fate.UNSURE, unsure)
 
 
 def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
@@ -80,28 +80,28 @@ def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None
 
 
 def _explained(
-    pipeline: Pipeline, outcome: Outcome, release: str, following: str, precondition: Precondition
+    pipeline: Pipeline, outcome: Fate, release: str, following: str, precondition: Precondition
 ) -> PreconditionStatus:
     """The outcome that the pass lists agree on, in words; flags can make it uncertain."""
     demanded, guards = precondition.demanded_by, precondition.established_by
     options = pipeline.options
     match outcome:
-        case Outcome.BREAKS:
+        case Fate.BREAKS:
             names = " or ".join(guards)
             if options and any(map(options.disabled, guards)):
                 why = f"{names} is disabled, and {demanded} is still to run"
             else:
                 why = f"{release} does not run {names} before the next {demanded}"
-        case Outcome.REPAIRED if pipeline.crashed and options is None and following in guards:
+        case Fate.REPAIRED if pipeline.crashed and options is None and following in guards:
             # It died where a guard comes next: had the guard run, there would be a dump after it.
             outcome, why = (
-                Outcome.UNSURE,
+                Fate.UNSURE,
                 (
                     f"compilation ended with this dump, and no debug_options file says "
                     f"whether {following} was disabled"
                 ),
             )
-        case Outcome.REPAIRED:
+        case Fate.REPAIRED:
             why = f"{release} repairs it first"
         case _:
             why = f"{release} does not run {demanded} again"
@@ -110,24 +110,24 @@ def _explained(
 
 def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
     if dump.stem_ends_with(AFTER_NORMALIZATION):
-        return PreconditionStatus(Outcome.NEVER, "its name says that optimization is over")
+        return PreconditionStatus(Fate.NEVER, "its name says that optimization is over")
     if dump.module.is_scheduled:
-        return PreconditionStatus(Outcome.NEVER, "the module is scheduled, so layouts are settled")
+        return PreconditionStatus(Fate.NEVER, "the module is scheduled, so layouts are settled")
     if ":T(" in dump.module.header:
-        return PreconditionStatus(Outcome.NEVER, "its layouts have tiles, so it is of XLA:TPU")
-    return PreconditionStatus(Outcome.UNSURE, "nothing says which passes come next")
+        return PreconditionStatus(Fate.NEVER, "its layouts have tiles, so it is of XLA:TPU")
+    return PreconditionStatus(Fate.UNSURE, "nothing says which passes come next")
 
 
-def _outcome(pipeline: Pipeline, passes: list[Pass], precondition: Precondition) -> Outcome:
+def _outcome(pipeline: Pipeline, passes: list[Pass], precondition: Precondition) -> Fate:
     """The first to come decides: the pass that demands, or one that establishes."""
     for _, name in passes:
         if pipeline.options is not None and pipeline.options.disabled(name):
             continue
         if name == precondition.demanded_by:
-            return Outcome.BREAKS
+            return Fate.BREAKS
         if name in precondition.established_by:
-            return Outcome.REPAIRED
-    return Outcome.NEVER
+            return Fate.REPAIRED
+    return Fate.NEVER
 
 
 def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pass]]]:

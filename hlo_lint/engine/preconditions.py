@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.upcoming import Outcome, PreconditionStatus, status_of
+from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.history import FindingHistory, cure, histories_of
 from hlo_lint.engine.reporter import Reporter, introduced_by
@@ -65,7 +65,7 @@ def check_precondition(
     bound_occurrences = [
         occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
     ]
-    stated = PreconditionStatus(Outcome.BREAKS, f"{before} comes next, as the caller says")
+    stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as the caller says")
     status = stated if before else status_of(pipeline, last, demand)
     binds = _binds(demand, status)
     for history in histories_of(bound_occurrences, timeline):
@@ -73,7 +73,7 @@ def check_precondition(
             _add_binding(check, demand, status, history, timeline, reporter)
         elif reporter.cured and (cured := cure(timeline, history.last)) is not None:
             reporter.add_history(check.rule, history, timeline, cured=cured, severity=Severity.INFO)
-    never = status.outcome is Outcome.NEVER and not demand.only_if_certain
+    never = status.outcome is Fate.NEVER and not demand.only_if_certain
     if never and last.name is None and bound_occurrences:
         reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
 
@@ -92,7 +92,10 @@ def unmet_preconditions(
         status = status_of(pipeline, last, demand)
         if not _binds(demand, status):
             continue
-        certain, reported = status.outcome is Outcome.BREAKS, check.rule.name() in chosen
+        certain, reported = (
+            status.outcome is Fate.BREAKS,
+            check.rule.name() in chosen,
+        )
         for finding, _ in timeline.find_at(check, position):
             yield UnmetPrecondition(check.rule.name(), demand, finding, certain, reported)
 
@@ -129,7 +132,7 @@ def _add_binding(
     reporter: Reporter,
 ) -> None:
     """Report a defect that a pass dies of at the end of its history, or may die of."""
-    certain = status.outcome is Outcome.BREAKS
+    certain = status.outcome is Fate.BREAKS
     introduced = introduced_by(check.rule, history, timeline)
     is_stated = bool(reporter.before or timeline.next_pass)
     reporter.add_history(
@@ -146,8 +149,8 @@ def _add_binding(
 
 def _binds(demand: Precondition, status: PreconditionStatus) -> bool:
     """True if a pass dies of what breaks the demand, or may."""
-    unsure = status.outcome is Outcome.UNSURE and not demand.only_if_certain
-    return unsure or status.outcome is Outcome.BREAKS
+    unsure = status.outcome is Fate.UNSURE and not demand.only_if_certain
+    return unsure or status.outcome is Fate.BREAKS
 
 
 def _first_binding(demand: Precondition, history: FindingHistory, timeline: Timeline) -> int:

@@ -43,10 +43,10 @@ def races(module: Module, **places: int) -> list[tuple[str, str]]:
     ]
 
 
-def stretches(flight: AsyncOp) -> list[tuple[str, list[str]]]:
+def intervals(flight: AsyncOp) -> list[tuple[str, list[str]]]:
     return [
-        (stretch.computation.name, [at.name for at in stretch.instructions])
-        for stretch in flight.stretches
+        (interval.computation.name, [at.name for at in interval.instructions])
+        for interval in flight.intervals
     ]
 
 
@@ -137,15 +137,15 @@ def test_a_copy_that_a_loop_carries_is_in_flight_to_the_done_of_the_next_turn() 
         before=LOOP,
     )
     inside, outside = flights(module)
-    assert dict(stretches(outside)) == {
+    assert dict(intervals(outside)) == {
         "e": ["after"],
         "body": ["b", "early"],
         "condition": ["c", "go"],
     }
-    assert stretches(outside)[0] == ("e", ["before", "t"])
-    assert ("body", ["late", "bt"]) in stretches(inside)
-    assert ("body", ["b", "early"]) in stretches(inside)
-    assert ("e", ["after"]) in stretches(inside)
+    assert intervals(outside)[0] == ("e", ["before", "t"])
+    assert ("body", ["late", "bt"]) in intervals(inside)
+    assert ("body", ["b", "early"]) in intervals(inside)
+    assert ("e", ["after"]) in intervals(inside)
     assert {done.name for done in inside.dones} == {done.name for done in outside.dones}
     assert [done.name for done in inside.dones] == ["bd", "d"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hlo_lint.analysis.pass_stats import Effect, Step, passes
+from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
 from hlo_lint.dumps.options import read_pass_runs
 from hlo_lint.dumps.selection import dump_at, in_order, module_named
 from hlo_lint.text.errors import UsageError
@@ -47,7 +47,7 @@ ENTRY %main (p: f32[4,8]) -> f32[4,8] {
 )
 
 
-def steps_of(folder: Path, *texts: str) -> list[Step]:
+def steps_of(folder: Path, *texts: str) -> list[PassStats]:
     """The steps of a run that left these texts, one pass each."""
     for number, text in enumerate(texts):
         name = f"module_0001.jit_f.{number:04d}.p.after_pass{number}.before_pass{number + 1}.txt"

@@ -18,7 +18,7 @@ from hlo_lint.dumps.options import read_debug_options, read_pass_runs
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.upcoming import Outcome, status_of
+from hlo_lint.dumps.upcoming import Fate, status_of
 from tests.conftest import CRASH, DUMPS
 
 CASES = sorted(DUMPS.glob("*/*"))
@@ -59,7 +59,7 @@ def last_bound(pipeline: Pipeline) -> PassDump:
     return [dump for dump in pipeline.dumps if pipeline.has_layouts(dump)][-1]
 
 
-def outcome_of(pipeline: Pipeline) -> Outcome:
+def outcome_of(pipeline: Pipeline) -> Fate:
     return status_of(pipeline, last_bound(pipeline), RESHAPES_ARE_BITCASTS).outcome
 
 
@@ -350,7 +350,7 @@ def test_what_becomes_of_each_module_is_what_its_manifest_says(case: Path) -> No
     outcome = json.loads((case / "MANIFEST.json").read_text())["outcome"]
     compiled = outcome == "compiled"
     pipeline = main_pipeline(case)
-    assert outcome_of(pipeline) is (Outcome.NEVER if compiled else Outcome.BREAKS)
+    assert outcome_of(pipeline) is (Fate.NEVER if compiled else Fate.BREAKS)
     assert (pipeline.final is not None, pipeline.crashed) == (compiled, not compiled)
     assert len(errors_in(case)) == (not compiled)
 
@@ -358,7 +358,7 @@ def test_what_becomes_of_each_module_is_what_its_manifest_says(case: Path) -> No
 def test_a_pass_that_was_disabled_does_not_die(crash: Path) -> None:
     with next(crash.glob("*.debug_options")).open("a") as options:
         options.write('xla_disable_hlo_passes: "layout_normalization"\n')
-    assert outcome_of(main_pipeline(crash)) is Outcome.NEVER
+    assert outcome_of(main_pipeline(crash)) is Fate.NEVER
 
 
 def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
@@ -368,9 +368,9 @@ def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
         for dump in pipeline.steps
         if pipeline.has_layouts(dump)
     }
-    repaired = [step for step, outcome in outcomes.items() if outcome is Outcome.REPAIRED]
+    repaired = [step for step, outcome in outcomes.items() if outcome is Fate.REPAIRED]
     assert repaired[:2] == [17, 18]
-    assert outcomes[30] is outcomes[29] is outcomes[28] is Outcome.BREAKS
+    assert outcomes[30] is outcomes[29] is outcomes[28] is Fate.BREAKS
 
 
 @pytest.mark.parametrize("case", NO_DECOMPOSER[:2], ids=title)
@@ -503,7 +503,7 @@ def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> 
     binding = [
         step_of(dump)
         for dump in steps
-        if status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome is Outcome.BREAKS
+        if status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome is Fate.BREAKS
     ]
     assert found.step == min(
         step for step in binding if step is not None and set(range(step, 31)) <= set(binding)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from hlo_lint.analysis.pass_stats import Step
+    from hlo_lint.analysis.pass_stats import PassStats
     from hlo_lint.dumps.pipeline import Pipeline
 
 COLUMNS = ("step", "pipeline", "pass", "changed", "bytes", "fusions", "ms", "instructions")
@@ -41,7 +41,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
         pipelines = main_pipelines(open_dump(folder))
         if not pipelines:
             raise DumpError(f"{folder}: no compiler's dumps are in it")
-    runs: list[tuple[Pipeline, list[Step]]] = []
+    runs: list[tuple[Pipeline, list[PassStats]]] = []
     for pipeline in pipelines:
         steps = list(passes(pipeline))
         if changed:
@@ -60,7 +60,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
         _show(pipeline, [_row(step) for step in steps])
 
 
-def _row(step: Step) -> tuple[str, ...]:
+def _row(step: PassStats) -> tuple[str, ...]:
     from hlo_lint.analysis.pass_stats import Effect
 
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]

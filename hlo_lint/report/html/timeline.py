@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TypedDict
 
-from hlo_lint.analysis.pass_stats import Effect, Step, passes
+from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
@@ -93,14 +93,14 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
     return FindingSpan(finding=number, first=first, born=born is not None, last=last, point=point)
 
 
-def _kept(steps: Sequence[Step], lives: Iterable[FindingSpan]) -> Iterable[int]:
+def _kept(steps: Sequence[PassStats], lives: Iterable[FindingSpan]) -> Iterable[int]:
     marked = {at for life in lives for at in (life["first"], life["last"]) if at is not None}
     for at, step in enumerate(steps):
         if step.effect is not Effect.NOTHING or at in marked or at == len(steps) - 1:
             yield at
 
 
-def _pass(step: Step, left_out: int) -> Pass:
+def _pass(step: PassStats, left_out: int) -> Pass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
     what = listed(counts, MAX_OPCODES)

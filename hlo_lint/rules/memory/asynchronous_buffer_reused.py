@@ -141,9 +141,9 @@ class AsynchronousBufferReused(Rule):
             flight
             for flight in flights(module)
             if any(
-                stretch.computation is instruction.computation
-                and stretch.begin <= instruction.number < stretch.end
-                for stretch in flight.stretches
+                interval.computation is instruction.computation
+                and interval.begin <= instruction.number < interval.end
+                for interval in flight.intervals
             )
         ]
         if len(above) != 1 or not above[0].is_simple():
