@@ -13,6 +13,8 @@ from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import FIXTURES, ROOT, hlo_files
 
+pytestmark = pytest.mark.slow
+
 ARCHIVES = sorted((FIXTURES / "releases").glob("*.tar.xz"))
 
 
@@ -34,7 +36,6 @@ def test_a_healthy_dump_of_each_release_has_no_findings(dump: Path) -> None:
     assert pipeline.backend == dump.name.partition("-")[0]
 
 
-@pytest.mark.slow
 def test_the_texts_of_each_release_are_read_as_they_are_printed(dump: Path) -> None:
     for path in hlo_files(dump):
         assert parse_file(path.read_bytes(), path).text == path.read_bytes().decode()

@@ -48,6 +48,7 @@ def test_files_in_memory_have_the_findings_of_those_on_a_disk(memory: str, folde
     assert report(memory) == report(folder).replace(str(folder), memory)
 
 
+@pytest.mark.slow
 def test_a_url_of_a_local_folder_is_that_folder() -> None:
     assert report(f"file://{DUMPS}", jobs=2) == report(DUMPS).replace(str(DUMPS), f"file://{DUMPS}")
 

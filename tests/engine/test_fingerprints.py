@@ -32,6 +32,7 @@ def prints(target: Path | str) -> list[str]:
     return [found.fingerprint for found in hlo_lint.lint(target, cured=True).findings]
 
 
+@pytest.mark.slow
 @given(factor=st.integers(1, 9), offset=st.integers(0, 90), steps=st.integers(1, 900))
 @settings(max_examples=10, deadline=None)
 def test_they_survive_another_run(factor: int, offset: int, steps: int) -> None:
@@ -50,6 +51,7 @@ def test_every_dump_keeps_its_fingerprints(dump: Path, tmp_path: Path) -> None:
     assert prints(other) == prints(dump)
 
 
+@pytest.mark.slow
 def test_some_dumps_have_findings_to_keep() -> None:
     assert sum(bool(prints(dump)) for dump in DIRECTORIES) > 5
 

@@ -29,6 +29,7 @@ def report(path: Path, executor: str | None = None, jobs: int = 1) -> str:
     return hlo_lint.lint(path, settings=Settings(jobs=jobs), executor=executor).to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dumps/gpu-jax0.10.2", "broken", "unsound"])
 def test_files_that_were_moved_together_have_the_same_findings_there(
     name: str, tmp_path: Path

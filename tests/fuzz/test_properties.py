@@ -39,6 +39,7 @@ def test_a_module_is_read_strictly_and_comes_out_as_it_went_in(text: str) -> Non
     assert hlo_lint.emit(module) == text
 
 
+@pytest.mark.slow
 @given(strategies.modules())
 @_sample(60)
 def test_no_rule_of_the_verifier_reports_what_xla_accepts(text: str) -> None:

@@ -148,6 +148,7 @@ def _dump(lines: int) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ["  // a comment\n", "\n", "  \n", "// -- a comment\n"])
 def test_an_odd_line_of_a_large_dump_changes_no_row(odd: str) -> None:
     text = _dump(4_000)

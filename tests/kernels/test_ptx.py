@@ -388,6 +388,7 @@ def written(tree: Tree[Token]) -> str:
     return "".join(str(token) for token in tree.scan_values(lambda _: True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_reader_and_grammar_agree_on_every_instruction(name: str) -> None:
     text = kernel(name)

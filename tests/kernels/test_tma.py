@@ -626,6 +626,7 @@ def test_a_log_cut_anywhere_is_read_without_a_crash(name: str) -> None:
         assert found[:-1] == whole[: max(len(found) - 1, 0)]
 
 
+@pytest.mark.slow
 @settings(derandomize=True, deadline=None, database=None, max_examples=200)
 @given(st.data())
 def test_a_log_with_any_character_changed_is_read_without_a_crash(data: st.DataObject) -> None:

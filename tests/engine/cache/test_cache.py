@@ -59,6 +59,7 @@ def every_field(value: object) -> object:
     return value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dumps", "unsound", "broken", "autotune_logs"])
 def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
     seen: list[Part] = []

@@ -18,6 +18,8 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
 from tests.engine.reduce.programs import random_module
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class HasOpcode:
