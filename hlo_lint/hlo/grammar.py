@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lark import Lark, Token, Tree, UnexpectedInput
 
+_LONGEST = 20
+"""Digits of the largest integers of XLA."""
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 PLACES = (_PACKAGE / "grammars", _PACKAGE.parent / "grammars")
@@ -53,6 +55,23 @@ def load(name: str) -> Lark:
         propagate_positions=True,
         maybe_placeholders=False,
     )
+
+
+def int64(text: str) -> int:
+    """An integer as XLA's lexer reads it: one from 2⁶³ on is the signed number of the same bits.
+
+    >>> int64("18446744073709551615")
+    -1
+
+    Raises:
+        OverflowError: where it has more than 64 bits.
+    """
+    if len(text) > _LONGEST and len(text.lstrip("-0")) > _LONGEST:
+        raise OverflowError
+    number = int(text)
+    if not -1 << 63 <= number < 1 << 64:
+        raise OverflowError
+    return number if number < 1 << 63 else number - (1 << 64)
 
 
 def trees(tree: Tree[Token]) -> list[Tree[Token]]:

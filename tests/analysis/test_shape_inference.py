@@ -156,6 +156,7 @@ opt-barrier             | (f32[3]{0}, s32[])              |                     
 after-all               | token[]; token[]                |                      | token[]
 add-dependency          | f32[3]; token[]                 |                      | f32[3]
 outfeed                 | f32[3]; token[]                 |                      | token[]
+outfeed                 | f32[3]; f32[]                   |                      | token[]
 call                    | f32[3]                          | to_apply=%double     | f32[3]{0}
 fusion                  | f32[4]                          | kind=kLoop, calls=%cut | f32[3]{0}
 while                   | f32[3]                          | condition=%always, body=%double | f32[3]
@@ -257,7 +258,6 @@ while                   | f32[4]                          | condition=%always, b
 while                   | f32[3]                          | condition=%double, body=%double | no pred[]
 conditional             | f32[]; f32[3]                   | branch_computations={%double} | pred[] or s32[]
 conditional             | s32[]; f32[4]                   | branch_computations={%double} | branch 0 takes
-outfeed                 | f32[3]; f32[]                   |                      | has to be a token
 copy-done               | (f32[3], f32[4], u32[])         |                      | f32[4] into f32[3]
 async-done              | (f32[3], f32[4])                |                      | begins with its operands
 reduce-scatter          | f32[8,5]                        | replica_groups={{0,1}}, dimensions={1}, \

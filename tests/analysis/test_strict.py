@@ -122,32 +122,66 @@ def test_a_person_can_act_on_what_is_said(text: str, line: int, column: int, say
     assert error.message.startswith(says) or says in error.message
 
 
-@pytest.mark.parametrize(
-    ("line", "is_read"),
-    [
-        ("n = f32[4]{0} add(p, negate, p)", True),  # an opcode that names no instruction is dropped
-        ("n = f32[4]{0} add(p, f32[4] negate, p)", True),
-        ("n = f32[4]{0} add(p, negate)", False),
-        ("n = f32[4]{0} add(p, %negate, p)", False),
-        ("n = f32[4]{0} add(p, nothing, p)", False),
-        ("n = f32[4]{0} negate(f32[/*four*/4]{0} p)", True),
-        ("n = ((f32[4]), f32[4], u32[]) negate-start(p)", True),
-        ("n = ((f32[4]), f32[4], u32[]) send-start(p)", False),
-        ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f32[4]", True),
-        ("n = token[] outfeed(p, token[] after-all()), outfeed_shape=f33[4]", False),
-        ("n = f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}", True),
-        (
-            "n = f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}, "
-            "slice_sizes={{1}}",
-            False,
-        ),
-    ],
-)
-def test_strict_mode_reads_operands_as_xla_does(line: str, is_read: bool, xla: Oracle) -> None:
-    text = f"HloModule m\nENTRY e {{\n  p = f32[4]{{0}} parameter(0)\n  {line}\n}}\n"
-    (answer,) = xla.read([text])
-    assert isinstance(answer, XlaModule) is is_read
-    assert (refusal(text) is None) is is_read
+READ = """
+f32[4]{0} add(p, negate, p)
+f32[4]{0} add(p, f32[4] negate, p)
+f32[4]{0} add(p, p, negate(p, p))
+f32[4]{0} add(p, p, f32[5] reshape(p))
+f32[4]{0} add(p, p, f32[4] parameter(0),)
+f32[4]{0} negate(f32[/*four*/4]{0} p)
+f32/*x*/[4]{/*y*/0} negate(p)
+((f32[4]), f32[4], u32[]) negate-start(p)
+token[] outfeed(p, token[] after-all()), outfeed_shape=f32[4]
+f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}
+f32[4]{0} iota(), iota_dimension=18446744073709551615
+f32[4]{0} pad(p, f32[] constant(0)), padding=9223372036854775807_0
+b(f32[4]) constant({1,2,3,4})
+(f32[], s32[]) constant(())
+f32[4]{0} negate(p), sharding={replicated replicated}
+f32[4]{0} negate(p), sharding={manual devices=[8]<=[8]}
+f32[4]{0} negate(p), sharding={devices=[2]0 devices=[1]1}
+f32[4]{0} negate(p), sharding={}
+f32[4]{0} negate(p), backend_config={"a":[1}
+f32[4]{0} negate(p), origin={({"a"}}
+f32[4]{0} domain(p), domain={exit={}, kind="sharding", entry={replicated}}
+""".strip().splitlines()
+REFUSED = """
+f32[4]{0} add(p, negate)
+f32[4]{0} add(p, %negate, p)
+f32[4]{0} add(p, nothing, p)
+f32[4]{0} add(p, p, iota())
+f32[4]{0} add(p, p, (p))
+f32[4]{0} negate(%%p)
+((f32[4]), f32[4], u32[]) send-start(p)
+token[] outfeed(p, token[] after-all()), outfeed_shape=f33[4]
+f32[4]{0} collective-permute(p, p, p), source_target_pairs={{0,1}}, slice_sizes={{1}}
+f32[4]{0} iota(), iota_dimension=18446744073709551616
+f32[4]{0} pad(p, f32[] constant(0)), padding=9223372036854775808_0
+f32[4]{0} constant(18446744073709551616)
+c64[4] constant((1, 2))
+(f32[4]{0:*(u32)}) tuple(p)
+opt-barrier(p)
+pred[] compare(token[] after-all(), p), direction=EQ
+f32[2]{0} dynamic-slice(p, token[] after-all()), dynamic_slice_sizes={2}
+f32[4]{0} negate(p), sharding={replicated device=0}
+f32[4]{0} negate(p), sharding={devices=[2]<=[2]T(0)}
+f32[4]{0} negate(p), sharding={devices=[2,2]<=[2,2]T(0,2)}
+f32[4]{0} negate(p), sharding={devices=[2]<=[2] last_tile_dims={manual,manual}}
+f32[4]{0} negate(p), backend_config={"a":1} {2}
+f32[4]{0} negate(p), backend_config={"a}
+f32[4]{0} ragged-all-to-all(p), dimensions={1,0}
+f32[4]{0} map(p), to_apply={{replicated}}
+f32[4]{0} negate(p),\fmetadata={op_name="a"}
+""".strip().splitlines()
+
+
+def test_strict_mode_reads_odd_lines_as_xla_does(xla: Oracle) -> None:
+    frame = "HloModule m\nENTRY e {{\n  p = f32[4]{{0}} parameter(0)\n  n = {}\n}}\n"
+    lines = [line.replace("\\f", "\f") for line in (*READ, *REFUSED)]
+    texts = [frame.format(line) for line in lines]
+    reads = [isinstance(answer, XlaModule) for answer in xla.read(texts)]
+    assert reads == [True] * len(READ) + [False] * len(REFUSED)
+    assert [line for line, text in zip(lines, texts, strict=True) if refusal(text) is None] == READ
 
 
 # ---- real dumps
@@ -293,4 +327,4 @@ def test_strict_mode_refuses_of_damaged_texts_what_xla_refuses(xla: Oracle) -> N
         if isinstance(answer, XlaModule) is bool(problems(text))
     ]
     # What is left are single brackets and commas, each in another place.
-    assert len(differing) <= MUTATIONS // 100, differing
+    assert len(differing) <= MUTATIONS // 200, differing

@@ -41,8 +41,11 @@ def _copy_done(operation: Operation) -> Shape:
 
 
 def _send(operation: Operation) -> Shape:
-    operation.token(1)
     return TupleShape((operation.shape(0), U32, TOKEN))
+
+
+def _sends_after_token(operation: Operation, printed: Shape) -> None:
+    operation.token(1)
 
 
 def _recv(operation: Operation, printed: Shape) -> None:
@@ -52,8 +55,11 @@ def _recv(operation: Operation, printed: Shape) -> None:
 
 
 def _send_done(operation: Operation) -> Shape:
-    _elements(operation.shape(0), 3, "what send-done takes")
     return TOKEN
+
+
+def _takes_send(operation: Operation, printed: Shape) -> None:
+    _elements(operation.shape(0), 3, "what send-done takes")
 
 
 def _recv_done(operation: Operation) -> Shape:
@@ -188,9 +194,9 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
 OPCODES: Table = {
     "copy-start": Inference(_copy_start, arity=1),
     "copy-done": Inference(_copy_done, arity=1, keeps_layout=True),
-    "send": Inference(_send, arity=2, ignores_type=True),
+    "send": Inference(_send, _sends_after_token, 2, ignores_type=True),
     "recv": Inference(None, _recv, arity=1),
-    "send-done": Inference(_send_done, arity=1, ignores_type=True),
+    "send-done": Inference(_send_done, _takes_send, 1, ignores_type=True),
     "recv-done": Inference(_recv_done, arity=1, ignores_type=True),
     "async-start": Inference(None, _async_start, calls=True),
     "async-update": Inference(_async_update, _bound_by_update, keeps_layout=True),

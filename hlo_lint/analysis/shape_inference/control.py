@@ -36,13 +36,16 @@ def _same(operation: Operation) -> Shape:
     return operation.shape(0)
 
 
-def _after_all(operation: Operation) -> Shape:
+def _token(operation: Operation) -> Shape:
     return TOKEN
 
 
 def _add_dependency(operation: Operation) -> Shape:
-    operation.token(1)
     return operation.shape(0)
+
+
+def _depends_on_token(operation: Operation, printed: Shape) -> None:
+    operation.token(1)
 
 
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
@@ -134,13 +137,12 @@ def _infeed(operation: Operation, printed: Shape) -> None:
         raise Impossible(f"infeed gives data and a token, and not {brief(printed)}")
 
 
-def _outfeed(operation: Operation) -> Shape:
+def _feeds(operation: Operation, printed: Shape) -> None:
     operation.token(1)
     text = operation.text("outfeed_shape")
     if text is not None and not compatible(known(text), operation.shape(0)):
         ours, theirs = describe_mismatch(known(text), operation.shape(0))
         raise Impossible(f"outfeed_shape is {ours}, and what is fed {theirs}")
-    return TOKEN
 
 
 OPCODES: Table = {
@@ -148,14 +150,14 @@ OPCODES: Table = {
     "get-tuple-element": Inference(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
     "opt-barrier": Inference(_same, arity=1, keeps_layout=True),
     "domain": Inference(_same, arity=1),
-    "after-all": Inference(_after_all, ignores_type=True),
-    "add-dependency": Inference(_add_dependency, arity=2, ignores_type=True),
+    "after-all": Inference(_token, ignores_type=True),
+    "add-dependency": Inference(_add_dependency, _depends_on_token, 2, ignores_type=True),
     "call": Inference(_call, keeps_layout=True, calls=True),
     "fusion": Inference(_call, keeps_layout=True, calls=True),
     "while": Inference(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
     "conditional": Inference(_conditional, attributes=True, keeps_layout=True, calls=True),
     "infeed": Inference(None, _infeed, arity=1),
-    "outfeed": Inference(_outfeed, arity=2, attributes=True, ignores_type=True),
+    "outfeed": Inference(_token, _feeds, 2, attributes=True, ignores_type=True),
     "parameter": Inference(),
     "constant": Inference(),
     "custom-call": Inference(),

@@ -25,7 +25,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_type,
 )
 from hlo_lint.hlo.dtypes import BITS, COMPLEX_OF_PART, is_complex, is_float, is_integer, is_signed
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, Shape
 
 Kind = Callable[[str], bool]
 
@@ -81,6 +81,8 @@ def _demand_type(operation: Operation, dtype: str) -> None:
 
 
 def _unary(operation: Operation) -> Shape:
+    if isinstance(operation.shape(0), BufferShape):
+        raise Impossible(f"operand 0 of {operation.opcode} has to be an array, and is a buffer")
     operand = operation.array(0)
     _demand_type(operation, operand.dtype)
     if operation.opcode in ("abs", "real", "imag"):

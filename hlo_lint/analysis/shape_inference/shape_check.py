@@ -138,8 +138,8 @@ def check_shape(
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
         return ShapeCheck(inferred, (inferred.message,))
-    if inference.ignores_type:
-        return ShapeCheck(inferred)
+    if inference.ignores_type and not isinstance(inferred, Open):
+        return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if shape is None:
         if printed or isinstance(inferred, Open):
             return ShapeCheck(inferred)

@@ -11,9 +11,11 @@ The measure is the parser of jaxlib 0.11.2; it is not run here. Nonsense that it
 
 | XLA's parser reads it, strict mode refuses it | because |
 |---|---|
-| `tuple(%p, transpose(%p))` | XLA drops an instruction that it cannot make, if a comma or `)` \
-follows |
-| `sharding={replicated devices=[8,1]<=[8]}`, `origin={}` | no printer writes them |
+| `index=1next = f32[8] negate(p)` on one line | nobody leaves out the blank |
+| `f32[8]{0:T(8}`, tables of stack frames on one line | no printer writes them |
+
+As XLA's parser does, strict mode passes over an operand that cannot be made where a comma or `)`
+follows: `add(p, q, transpose(p))` is `add(p, q)`.
 
 Where XLA's process ends (a constant of type token, `tuple` with the type of an array, mesh axes
 twice, instructions nested deeper than its stack), strict mode refuses the text.

@@ -12,8 +12,8 @@ from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.analysis.strict.shapes import shape_errors, tuple_of
-from hlo_lint.analysis.strict.tokens import NAME
+from hlo_lint.analysis.strict.shapes import array_of, shape_errors, tuple_of
+from hlo_lint.analysis.strict.tokens import NAME, Unmade
 from hlo_lint.analysis.verifier.structure import (
     doubled_names,
     doubled_roots,
@@ -26,7 +26,7 @@ from hlo_lint.hlo.attributes import (
 )
 from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.tokens import InstructionSpans, split_at_commas
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -39,6 +39,7 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
+    OpaqueShape,
     Shape,
     TupleShape,
     part,
@@ -90,12 +91,15 @@ def computation_errors(computation: Computation, inference: ShapeInference) -> I
     scope = PrecedingInstructions(computation, inference)
     for find in (doubled_names, doubled_roots, misnumbered_parameters):
         for number, message in find(computation):
-            yield ParseError(message, *spans[number])
+            yield Unmade(message, *spans[number])
     for number, record in enumerate(computation.rows):
         begin, end = spans[number]
         scope.number = number
-        for message, at in _record_errors(InstructionSpans(text[begin:end], record), scope):
+        instruction = InstructionSpans(text[begin:end], record)
+        for message, at in _operand_errors(instruction, scope):
             yield ParseError(message, begin + at, end)
+        for message, at in _making_errors(instruction, scope):
+            yield Unmade(message, begin + at, end)
         scope.rows[name_of(record)] = number
     yield from _result(computation, scope)
 
@@ -139,7 +143,7 @@ _Error = tuple[str, int]
 """A message, and where it stands in the text of the instruction."""
 
 
-def _record_errors(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
+def _operand_errors(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     record, operands = spans.record, spans.operands.start
     for reference in references_of(record):
         name, *path = reference.split("#")
@@ -153,11 +157,17 @@ def _record_errors(spans: InstructionSpans, scope: PrecedingInstructions) -> Ite
     yield from _written_operands(spans, scope)
     if "control-" in attributes_of(record):
         yield from _control(spans, scope)
+
+
+def _making_errors(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
+    record = spans.record
     opcode = opcode_of(record)
     check = None if wrapped_opcode(opcode) else _CHECKS.get(opcode)
     if check is not None:
         yield from check(spans, scope)
-    if not type_of(record) and opcode not in _NEVER_REFUSED:
+    if not type_of(record) and opcode == "opt-barrier":
+        yield "XLA infers no shape for opcode opt-barrier: print it", 0
+    elif not type_of(record) and opcode not in _NEVER_REFUSED:
         inferred = scope.inference.infer(Instruction(scope.computation, scope.number))
         if isinstance(inferred, Refusal):
             yield f"failed to infer shape for opcode {opcode}: {inferred.message}", 0
@@ -169,6 +179,8 @@ _NEVER_REFUSED: Final = frozenset(("after-all", "add-dependency", "copy", "domai
 
 def _written_operands(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     """Errors in how operands are written: a shape before a name fits what the operand is."""
+    if opcode_of(spans.record) not in LITERAL_OPERANDS:
+        yield from _unnamed_operands(spans)
     references = references_of(spans.record)
     for reference, operand in zip(references, spans.operand_spans, strict=False):
         if operand is None:
@@ -189,6 +201,38 @@ def _written_operands(spans: InstructionSpans, scope: PrecedingInstructions) -> 
             yield f"{message} {shape} of %{reference}", operand.shape_start
 
 
+def _unnamed_operands(spans: InstructionSpans) -> Iterator[_Error]:
+    """Errors where XLA does not drop what stands in the place of an operand."""
+    text, (begin, end) = spans.text, spans.operands
+    if "%" in text and _percent_alone(without_comments(text[begin:end])):
+        yield "expected a name after `%`", begin
+    if not _may_be_unnamed(text[begin:end]):
+        return
+    for start, stop in split_at_commas(text[begin:end]):
+        operand = without_comments(text[begin + start : begin + stop])
+        if _is_shape(operand):
+            shapes = tuple_of(operand) or ()
+            if not shapes or any(any(shape_errors(shape)) for shape in shapes):
+                yield f"{operand} is not a shape", begin + start
+
+
+def _is_shape(text: str) -> bool:
+    """True of a shape without a name: a tuple in parentheses, or one array."""
+    if not text.startswith("("):
+        return _is_array(text) is not None
+    depth = 0
+    for number, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            return number == len(text) - 1
+    return False
+
+
+_is_array = re.compile(r"[a-z]\w*\s*\[[^\]]*\]\s*(?:\{[^{}]*\})?").fullmatch
+_percent_alone = re.compile(r"%(?![A-Za-z_])").search
+_may_be_unnamed = re.compile(r"[\])}]\s*(?:,|$)").search
+
+
 def _control(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
     span = spans.attributes.get("control-predecessors")
     if span is None:
@@ -207,15 +251,18 @@ def _control(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[
 def _operand_shape(
     spans: InstructionSpans, scope: PrecedingInstructions, number: int
 ) -> Shape | None:
+    """The shape of an operand, a buffer being the array that it holds."""
     references = references_of(spans.record)
-    return scope.shape(references[number]) if number < len(references) else None
+    return array_of(scope.shape(references[number])) if number < len(references) else None
 
 
 def _reshape(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
-    shape, operand = shape_or_none(type_of(spans.record)), _operand_shape(spans, scope, 0)
+    operand = _operand_shape(spans, scope, 0)
+    shape = array_of(shape_or_none(type_of(spans.record)))
     if shape is None or operand is None:
         return
-    if isinstance(operand, ArrayShape) and UNBOUNDED in operand.dims:
+    is_counted = not (isinstance(operand, ArrayShape) and UNBOUNDED in operand.dims)
+    if not is_counted and isinstance(shape, ArrayShape):
         return  # XLA does not count what has no bound
     match shape, operand:
         case ArrayShape(), ArrayShape() if shape.elements == operand.elements:
@@ -241,12 +288,21 @@ def _indices(first: int) -> Callable[[InstructionSpans, PrecedingInstructions], 
                 yield message, spans.operands.start
             return
         index = _operand_shape(spans, scope, first)
+        if index is not None and not isinstance(index, ArrayShape) and count == first + 1:
+            yield f"the indices are not a vector: {index}", spans.operands.start
         is_vector = isinstance(index, ArrayShape) and index.rank == 1 and count == first + 1
         if not is_vector and count != first + operand.rank:
             message = f"{operand} takes {operand.rank} indices, or one vector of them"
             yield f"{message}, not {count - first}", spans.operands.start
 
     return check
+
+
+def _compare(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
+    """XLA's process ends where operand 0 has no element type, from which follows how to compare."""
+    operand = _operand_shape(spans, scope, 0)
+    if isinstance(operand, TupleShape | OpaqueShape):
+        yield f"operand 0 of compare is not an array: {operand}", spans.operands.start
 
 
 def _dynamic_reshape(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
@@ -305,19 +361,26 @@ def _recv_done(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterato
     operand = _operand_shape(spans, scope, 0)
     if operand is not None and not isinstance(operand, TupleShape):
         yield f"the operand of recv-done is not a tuple: {operand}", spans.operands.start
+    elif operand is not None and not operand.elements:
+        yield "the operand of recv-done has no elements", spans.operands.start
     yield from _channel(spans, scope)
 
 
 def _channel(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:
-    """A `send-done` that names a channel names that of its `send`."""
+    """A `send-done` has the channel of its operand, whatever instruction of a channel that is."""
     references = references_of(spans.record)
     start = scope.record(references[0]) if references and "#" not in references[0] else None
-    if start is None or opcode_of(start) != opcode_of(spans.record).removesuffix("-done"):
+    if start is None or opcode_of(start) not in _WITH_CHANNEL:
         return
     own, other = _channel_id(spans.record), _channel_id(start)
     if own != other:
         channel = f"channel {other}" if other else "no channel"
         yield f"%{name_of(start)} is on {channel}: print the same here", spans.opcode.start
+
+
+_WITH_CHANNEL: Final = frozenset(
+    opcode for opcode, demands in OPCODES.items() if "channel_id" in demands.allowed
+)
 
 
 def _channel_id(record: InstructionRecord) -> str:
@@ -334,7 +397,7 @@ def _custom_call(spans: InstructionSpans, scope: PrecedingInstructions) -> Itera
     if shapes is None or len(shapes) != len(references_of(spans.record)):
         return
     for number, constraint in enumerate(shapes):
-        operand = _operand_shape(spans, scope, number)
+        operand = scope.shape(references_of(spans.record)[number])
         if operand is not None and not compatible(constraint, operand):
             message = f"operand_layout_constraints: {constraint} is not compatible with operand"
             yield f"{message} {number}, {operand}", span.start
@@ -345,6 +408,7 @@ _CHECKS: Final[dict[str, Callable[[InstructionSpans, PrecedingInstructions], Ite
     "broadcast": _broadcast,
     "dynamic-slice": _indices(1),
     "dynamic-update-slice": _indices(2),
+    "compare": _compare,
     "dynamic-reshape": _dynamic_reshape,
     "conditional": _conditional,
     "get-tuple-element": _get_tuple_element,

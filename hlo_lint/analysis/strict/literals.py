@@ -11,8 +11,10 @@ import re
 from collections.abc import Iterator
 from math import isinf, prod
 
+from hlo_lint.analysis.strict.shapes import invalid_layout
 from hlo_lint.analysis.strict.tokens import BLANK, blank_end
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
+from hlo_lint.hlo.grammar import int64
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.text.source import ParseError
 
@@ -21,8 +23,6 @@ _token = re.compile(
     r"|-?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?(?![\w.])|true(?!\w)|false(?!\w)|[{}(),])"
 ).match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
-
-_INT64, _UINT64 = 1 << 63, 1 << 64
 
 
 class _LiteralError(Exception):
@@ -77,6 +77,8 @@ class _LiteralReader:
         match shape:
             case TupleShape(elements=elements):
                 self.expect("(", "expected `(` before the elements of a tuple")
+                if self.token == ")":  # XLA counts no elements where none is given
+                    elements = ()
                 for number, element in enumerate(elements):
                     if number and self.token == ",":
                         self.advance()
@@ -84,6 +86,8 @@ class _LiteralReader:
                 self.expect(")", f"expected `)` after the {len(elements)} elements of the tuple")
             case ArrayShape():
                 self.array(shape)
+            case BufferShape(element=ArrayShape() as element):
+                self.array(element)
             case OpaqueShape() | BufferShape():
                 raise _LiteralError(f"a constant cannot have the type {shape}", 0)
 
@@ -91,8 +95,8 @@ class _LiteralReader:
         """The elements of an array, in braces as deep as it has dimensions."""
         if shape.dtype not in ELEMENT_TYPES:
             raise _LiteralError(f"a constant cannot have the type {shape.dtype}", 0)
-        if shape.layout is not None and not shape.has_valid_layout:
-            raise _LiteralError(f"the literal cannot be laid out as {shape.layout}", 0)
+        for message in invalid_layout(shape):
+            raise _LiteralError(message, 0)
         dims, rank = shape.dims, len(shape.dims)
         counts = [0] * rank  # of the elements in each brace that is open
         depth, left = 0, prod(dims)
@@ -125,6 +129,8 @@ class _LiteralReader:
                         raise _LiteralError(f"{shape} has fewer values", self.start)
                     if depth == rank and rank:
                         counts[-1] += 1
+                    elif depth < rank and shape.dtype in PART_OF_COMPLEX:
+                        raise _LiteralError(f"{shape} has values in {rank} braces", self.start)
                     self.element(shape.dtype)
             self.advance()
             if not depth:
@@ -146,11 +152,7 @@ class _LiteralReader:
         """An integer that fits into the type; any fits into pred and u64."""
         if not _is_integer(self.token):
             raise _LiteralError(f"expected an integer: {dtype}", self.start)
-        number = int(self.token) if len(self.token) <= 20 else _UINT64
-        if not -_INT64 <= number < _UINT64:
-            raise _LiteralError(f"{self.token} does not fit into 64 bits", self.start)
-        if number >= _INT64:  # the lexer takes it for the signed number of the same bits
-            number -= _UINT64
+        number = self.int64()
         if dtype in ("pred", "u64"):
             return
         bits = int(dtype[1:])
@@ -160,6 +162,14 @@ class _LiteralReader:
         if not low <= number <= high:
             message = f"{self.token} does not fit into {dtype}: {low} to {high}"
             raise _LiteralError(message, self.start)
+
+    def int64(self) -> int:
+        """The token as the lexer reads it, which does not ask for the type."""
+        try:
+            return int64(self.token)
+        except OverflowError:
+            message = f"{self.token} does not fit into 64 bits"
+            raise _LiteralError(message, self.start) from None
 
     def real(self, dtype: str) -> None:
         """A number, an infinity or a NaN."""
@@ -173,7 +183,7 @@ class _LiteralReader:
                 message = f"a NaN of {dtype} has {bits or 'no'} bits of payload, not {payload}"
                 raise _LiteralError(message, self.start)
             return
-        number = float(token)
+        number = float(self.int64() if _is_integer(token) else token)
         is_unsigned = dtype == "f8e8m0fnu"
         if (
             abs(number) >= ELEMENT_TYPES[dtype].overflow

@@ -13,10 +13,11 @@ from hlo_lint.analysis.strict.graph import computation_errors
 from hlo_lint.analysis.strict.instruction import (
     attribute_heads,
     instruction_errors,
+    is_frontend,
     type_errors,
 )
 from hlo_lint.analysis.strict.shapes import has_element, shape_errors
-from hlo_lint.analysis.strict.tokens import BLANK, blank_end, blank_errors, name_errors
+from hlo_lint.analysis.strict.tokens import BLANK, Unmade, blank_end, blank_errors, name_errors
 from hlo_lint.analysis.strict.tokens import NAME as WORD
 from hlo_lint.hlo.attributes import (
     Alias,
@@ -27,6 +28,7 @@ from hlo_lint.hlo.attributes import (
     split_attributes,
     split_attributes_strictly,
 )
+from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.opcodes import OPCODES, demands_on
 from hlo_lint.hlo.parser.general import SINGLE
@@ -60,6 +62,10 @@ _called_names = re.compile(
 ).finditer
 _word = re.compile(WORD).findall
 _log_modes = re.compile(r"\blog_mode=(\w+)").finditer
+_has_foreign_blank = re.compile(r"[^\S \t\r\n]").search
+_foreign_blank = re.compile(
+    r'"(?:[^"\\]|\\.)*+"|//[^\n\r]*+|/\*(?:[^*]|\*(?!/))*+\*/|([^\S \t\r\n])', re.S
+).finditer
 _trailing_comma = re.compile(r",\s*\)\s*\Z").search
 
 _FIELDS: Final = {
@@ -95,23 +101,26 @@ _OPCODES: Final = frozenset(
 
 def module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     """Errors of XLA's parser in a module, in characters of its text, in no order."""
-    if dropped := tuple(_dropped_operands(module)):
+    errors = tuple(_module_errors(module, checked))
+    if errors and (dropped := tuple(_dropped_operands(module, errors))):
         text = module.text
         for start, end in dropped:
             text = text[:start] + " " * (end - start) + text[end:]
         for rest in parse_file(text).modules:
-            yield from _module_errors(rest, checked)
+            yield from module_errors(rest, checked)
         return
-    yield from _module_errors(module, checked)
+    yield from errors
 
 
-def _dropped_operands(module: Module) -> Iterator[Span]:
+def _dropped_operands(module: Module, errors: Sequence[ParseError]) -> Iterator[Span]:
     """The operands that XLA's parser drops, in characters of the module's text.
 
-    A name that is not defined is read as an instruction in its place (`ParseOperands`). Where it is
-    an opcode, this fails only at the comma or parenthesis after it, and there the list goes on.
+    What is not a name with a value is read as an instruction in its place (`ParseOperands`). Where
+    this fails at a comma or parenthesis, the list goes on there: after an instruction that cannot
+    be made, and after a name that is an opcode.
     """
     for number, computation in enumerate(module.computations):
+        yield from _unmade(computation, module.offset(number), errors)
         defined: set[str] = set()
         for record, (begin, end) in zip(computation.rows, computation.spans, strict=True):
             if not _OPCODES.isdisjoint(references_of(record)):
@@ -125,6 +134,21 @@ def _dropped_operands(module: Module) -> Iterator[Span]:
             defined.add(name_of(record))
 
 
+def _unmade(computation: Computation, offset: int, errors: Sequence[ParseError]) -> Iterator[Span]:
+    """The innermost instructions among operands that XLA reads and cannot make."""
+    spans = [computation.spans[number] for number in sorted(computation.nested)]
+    dropped: list[Span] = []
+    for begin, end in sorted(spans, key=lambda span: span.end - span.start):
+        inside = [
+            each for each in errors if begin <= each.start - offset and each.end - offset <= end
+        ]
+        is_unmade = bool(inside) and all(isinstance(each, Unmade) for each in inside)
+        if is_unmade and not any(begin <= span.start and span.end <= end for span in dropped):
+            dropped.append(Span(begin, end))
+    for begin, end in dropped:
+        yield Span(offset + begin, offset + end)
+
+
 def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     yield from module.parse_errors
     is_single = not module.header and any(
@@ -133,6 +157,10 @@ def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError
     if not is_single:
         yield from _around(module)
         yield from _header(module)
+    elif len(module.computations) > len(module.within) + 1:
+        at = module.offset(1)
+        yield ParseError("nothing may follow a single instruction", at, at + 1)
+    yield from _foreign_blanks(module.text)
     inference = ShapeInference(module.computations)
     for number, computation in enumerate(module.computations):
         begin = module.offset(number)
@@ -142,9 +170,18 @@ def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError
             if all(map(type_of, computation.rows)):
                 # Shapes that are left out may depend on what is called in this module.
                 checked.computations[computation] = errors
-        for message, start, end in errors:
-            yield ParseError(message, begin + start, begin + end)
+        for error in errors:
+            yield type(error)(error.message, begin + error.start, begin + error.end)
     yield from _calls(module)
+
+
+def _foreign_blanks(text: str) -> Iterator[ParseError]:
+    """White space of Unicode that is none to XLA's lexer: form feeds, vertical tabs, …"""
+    for match in _foreign_blank(text) if _has_foreign_blank(text) else ():
+        if match[1]:
+            yield ParseError(
+                f"U+{ord(match[1]):04X} is not white space in HLO", match.start(), match.end()
+            )
 
 
 def _computation(
@@ -172,8 +209,8 @@ def _computation(
         if errors is None:
             errors = tuple(instruction_errors(text, record, is_named=is_named))
             checked.instructions[text, is_named] = errors
-        for message, start, stop in errors:
-            yield ParseError(message, begin + start, begin + stop)
+        for error in errors:
+            yield type(error)(error.message, begin + error.start, begin + error.end)
     yield from computation_errors(computation, inference)
 
 
@@ -237,6 +274,8 @@ def _around(module: Module) -> Iterator[ParseError]:
         at = max(end, text.find(module.tables[-1], at) + len(module.tables[-1]))
         if error:
             yield ParseError(error, end, at)
+        else:
+            yield from blank_errors(text, end, at)
     unread = sorted(start for _, start, _ in module.parse_errors)
     for number, computation in enumerate(module.computations):
         if number in module.within:
@@ -337,6 +376,8 @@ def _header_value(module: Module, name: str, text: str) -> Iterator[tuple[str, i
             yield from _aliases(_result_shape(module), value)
         case "origin_recovery_table":
             yield from _recovery_errors(value)
+        case "frontend_attributes" if not is_frontend(text):
+            yield 'expected `name="text"` between commas', 0
         case "debug_attributes":
             for mode in _log_modes(text):
                 if mode[1] not in ("default", "fusion_debugger"):
@@ -429,10 +470,10 @@ def _call(
     number: int,
 ) -> Iterator[str]:
     inline = computation.inline.get(number, ())
-    attributes = attributes_of(record)
+    attributes = _calling_attributes(attributes_of(record))
     if not inline and _written_in_place(attributes):
         yield "the computation that is written into an attribute cannot be read"
-    for call in _called_names(_without_strings(attributes) if '"' in attributes else attributes):
+    for call in _called_names(attributes):
         for name in _word(call[2]):
             if name in defined or any(name == callee.computation.name for callee in inline):
                 if call[1] == "to_apply" and opcode_of(record) == "scan":
@@ -453,8 +494,14 @@ def _scan_parameters(record: InstructionRecord, body: Computation | None) -> Ite
 _written_in_place = re.compile(
     rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=\s*\{{[^{{}}\"=]*(?:\{{[^{{}}\"=]*)?="
 ).search
-_without_strings_sub = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).sub
 
 
-def _without_strings(text: str) -> str:
-    return _without_strings_sub('""', text)
+def _calling_attributes(text: str) -> str:
+    """The attributes that name computations, and no JSON that has the same words."""
+    has_text = '"' in text or "/" in text or "backend_config=" in text
+    if has_text and any(f"{name}=" in text for name in CALLING_ATTRIBUTES):
+        spans = split_attributes(text)
+        calling = [name for name in spans if name in CALLING_ATTRIBUTES]
+        values = (without_comments(text[slice(*spans[name])]) for name in calling)
+        return ", ".join(map("=".join, zip(calling, values, strict=True)))
+    return text

@@ -50,6 +50,11 @@ def _invalid_element(shape: ArrayShape) -> Iterator[str]:
     bits = ELEMENT_TYPES[shape.dtype].bits
     if UNBOUNDED not in shape.dims and shape.elements * max(1, bits // 8) >= _INT64:
         yield f"{shape}: the size in bytes overflows 64 bits"
+    yield from invalid_layout(shape)
+
+
+def invalid_layout(shape: ArrayShape) -> Iterator[str]:
+    """Errors of `LayoutUtil::ValidateLayout`."""
     layout = shape.layout
     if layout is None:
         return
@@ -60,11 +65,9 @@ def _invalid_element(shape: ArrayShape) -> Iterator[str]:
     if layout.element_size_in_bits < 0:
         yield f"{shape}: the element size is negative"
     for property_text in layout.rest:
-        kind, _, inside = property_text.partition("(")
-        if kind in ("#", "*") and not inside.startswith("u"):
-            yield f"{shape}: indices and pointers are unsigned"
-        elif kind == "#" and inside != "u32)":
-            yield f"{shape}: only sparse arrays have an index type"
+        kind, _, _ = property_text.partition("(")
+        if kind in ("#", "*"):
+            yield f"{shape}: only sparse arrays have a type of indices or pointers"
         elif kind == "SC" and any(int(number) >= shape.rank for number in _splits(property_text)):
             yield f"{shape}: a split is along a dimension that is not there"
 
@@ -81,6 +84,11 @@ def has_element(shape: Shape | None, index: tuple[int, ...]) -> bool:
             return False
         shape = shape.elements[element]
     return True
+
+
+def array_of(shape: Shape | None) -> Shape | None:
+    """The shape, or of a buffer the array that it holds."""
+    return shape.element if isinstance(shape, BufferShape) else shape
 
 
 def tuple_of(text: str) -> tuple[Shape, ...] | None:

@@ -27,6 +27,10 @@ _KEYWORDS = frozenset(
 _name = re.compile(rf"(%?)({NAME})(:?)").match
 
 
+class Unmade(ParseError):
+    """An error of `CreateInstruction`: the whole instruction was read, and cannot be made."""
+
+
 def blank_errors(text: str, start: int, end: int) -> Iterator[ParseError]:
     """An error if anything but white space and comments stands between `start` and `end`."""
     blank = blank_end(text, start, end)

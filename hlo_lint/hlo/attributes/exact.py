@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.grammar import load, offset_of
+from hlo_lint.hlo.grammar import int64, load, offset_of
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
@@ -80,9 +80,10 @@ def integer(token: Token, text: str) -> int:
     Raises:
         AttributeSyntaxError: where it has more than 64 bits.
     """
-    if len(token.lstrip("-0")) > MAX_DIGITS:
-        raise AttributeSyntaxError("a number does not fit", text, token.start_pos or 0)
-    return int(token)
+    try:
+        return int64(token)
+    except OverflowError:
+        raise AttributeSyntaxError("a number does not fit", text, token.start_pos or 0) from None
 
 
 def refuse(message: str, text: str, tree: Tree[Token]) -> NoReturn:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,13 @@ from hlo_lint.hlo.attributes.exact import Language, parse_text
 from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.comments import COMMENT
-from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.hlo.grammar import int64, tokens, trees
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token
 
-_is_integer = late(r"-?[0-9]{1,18}").fullmatch
+_is_integer = late(r"-?[0-9]{1,20}").fullmatch
 _is_integers = late(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
 _INT32 = 1 << 31
 _find_integers = late(r"-?[0-9]+").findall
@@ -81,8 +82,8 @@ def read_metadata(text: str) -> OpMetadata:
         kind = _METADATA_FIELDS[name]
         if kind is str and value[0] in "\"'":
             values[name] = unescape(value[1:-1])
-        elif kind is int and _is_integer(value) and -_INT32 <= int(value) < _INT32:
-            values[name] = int(value)
+        elif kind is int and (number := _int32(value)) is not None:
+            values[name] = number
         elif kind is bool and value in ("true", "false"):
             values[name] = value == "true"
         elif kind is tuple and _is_integers(value):
@@ -91,6 +92,16 @@ def read_metadata(text: str) -> OpMetadata:
             wanted = _WANTED[kind]
             raise AttributeSyntaxError(f"{name} is {wanted}", text, text.find(f"{name}="))
     return OpMetadata(**values)  # type: ignore[arg-type]  # checked field by field above
+
+
+def _int32(text: str) -> int | None:
+    """An integer as XLA reads it; None if it has more than 32 bits."""
+    if not _is_integer(text):
+        return None
+    with suppress(OverflowError):
+        if -_INT32 <= (number := int64(text)) < _INT32:
+            return number
+    return None
 
 
 _WANTED = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import int64, load, offset_of, tokens, trees
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ def _value(tree: Tree[Token]) -> PlainValue:
         case "slices":
             return tuple(Slice(*_numbers(tokens(part))) for part in trees(tree))
         case "paddings":
-            return tuple(Padding(*_numbers(part.split("_"))) for part in leaves[0].split("x"))
+            return tuple(Padding(*map(_signed, part.split("_"))) for part in leaves[0].split("x"))
         case "aliasing":
             return tuple(_alias(part) for part in trees(tree))
         case "donors":
@@ -445,8 +445,15 @@ def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
     return tuple(map(_number, texts))
 
 
+def _signed(text: str) -> int:
+    """A number of a padding, which is one token of XLA's lexer."""
+    number = _number(text)
+    if number < 0 and text[0] != "-":
+        raise OverflowError
+    return number
+
+
 def _number(text: str) -> int:
-    digits = text.lstrip("-0")
-    if len(digits) > 18 or not (digits or "0").isdecimal():
-        raise OverflowError  # XLA's integers have 64 bits: 18 digits always fit
-    return int(text)
+    if not text.removeprefix("-").isdecimal():
+        raise OverflowError
+    return int64(text)

@@ -43,6 +43,27 @@ class _Malformed(Exception):
         self.offset = offset
 
 
+COUNTS_BRACES: Final = frozenset(("backend_config", "origin"))
+"""Attributes whose value ends where its braces do, whatever other brackets it opens or closes."""
+_find_braces = re.compile(rf"[{{}}]|{STRING}|\"", re.S).finditer
+
+
+def end_of_braces(text: str, at: int, stop: int) -> int:
+    """The end of the braces that open at `at`, as `LexJsonDict` counts them; -1 if they never do.
+
+    >>> end_of_braces('{"a": [{"}"]}}, b={}', 0, 21)
+    14
+    """
+    depth = 0
+    for match in _find_braces(text, at, stop):
+        if match[0] == '"':
+            break  # a string that never ends
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if not depth:
+            return match.end()
+    return -1
+
+
 def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     """The position of each attribute's value in the text after the operands, in order.
 
@@ -126,7 +147,11 @@ def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> in
             return len(tail)
         raise _Malformed("expected `, name=value`", at)
     start = head.end()
-    end = _value_end(tail, start)
+    end = -1
+    if head[1] in COUNTS_BRACES and tail.startswith("{", start):
+        end = end_of_braces(tail, start, len(tail))
+    if end < 0:
+        end = _value_end(tail, start)
     if tail.startswith("mesh[", start):
         order = _match_head(tail, end)  # `mesh['x'=2], device_ids=(1,0) {'x'}` is one value
         if order is not None and order[1] == "device_ids":

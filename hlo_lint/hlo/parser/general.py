@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
@@ -54,9 +55,12 @@ _part_mark = re.compile(r"[({\[\",/#]").search
 """The beginnings of comments, and of text in which a comma ends no part."""
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
 _attribute = re.compile(r"([A-Za-z_][\w.\-]*)\s*=", re.A).match
-_ARRAY = r"[a-z][a-z0-9]*[ \t]*\[(?:[^\[\]=]|<=)*\]"
+_SIZES = r"\[(?:[^\[\]=]|<=)*\]"
+_ARRAY = rf"[a-z][a-z0-9]*[ \t]*{_SIZES}"
 _array = re.compile(_ARRAY).match
-_layout_start = re.compile(r"\{\s*(?:[-\d:?]|\})").match
+_element_type = re.compile(r"[a-z][a-z0-9]*(?=\s|/)").match
+_sizes = re.compile(_SIZES).match
+_in_layout = re.compile(r"[-\d:?}]").match
 _operand = re.compile(r"%?([A-Za-z_][\w.\-]*)((?:#\d+)*):?", re.A).match
 _another_statement = re.compile(r"(?:ROOT|ENTRY)\b|%?[A-Za-z_][\w.\-]*\s*=(?!=)", re.A).match
 _computation_line = re.compile(
@@ -365,7 +369,10 @@ class Scanner:
         is_entry = named[0] == "ENTRY"
         at = named.end()
         if is_entry:
-            named = self._expect(_name, self.skip(at), "a computation needs a name")
+            at = self.skip(at)
+            if at >= self.end:
+                self._bound(at)  # its name stands on a line of its own
+            named = self._expect(_name, at, "a computation needs a name")
             at = named.end()
         at += text.startswith(":", at)
         signature = ""
@@ -611,7 +618,11 @@ class Scanner:
             if attribute is None:
                 raise Unreadable("expected an attribute: a name and `=`", begin)
             begin = self.skip(attribute.end())
-            at = self._value(begin)
+            at = -1
+            if attribute[1] in COUNTS_BRACES and self.text.startswith("{", begin):
+                at = end_of_braces(self.text, begin, self.end)
+            if at < 0:
+                at = self._value(begin)
             if attribute[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
                 inline += self._inline(begin, at, depth + 1)
 
@@ -673,14 +684,19 @@ class Scanner:
             return self._balanced(at)
         if text.startswith("b(", at):
             return self._balanced(at + 1)
-        array = _array(text, at, self.end)
+        array = _array(text, at, self.end) or self._apart(at)
         if array is None:
             return at
         end = array.end()
         brace = self.skip(end)
-        if _layout_start(text, brace, self.end):
+        if text.startswith("{", brace) and _in_layout(text, self.skip(brace + 1), self.end):
             return self._balanced(brace)
         return end
+
+    def _apart(self, at: int) -> re.Match[str] | None:
+        """The sizes of an array that white space or comments part from its element type."""
+        element_type = _element_type(self.text, at, self.end)
+        return element_type and _sizes(self.text, self.skip(element_type.end()), self.end)
 
     def _balanced(self, start: int) -> int:
         """The end of the bracket that opens at `start`."""

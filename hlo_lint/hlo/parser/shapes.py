@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.comments import BLANK, COMMENT
-from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import int64, load, offset_of, tokens, trees
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -314,9 +314,11 @@ class _Values:
         return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
 
     def number(self, token: Token) -> int:
-        if len(token.lstrip("-0")) > 18:  # XLA's integers have 64 bits: 18 digits always fit
-            raise ShapeSyntaxError("a number does not fit", self.text, token.start_pos or 0)
-        return int(token)
+        try:
+            return int64(token)
+        except OverflowError:
+            message = "a number does not fit"
+            raise ShapeSyntaxError(message, self.text, token.start_pos or 0) from None
 
 
 @cache

@@ -120,8 +120,8 @@ def operand_spans(operands: str) -> tuple[OperandSpan | None, ...]:
     (OperandSpan(shape_start=0, start=10, end=12), OperandSpan(shape_start=14, start=14, end=17))
     """
     spans: list[OperandSpan | None] = []
-    for tokens in _parts(operands):
-        start, end = tokens[-1] if tokens else (0, 0)
+    for tokens in filter(None, _parts(operands)):  # XLA passes over what is empty
+        start, end = tokens[-1]
         is_name = _is_reference(operands, start, end)
         spans.append(OperandSpan(tokens[0][0], start, end) if is_name else None)
     return tuple(spans)
