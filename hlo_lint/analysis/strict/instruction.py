@@ -29,6 +29,7 @@ from hlo_lint.hlo.attributes.splitting import end_of_braces
 from hlo_lint.hlo.grammar import int64
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
 from hlo_lint.hlo.opcodes import OPCODES, Opcode, demands_on, wrapped_opcode
+from hlo_lint.hlo.parser.strings import c_unescape
 from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -48,6 +49,7 @@ from hlo_lint.hlo.shape import (
     parse_shape,
     shape_or_none,
 )
+from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import ParseError
 
 _WORDS: Final = {
@@ -108,9 +110,6 @@ _loose_head = re.compile(rf"{BLANK},{BLANK}({NAME})(\s*)=").match
 _number = re.compile(rf"{BLANK}([0-9]{{1,9}}){BLANK}").fullmatch
 _STRING = r'"(?:[^"\\]|\\.)*+"'
 _find_strings = re.compile(_STRING, re.S).finditer
-_wrong_escape = re.compile(
-    r"(?<!\\)(?:\\\\)*(\\(?:[^abfnrtv\\?'\"0-7xXuU]|[xX](?![0-9a-fA-F])|[4-7][0-7]{2}))"
-).search
 _blank_before_equals = re.compile(r"(?<=\w)\s+=").search
 _number_first = re.compile(r"\{\s*-?\d").match
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
@@ -309,8 +308,10 @@ def _value_errors(opcode: str, name: str, text: str) -> tuple[tuple[str, int], .
             return ((f"expected {wanted}", 0),)
     if "\\" in text and not (name == "backend_config" and text.startswith("{")):
         for string in _find_strings(text):
-            if wrong := _wrong_escape(string[0]):
-                return ((f"unknown escape: {wrong[1]}", string.start() + wrong.start()),)
+            try:
+                c_unescape(string[0][1:-1])
+            except PayloadError as error:
+                return ((error.message, string.start() + 1),)
     if name in _PARSED:
         return tuple(_PARSED[name](text))
     try:

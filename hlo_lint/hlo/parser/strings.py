@@ -61,6 +61,15 @@ def c_unescape(text: str) -> bytes:
     return _unescaped(text, _C_ESCAPE, _c_character)
 
 
+def c_unescape_all(text: str) -> bytes:
+    r"""The same, where a backslash that begins no escape is left out.
+
+    >>> c_unescape_all("a\q\x41")
+    b'aqA'
+    """
+    return _unescaped(text, _C_ESCAPE, _c_character, is_strict=False)
+
+
 def _printable(byte: int) -> bool:
     return 0x20 <= byte < 0x7F
 
@@ -78,7 +87,7 @@ _C[0x0A], _C[0x0D], _C[0x09] = r"\n", r"\r", r"\t"
 _MLIR_ESCAPE: Final = late(r'\\(?:([0-9A-Fa-f]{2}|["\\nt])|(.?))', re.S)
 _C_ESCAPE: Final = late(
     r"\\(?:([0-3][0-7]{2}|[0-7]{1,2}(?![0-7])|[xX]0*[0-9A-Fa-f]{1,2}(?![0-9A-Fa-f])"
-    r"|[abfnrtv?'\"\\])|(.?))",
+    r"|u(?![dD][89a-fA-F])[0-9A-Fa-f]{4}|U00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}|[abfnrtv?'\"\\])|(.?))",
     re.S,
 )
 """An escape without its backslash, or a character that begins none."""
@@ -94,6 +103,8 @@ def _mlir_character(escape: str) -> str:
 def _c_character(escape: str) -> str:
     if escape[0] in "01234567":
         return _character(int(escape, 8))
+    if escape[0] in "uU":
+        return chr(int(escape[1:], 16))
     return _character(int(escape[1:], 16) if escape[0] in "xX" else _letter(escape))
 
 
@@ -106,8 +117,19 @@ def _character(byte: int) -> str:
     return decode(bytes((byte,)))
 
 
-def _unescaped(text: str, escapes: re.Pattern[str], character_of: Callable[[str], str]) -> bytes:
+def _unescaped(
+    text: str,
+    escapes: re.Pattern[str],
+    character_of: Callable[[str], str],
+    *,
+    is_strict: bool = True,
+) -> bytes:
     pieces = escapes.split(text)  # text, escape, what begins none, text, …
+    if not is_strict:
+        others = zip(pieces[1::3], pieces[2::3], strict=True)
+        pieces[1::3] = [character_of(one) if one else other for one, other in others]
+        del pieces[2::3]
+        return encode("".join(pieces))
     if any(other is not None for other in pieces[2::3]):
         at = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
         shown = ascii(text[at : at + 3])[1:-1]
