@@ -371,16 +371,18 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     unread: list[str] = []
+    loose: list[PassDump] = []
     for path in files:
         parts = parse_name(path.name)
         file = new_dump(path, parts, memo)
         if parts is None:
+            loose.append(file)
             dump.pipelines.append(Pipeline([file], [], lone=True))
         elif is_proto(path.name) or _is_text(path):
             texts.setdefault(parts.key, []).append(file)
         elif not path.name.endswith(RECORDS):
             unread.append(path.name)
-    _read_alone(list(chain.from_iterable(texts.values())))
+    _read_alone([*loose, *chain.from_iterable(texts.values())])
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
         dump.pipelines.append(Pipeline(dumps, beside, lone=True))

@@ -58,7 +58,7 @@ def kind_of(name: str, text: str) -> Kind:
         return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO
     if name.endswith(EMITTER_TEXT):
         return Kind.TMA_LOG
-    if not any(word in text for word in _DESCRIPTORS) or text.startswith("HloModule"):
+    if text.startswith("HloModule") or not any(word in text for word in _DESCRIPTORS):
         return Kind.HLO
     return Kind.TMA_LOG if any(start in text for start in DESCRIPTOR_STARTS) else Kind.HLO
 

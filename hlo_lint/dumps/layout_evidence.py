@@ -59,15 +59,14 @@ def _layouts_of_module(module: Module) -> bool | None:
 
 def _is_inferred(computation: Computation) -> bool:
     """True if shape inference may have given every layout of a computation."""
-    # Tiles, memory spaces and sizes of elements are never inferred.
-    if _assigned(computation.text):
-        return False
-    if all(map(_descends, set(_printed_orders(computation.text)))):
-        return True  # the usual case, decided without a look at any instruction
     rows = computation.rows
-    odd = {
-        text for text in set(map(type_of, rows)) if not all(map(_descends, _printed_orders(text)))
-    }
+    types = set(map(type_of, rows))
+    # Tiles, memory spaces and sizes of elements are never inferred.
+    if any(map(_assigned, types)):
+        return False
+    odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
+    if not odd:
+        return True  # the usual case, decided without a look at any instruction
     numbers = (number for number, row in enumerate(rows) if type_of(row) in odd)
     return all(_has_inferred_order(computation.at(number)) for number in numbers)
 

@@ -32,7 +32,7 @@ class PassDump:
     _can_be_read_again: bool = False
     """True if it was read from its path, not handed over."""
     _has_directives: bool | None = field(default=None, repr=False)
-    """True if the bytes hold `DIRECTIVE`; None before they are read."""
+    """True if the text holds `DIRECTIVE`; None before it is read."""
 
     @property
     def file(self) -> HloFile:
@@ -45,22 +45,20 @@ class PassDump:
         if self._file is None:
             self._can_be_read_again = True
             name = plain_name(self.path.name)
-            if self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt")):
-                data = read(self.path)
-                self.kind = kind_of(name, decode(data))
-                if self.kind is not Kind.HLO:
-                    self._file = HloFile.of_text(decode(data), self.path)
-                    return self._file
-            elif not is_proto(name):
-                data = read(self.path)
             if is_proto(name):
                 from hlo_lint.hlo.proto import read_proto
 
                 self._has_directives = False
                 self._file = parse_file(read_proto(on_disk(self.path)), self.path, self.memo)
-            else:
-                self._file = parse_file(data, self.path, self.memo)
-                self._has_directives = _has_directives(self._file, data)
+                return self._file
+            text = decode(read(self.path))  # the bytes are let go
+            if self.name is None and not name.endswith((".hlo", ".hlo.pbtxt")):
+                self.kind = kind_of(name, text)
+                if self.kind is not Kind.HLO:
+                    self._file = HloFile.of_text(text, self.path)
+                    return self._file
+            self._file = parse_file(text, self.path, self.memo)
+            self._has_directives = _has_directives(self._file, text)
         return self._file
 
     @property
@@ -135,13 +133,10 @@ def new_dump(
     return (NumberedDump if is_numbered else PassDump)(path, name, memo, file, kind)
 
 
-def _has_directives(file: HloFile, data: bytes) -> bool:
-    """True if a text holds `DIRECTIVE`; files of equal text share the answer.
-
-    The bytes are searched because joining the text would take longer.
-    """
+def _has_directives(file: HloFile, text: str) -> bool:
+    """True if a text holds `DIRECTIVE`; files of equal text share the answer."""
     memo = file.modules[0].analysis_cache
     cached = memo.get(DIRECTIVE)
     if cached is None:
-        cached = memo[DIRECTIVE] = DIRECTIVE.encode() in data
+        cached = memo[DIRECTIVE] = DIRECTIVE in text
     return bool(cached)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from typing import NamedTuple
 
@@ -99,7 +100,7 @@ class Lines:
         one copy of it."""
         self._part = Span(0, 0), ""
         """The part that was asked for last, for the same reason."""
-        self._starts = [0]
+        self._starts = array("Q", [0])  # a list would take four times as much
         at = text.find("\n")
         while at >= 0:
             self._starts.append(at + 1)

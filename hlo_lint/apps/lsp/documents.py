@@ -323,7 +323,7 @@ class Document:
         if opcode_of(computation.rows[number]) == "parameter":
             yield from self._named(self.head(place), place, number)
         readers = set(self.readers(place, name))
-        if "control-predecessors" in computation.text:
+        if computation.mentions("control-predecessors"):
             readers |= {
                 at
                 for at, row in enumerate(computation.rows)

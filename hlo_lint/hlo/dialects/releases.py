@@ -110,7 +110,7 @@ def _unknown_attributes(statement: Statement) -> set[str]:
 def drop_undefined_predecessors(module: Module, editor: TextEditor) -> None:
     """Take out control predecessors that nothing defines, for which XLA refuses a text."""
     for computation, instructions in statements(module):
-        if "control-predecessors=" in computation.text:
+        if computation.mentions("control-predecessors="):
             for statement in instructions.where(_waits):
                 _drop_undefined(statement, computation, editor)
 

@@ -39,7 +39,7 @@ _index = re.compile(r",\s*index=(\d+)").match
 def explicit(module: Module, editor: TextEditor) -> None:
     """Make each element that is read a get-tuple-element of its own."""
     for computation, instructions in statements(module):
-        if "#" not in computation.text:
+        if not computation.mentions("#"):
             continue
         elided = elided_predecessors(computation)
         elements = _Elements(computation, editor)
@@ -129,7 +129,7 @@ def elided_predecessors(computation: Computation) -> dict[str, str]:
     returned. So there is a tuple with as many operands as the list has names, and those operands
     that are elements are the ones without a name.
     """
-    if "control-predecessors=" not in computation.text:
+    if not computation.mentions("control-predecessors="):
         return {}
     waiting: dict[tuple[str, ...], int] = {}
     for number, row in enumerate(computation.rows):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.former_names import renamed
@@ -60,6 +60,7 @@ class Computation:
         "_by_opcode",
         "_fusion_computations",
         "_index",
+        "_line_starts",
         "_opcodes",
         "_part",
         "_positions",
@@ -68,6 +69,7 @@ class Computation:
         "_users",
         "_views",
         "analysis_cache",
+        "has_spans",
         "inline",
         "is_entry",
         "name",
@@ -115,6 +117,9 @@ class Computation:
         self.inline = inline or {}
         """Computations that are written into the attributes of an instruction, by its position."""
         self._spans = spans
+        self.has_spans = spans is not None
+        """True if `spans` are known; else each instruction has a line of its own."""
+        self._line_starts: array[int] | None = None
         self._index: dict[str, int] | None = None
         self._users: dict[str, list[int]] | None = None
         self._opcodes: frozenset[str] | None = None
@@ -184,21 +189,36 @@ class Computation:
     @property
     def spans(self) -> tuple[Span, ...]:
         """The place of each instruction, in characters of `text`."""
-        if self._spans is None:  # the dump's shape: a head, then one instruction a line
-            lines = self.text.split("\n")
-            starts = accumulate((len(line) + 1 for line in lines), initial=0)
-            self._spans = tuple(
-                Span(start + 2, start + len(line))
-                for start, line in zip(starts, lines, strict=False)
-            )[1 : len(self.rows) + 1]
+        if self._spans is None:
+            self._spans = tuple(map(self.span, range(len(self.rows))))
         elif not isinstance(self._spans, tuple):
             self._spans = self._spans(self.text)
         return self._spans
 
-    @property
-    def has_spans(self) -> bool:
-        """True if `spans` are known; else each instruction has a line of its own."""
-        return self._spans is not None
+    def span(self, number: int) -> Span:
+        """The place of the instruction at a position, in characters of `text`."""
+        if self.has_spans:
+            return self.spans[number]
+        starts = self._line_starts
+        if starts is None:  # the dump's shape: a head, then one instruction a line
+            begin, end = self._part or (0, len(self._text))
+            find = self._text.find
+            self._line_starts = starts = array("Q")
+            at = find("\n", begin, end)
+            while at >= 0:
+                starts.append(at + 1 - begin)
+                at = find("\n", at + 1, end)
+        return Span(starts[number] + 2, starts[number + 1] - 1)
+
+    def excerpt(self, span: Span) -> str:
+        """The characters of a span of `text`, of which no copy is made."""
+        begin = self._part[0] if self._part is not None else 0
+        return self._text[begin + span.start : begin + span.end]
+
+    def mentions(self, word: str) -> bool:
+        """True if the text has a word; that of a large computation is not copied for it."""
+        begin, end = self._part or (0, len(self._text))
+        return self._text.find(word, begin, end) >= 0
 
     @property
     def index(self) -> Mapping[str, int]:
@@ -223,9 +243,7 @@ class Computation:
                         users[name] = [at]
                     elif readers[-1] != at:
                         readers.append(at)
-            begin, end = self._part or (0, len(self._text))
-            has_elements = self._text.find("#", begin, end) >= 0
-            elements = [name for name in users if "#" in name] if has_elements else ()
+            elements = [name for name in users if "#" in name] if self.mentions("#") else ()
             for element in elements:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})

@@ -160,13 +160,12 @@ class Instruction:
     @property
     def span(self) -> Span:
         """Its place, in characters of the computation's text."""
-        return self.computation.spans[self.number]
+        return self.computation.span(self.number)
 
     @property
     def text(self) -> str:
         """The instruction as it stands in the file."""
-        start, end = self.span
-        return self.computation.text[start:end]
+        return self.computation.excerpt(self.span)
 
     @property
     def is_nested(self) -> bool:

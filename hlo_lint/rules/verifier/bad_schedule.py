@@ -70,7 +70,7 @@ class BadSchedule(VerifierRule, Rule):
         """
         computation = scope.computation
         index = computation.index
-        has_control = scope.header.is_scheduled and "control-predecessors=" in computation.text
+        has_control = scope.header.is_scheduled and computation.mentions("control-predecessors=")
         if reading_of(computation).is_sound and not has_control:
             return
         seen: set[str] = set()
