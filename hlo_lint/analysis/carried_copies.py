@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -34,12 +35,14 @@ class CarriedCopy(NamedTuple):
 def carried_copies(module: Module) -> Iterator[CarriedCopy]:
     """The copies of whole elements of loop states, loop by loop."""
     kernels = {move.kernel for move in moves(module)}
+    moved: defaultdict[Computation, list[int]] = defaultdict(list)
+    for kernel in kernels:
+        moved[kernel.computation].append(kernel.number)
     for loop in loops(module):
         calls = sequential_calls(module)
         for computation in _run_in_each_iteration(loop, calls):
-            for instruction in computation.instructions:
-                if instruction not in kernels and instruction.opcode != "copy-start":
-                    continue
+            places = {*moved[computation], *computation.positions("copy-start")}
+            for instruction in map(computation.at, sorted(places)):
                 element = _carried(instruction, loop, calls, kernels)
                 shape = instruction.operands[0].shape if instruction.operands else None
                 if element is not None and isinstance(shape, ArrayShape):

@@ -19,7 +19,7 @@ from hlo_lint.analysis.async_ops import Position, operand_position, sequential_c
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import OPCODES
-from hlo_lint.hlo.records import attributes_of
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
 
 Value: TypeAlias = Position
@@ -233,12 +233,12 @@ def _readers(computation: Computation, makers: Iterable[str]) -> list[Instructio
     todo = list(seen)
     while todo:
         for number in computation.users.get(todo.pop(), ()):
-            user = computation.at(number)
-            if user.opcode not in _FORWARDS:
+            user = computation.rows[number]
+            if opcode_of(user) not in _FORWARDS:
                 readers.add(number)
-            elif user.name not in seen:
-                seen.add(user.name)
-                todo.append(user.name)
+            elif name_of(user) not in seen:
+                seen.add(name_of(user))
+                todo.append(name_of(user))
     return [computation.at(number) for number in sorted(readers)]
 
 

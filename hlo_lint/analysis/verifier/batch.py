@@ -18,10 +18,10 @@ from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.shape_check import element_type
 from hlo_lint.hlo.ir import Computation, cached_analysis
+from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
-    name_of,
     opcode_of,
     references_of,
     type_of,
@@ -69,7 +69,8 @@ class Batch:
     def by_opcode(self) -> Mapping[str, Sequence[int]]:
         """The rows of each opcode."""
         groups: dict[str, list[int]] = defaultdict(list)
-        for at, opcode in enumerate(map(opcode_of, self.rows)):
+        rows = self.rows
+        for at, opcode in zip(shared_range(len(rows)), map(opcode_of, rows), strict=False):
             groups[opcode].append(at)
         return groups
 
@@ -86,11 +87,13 @@ class Batch:
     @cached_property
     def facts_of(self) -> Mapping[str, Sequence[str]]:
         """The attributes of the rows of each opcode, as `facts` cuts them."""
-        texts = {text: facts(text) for text in set(map(attributes_of, self.rows))}
-        return {
-            opcode: list(map(texts.__getitem__, map(attributes_of, rows)))
-            for opcode, rows in self.rows_of.items()
-        }
+        by_opcode: dict[str, Sequence[str]] = {}
+        one = dict[str, str]().setdefault  # equal ones are one object
+        for opcode, rows in self.rows_of.items():
+            tails = list(map(attributes_of, rows))
+            cut = {tail: one(head := facts(tail), head) for tail in set(tails)}
+            by_opcode[opcode] = list(map(cut.__getitem__, tails))
+        return by_opcode
 
     @cached_property
     def _distinct(self) -> Mapping[str, Set[str]]:
@@ -170,6 +173,7 @@ def reading_of(computation: Computation) -> Reading:
         types[name] = type_text
     if len(types) == len(computation.rows) and not any(None in read for read in shared):
         return Reading(True, operands)
+    del types, type_named, operands, shared, share  # as large as the names of the computation
     return _read_carefully(computation)
 
 
@@ -177,14 +181,13 @@ def _read_carefully(computation: Computation) -> Reading:
     """A computation with elements of tuples as operands, or with errors."""
     rows, index = computation.rows, computation.index
     is_sound = len(index) == len(rows)
-    defined: set[str] = set()
-    operands = []
-    for row in rows:
-        is_sound = is_sound and defined.issuperset(map(name_in, references_of(row)))
-        operands.append(
-            tuple([_type_of(reference, computation) for reference in references_of(row)])
-        )
-        defined.add(name_of(row))
+    operands: list[OperandTypes] = []
+    share = dict[OperandTypes, OperandTypes]().setdefault
+    for at, row in enumerate(rows):
+        names = map(name_in, references_of(row))
+        is_sound = is_sound and all(index.get(name, at) < at for name in names)
+        read = tuple([_type_of(reference, computation) for reference in references_of(row)])
+        operands.append(share(read, read))
     return Reading(is_sound, operands)
 
 

@@ -33,10 +33,10 @@ _THREAD = re.compile(r'execution_thread="([^"]*)"')
 _numbers: list[int] = []
 
 
-def _positions(count: int) -> list[int]:
+def shared_range(count: int) -> list[int]:
     """range(count) as shared int objects, to save memory."""
     if len(_numbers) < count:
-        _numbers.extend(range(len(_numbers), 2 * count))
+        _numbers.extend(range(len(_numbers), count))
     return _numbers
 
 
@@ -121,7 +121,7 @@ class Computation:
         """True if `spans` are known; else each instruction has a line of its own."""
         self._line_starts: array[int] | None = None
         self._index: dict[str, int] | None = None
-        self._users: dict[str, list[int]] | None = None
+        self._users: Mapping[str, Sequence[int]] | None = None
         self._opcodes: frozenset[str] | None = None
         self._by_opcode: dict[str, tuple[Instruction, ...]] = {}
         self._positions: dict[str, list[int]] = {}
@@ -225,24 +225,28 @@ class Computation:
         """Position by name; of a repeated name the first."""
         if self._index is None:
             names = list(map(name_of, self.rows))
-            self._index = dict(zip(names, _positions(len(names)), strict=False))
+            self._index = dict(zip(names, shared_range(len(names)), strict=False))
             if len(self._index) < len(names):
                 self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
         return self._index
 
     @property
-    def users(self) -> Mapping[str, list[int]]:
+    def users(self) -> Mapping[str, Sequence[int]]:
         """Positions of the instructions that read a name, each once, in the order of the text."""
         if self._users is None:
-            users: dict[str, list[int]] = {}
+            users: dict[str, tuple[int, ...] | list[int]] = {}
             users_of = users.get
-            for at, row in zip(_positions(len(self.rows)), self.rows, strict=False):
+            for at, row in zip(shared_range(len(self.rows)), self.rows, strict=False):
+                alone = (at,)  # most names have one reader, and most rows read several
                 for name in row[REFERENCES]:
                     readers = users_of(name)
                     if readers is None:
-                        users[name] = [at]
+                        users[name] = alone
                     elif readers[-1] != at:
-                        readers.append(at)
+                        if isinstance(readers, list):
+                            readers.append(at)
+                        else:
+                            users[name] = [*readers, at]
             elements = [name for name in users if "#" in name] if self.mentions("#") else ()
             for element in elements:
                 name = element.partition("#")[0]
@@ -321,7 +325,7 @@ class Computation:
         if len(self.rows) < _MIN_INDEXED:
             return [number for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
         if not self._positions:
-            for number, row in zip(_positions(len(self.rows)), self.rows, strict=False):
+            for number, row in zip(shared_range(len(self.rows)), self.rows, strict=False):
                 places = self._positions.get(row[OPCODE])
                 if places is None:
                     self._positions[row[OPCODE]] = [number]

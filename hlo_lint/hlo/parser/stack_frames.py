@@ -50,8 +50,8 @@ Frame(file='model.py', line=9, function='<module>'))
         seen: set[int] = set()
         while frame_id in self._frames and frame_id not in seen:
             seen.add(frame_id)
-            record = self._frames[frame_id]
-            place = self._locations.get(record.get("file_location_id", 0), {})
+            record = _fields(self._frames[frame_id])
+            place = _fields(self._locations.get(record.get("file_location_id", 0), ""))
             file = self._files.get(place.get("file_name_id", 0))
             if file is not None:
                 function = self._functions.get(place.get("function_name_id", 0), "")
@@ -65,11 +65,13 @@ def _names(table: str) -> dict[int, str]:
     return {int(number): unescape(name) for number, name, _ in _row.findall(table)}
 
 
-def _records(table: str) -> dict[int, dict[str, int]]:
-    return {
-        int(number): {name: int(value) for name, value in _field.findall(fields)}
-        for number, _, fields in _row.findall(table)
-    }
+def _records(table: str) -> dict[int, str]:
+    """The text between the braces of each row: few of them are ever read."""
+    return {int(number): fields for number, _, fields in _row.findall(table)}
+
+
+def _fields(record: str) -> dict[str, int]:
+    return {name: int(value) for name, value in _field.findall(record)}
 
 
 @lru_cache(maxsize=64)
