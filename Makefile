@@ -122,8 +122,7 @@ values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted
 
 fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what was found is in build/fuzz
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
-	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60)
-	HLO_LINT_CASES=$(or $(FUZZ_CASES),300) $(BIN)/python -m pytest -q -n auto tests/fuzz/test_properties.py
+	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
 hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md
 	$(BIN)/python -m benchmarks.hostile

@@ -3,8 +3,9 @@
 With atheris the targets are driven by the branches that they reach, each in processes of its own
 for its share of the time. An input that breaks a promise stops nothing: the smallest for each place
 that breaks is left in the folder `--found`, named for the target, and the exit status is 1.
-`--replay FILE…` calls the targets again with what was found. `--stats FILE` adds what was run to a
-file, and `--table FILE…` makes benchmarks/FUZZ.md of such files.
+`--replay FILE…` calls the targets again with what was found. With `--cases N` the properties of
+generated modules are tested at the same time, N cases of each, and `--output FILE` writes the table
+that is benchmarks/FUZZ.md.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ import contextlib
 import functools
 import gc
 import io
-import json
 import os
+import platform
 import re
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,8 @@ MEMORY = 2048
 MAX_CACHED = 20_000
 """Entries of a cache of the program after which it is emptied: a process of the program itself ends
 long before it has read a million texts."""
+PROPERTY_JOBS = 4
+"""Processes that test the properties of generated modules."""
 DICTIONARY = (
     "HloModule m", "ENTRY", "ROOT", "parameter(0)", "f32[8]{0}", "f32[2,3]{1,0}", "bf16[4]{0:T(8)}",
     "(f32[8], s32[])", "calls=%f", "to_apply={", "metadata={op_name=", "backend_config={",
@@ -45,11 +50,11 @@ DICTIONARY = (
     "entry_computation_layout={(f32[8]{0})->f32[8]{0}}", "input_output_alias={ {}: (0, {}) }",
 )  # fmt: skip
 SHARES = {
-    "parse": 10, "memo": 10, "strict": 10, "lint": 12, "fix": 10, "convert": 8, "match": 6,
-    "payload": 8, "artefact": 8, "kernel_text": 6, "editor": 8, "directory": 6, "options": 3,
-    "baseline": 3, "message": 4,
+    "parse": 11, "memo": 9, "strict": 9, "lint": 7, "fix": 5, "match": 9, "artefact": 10,
+    "kernel_text": 6, "settings": 7, "baseline": 4, "options": 4, "editor": 4, "message": 2,
+    "file_name": 2,
 }  # fmt: skip
-"""Of the time; 5 for a target that is not listed."""
+"""Of the time; 3 for a target that is not listed."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +68,11 @@ class Task:
 
 def tasks(names: list[str], seconds: int, jobs: int, seed: int) -> list[list[Task]]:
     """The tasks of each job, one after the other: every job takes `seconds`."""
-    whole = sum(SHARES.get(name, 5) for name in names)
+    whole = sum(SHARES.get(name, 3) for name in names)
     lists: list[list[Task]] = [[]]
     left = seconds
     for name in names:
-        share = max(1, SHARES.get(name, 5) * seconds * jobs // whole)
+        share = max(1, SHARES.get(name, 3) * seconds * jobs // whole)
         while share:
             if not left:
                 lists.append([])
@@ -228,6 +233,90 @@ def run(lists: list[list[Task]], corpus: Path, found: Path) -> Iterator[dict[str
         start(waiting)
 
 
+def start_properties(cases: int) -> list[subprocess.Popen[str]]:
+    """Processes that test the properties of generated modules; none for no cases."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command += ["--hypothesis-show-statistics", "tests/fuzz/test_properties.py"]
+    environment = {**os.environ, "HLO_LINT_CASES": str(-(-cases // PROPERTY_JOBS))}
+    return [
+        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(PROPERTY_JOBS if cases else 0)
+    ]
+
+
+def counted_properties(processes: list[subprocess.Popen[str]]) -> dict[str, tuple[int, int]]:
+    """The cases of each property that held and that did not."""
+    counts: dict[str, tuple[int, int]] = {}
+    for process in processes:
+        said = process.communicate()[0]
+        for part in re.split(r"^tests/\S*::(?=\w+:$)", said, flags=re.M)[1:]:
+            name = part.partition(":")[0]
+            held, failed = counts.get(name, (0, 0))
+            for passing, failing in re.findall(r"(\d+) passing\b[^,]*, (\d+) failing", part):
+                held, failed = held + int(passing), failed + int(failing)
+            counts[name] = held, failed
+        if process.returncode:
+            print(said[-3000:], flush=True)
+    return counts
+
+
+HEAD = """# Fuzzing
+
+Written by `python -m tests.fuzz --seconds {seconds} --jobs {jobs} --cases {cases} --output FILE`
+on {cores} cores, with Python {python} and atheris {atheris}, in {took} s. Each target is a promise
+that is kept for all bytes (`tests/fuzz/targets.py`); atheris looks for bytes, {length} of them at
+most, that reach new branches of hlo_lint. An input counts as found if it breaks the promise, ends
+in an error of Python, takes more than {slow} s of CPU, or does not end. All that earlier runs found
+is mended, and is in `fixtures/broken/fuzz_*`.
+
+| target | promise | executions | a second of a core | longest, s | found |
+|---|---|---|---|---|---|
+"""
+
+
+def table(options: argparse.Namespace, ran: list[dict[str, Any]], took: float) -> Iterator[str]:
+    """The lines of the page."""
+    import atheris
+
+    from tests.fuzz.targets import TARGETS
+
+    yield HEAD.format(
+        seconds=options.seconds,
+        jobs=options.jobs,
+        cases=options.cases,
+        cores=os.cpu_count(),
+        python=platform.python_version(),
+        atheris=getattr(atheris, "__version__", "") or version("atheris"),
+        took=round(took),
+        length=MAX_LENGTH,
+        slow=f"{MAX_SECONDS:.0f}",
+    )
+    for name in dict.fromkeys(one["target"] for one in ran):
+        of = [one for one in ran if one["target"] == name]
+        count = sum(one.get("number_of_executed_units", 0) for one in of)
+        longest = max(one.get("slowest_unit_time_sec", 0) for one in of)
+        found = [path for path in options.found.glob(f"{name}-*") if path.suffix != ".txt"]
+        promise = str(TARGETS[name].__doc__).splitlines()[0]
+        speed = count / sum(one["seconds"] for one in of)
+        yield f"| {name} | {promise} | {count:,} | {speed:,.0f} | {longest} | {len(found)} |\n"
+    total = sum(one.get("number_of_executed_units", 0) for one in ran)
+    seconds = sum(one["seconds"] for one in ran)
+    ended = sum(bool(one["status"]) for one in ran)
+    yield (
+        f"\n{total:,} executions in {seconds:,} seconds of a core, {total / took:,.0f} a second; "
+        f"{ended} of {len(ran)} processes ended with an error.\n"
+    )
+
+
+def property_table(counts: dict[str, tuple[int, int]]) -> Iterator[str]:
+    """The lines about generated modules."""
+    yield "\n| property of generated modules | cases | not held |\n|---|---|---|\n"
+    for name, (held, failed) in counts.items():
+        words = name.removeprefix("test_").replace("_", " ")
+        yield f"| {words} | {held:,} | {failed} |\n"
+    yield f"\n{sum(held for held, _ in counts.values()):,} cases of hypothesis.\n"
+
+
 def replay(files: list[str]) -> None:
     """Call the targets with what was found."""
     from tests.fuzz.targets import TARGETS
@@ -246,7 +335,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--found", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--corpus", type=Path, help="where inputs that reach new branches are kept")
-    parser.add_argument("--stats", type=Path, help="a file of JSON lines that gets what was run")
+    parser.add_argument("--cases", type=int, default=0, help="of each property")
+    parser.add_argument("--output", type=Path, help="a file that gets the table of what was run")
     parser.add_argument("--replay", nargs="+", metavar="FILE")
     options = parser.parse_args()
     if options.replay:
@@ -258,27 +348,21 @@ def main() -> None:
     names = options.targets or _names()
     prepare(names, corpus)
     begun = time.monotonic()
+    processes = start_properties(options.cases)
     lists = tasks(names, options.seconds, options.jobs, options.seed)
     ran = list(run(lists, corpus, options.found))
     took = time.monotonic() - begun
-    for name in names:
-        of = [one for one in ran if one["target"] == name]
-        count = sum(one.get("number_of_executed_units", 0) for one in of)
-        failed = [one["status"] for one in of if one["status"]]
-        speed = count / max(1, sum(one["seconds"] for one in of))
-        ended = f", FAILED {failed}" if failed else ""
-        print(f"{name}: {count:,} executions, {speed:,.0f} a second of a core{ended}")
-    total = sum(one.get("number_of_executed_units", 0) for one in ran)
-    print(f"{total:,} executions in {took:.0f} s")
-    found = sorted(path for path in options.found.iterdir())
+    counts = counted_properties(processes)
+    page = "".join((*table(options, ran, took), *(property_table(counts) if counts else ())))
+    print(page[page.index("| target") :])
+    if options.output:
+        options.output.write_text(page, "utf-8")
+    found = sorted(options.found.iterdir())
     for path in found:
         print(f"found: {path}")
-    if options.stats:
-        with options.stats.open("a") as stats:
-            stats.writelines(json.dumps(one) + "\n" for one in ran)
     sys.stdout.flush()
     scratch.cleanup()
-    os._exit(bool(found))
+    os._exit(bool(found) or any(failed for _, failed in counts.values()))
 
 
 def _names() -> list[str]:
