@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.text.patterns import late
 
+INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
+"""The attribute that says which dimensions the indices of an opcode are of."""
 MAX_ELEMENTS: Final = 1 << 12
 """Elements of an array; a larger one is not looked at."""
 _KEEPS: Final = frozenset({"convert", "copy", "reshape"})
@@ -51,3 +54,28 @@ def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | 
             return constant_integers(inputs[0], depth - 1)
         case _:
             return None
+
+
+def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
+    """The indices of a gather or scatter, ordered by dimension; empty where they are not known."""
+    indices = operand_array(instruction, 1)
+    dimensions = instruction.attribute_or_none(INDEX_MAPS[instruction.opcode])
+    if (
+        indices is None
+        or not isinstance(dimensions, tuple)
+        or len(instruction.operands) not in (2, 3)
+    ):
+        return ()
+    if "batching_dims={" in instruction.attributes_text.replace("batching_dims={}", ""):
+        return ()
+    count = len(dimensions)
+    vector = instruction.integer_attribute("index_vector_dim")
+    last = len(indices.dims) - 1
+    if vector is None or not (vector == last or (vector == last + 1 and count == 1)):
+        return ()
+    numbers = constant_integers(instruction.operands[1].instruction)
+    if numbers is None or count == 0:
+        return ()
+    order = sorted(range(count), key=lambda number: int(str(dimensions[number])))
+    vectors = (numbers[at : at + count] for at in range(0, len(numbers), count))
+    return [tuple(vector[number] for number in order) for vector in vectors]

@@ -10,10 +10,19 @@ from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_KEPT: Final = ("backend_config", "custom_call_has_side_effect", "sharding")
+_KEPT: Final = (
+    "api_version",
+    "async_execution_thread",
+    "backend_config",
+    "custom_call_has_side_effect",
+    "operand_layout_constraints",
+    "sharding",
+)
+_MANUAL: Final = "manual}"
+"""A part of a sharding whose devices the program tells apart itself."""
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line that has the side effect."""
-_WORDS: Final = ("backend_config=", "side_effect=", "sharding=", "frontend_attributes=")
+_WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
 _LICENSED: Final = ("annotat", "partition", "sdy", "shard", "spmd")
 """Parts of the names of passes that turn shardings and annotations into something else."""
@@ -49,7 +58,8 @@ class AttributeLost(Rule):
 
     ## Why
     A pass that replaces an instruction by a clone, or gives it other operands, has to carry over
-    what is not part of the computation: `backend_config`, `frontend_attributes`, `sharding`, that a
+    what is not part of the computation: `backend_config`, `frontend_attributes`, `sharding` and
+    which of its devices are manual, the thread, the layouts and the interface of a call, that a
     custom call has side effects. What is lost there is not missed until much later: a stream that
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
     is removed as dead. Of instructions with side effects, lost metadata is reported for
@@ -105,6 +115,8 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
     ours, theirs = old.attributes_text, new.attributes_text
     if any(f", {name}=" in ours and f", {name}=" not in theirs for name in (*_KEPT, "metadata")):
         return True
+    if _MANUAL in ours and _MANUAL not in theirs:
+        return True
     at = ours.find(", frontend_attributes=")
     return at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs
 
@@ -117,6 +129,8 @@ def _kind(instruction: Instruction) -> str | None:
 def _lost(old: Instruction, new: Instruction) -> list[str]:
     ours, theirs = old.attributes, new.attributes
     lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
+    if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
+        lost.append("the manual devices of the sharding")
     if "frontend_attributes" in ours:
         there = _frontend_names(new)
         lost += [f"the frontend attribute {name}" for name in sorted(_frontend_names(old) - there)]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
 
-from hlo_lint.analysis.constant_integers import constant_integers
+from hlo_lint.analysis.constant_integers import INDEX_MAPS, index_rows
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
 _PROGRAM = """
 set {{
   old = f32[] parameter(0)
@@ -44,7 +41,7 @@ class IndexClaimUntrue(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset(_INDEX_MAPS)
+    opcodes = frozenset(INDEX_MAPS)
     unfused = False
     examples = (
         Bad.module(
@@ -59,12 +56,12 @@ class IndexClaimUntrue(Rule):
 
     def check(self, computation: Computation) -> Findings:
         """Each claim that constant indices belie."""
-        for opcode, index_map in _INDEX_MAPS.items():
+        for opcode in INDEX_MAPS:
             for instruction in computation.with_opcode(opcode):
                 claims = instruction.attributes_text
                 is_unique = "unique_indices=true" in claims and opcode == "scatter"
                 is_sorted = "indices_are_sorted=true" in claims
-                rows = _rows(instruction, index_map) if is_unique or is_sorted else ()
+                rows = index_rows(instruction) if is_unique or is_sorted else ()
                 inside = [row for row in rows if _fits(row, instruction)]
                 twice, often = next(iter(Counter(inside).most_common(1)), ((), 0))
                 if is_unique and often > 1:
@@ -79,31 +76,6 @@ class IndexClaimUntrue(Rule):
                         f"indices_are_sorted is true, and {_spelled(fall[1])} comes after "
                         f"{_spelled(fall[0])}",
                     )
-
-
-def _rows(instruction: Instruction, index_map: str) -> Sequence[tuple[int, ...]]:
-    """The start in each dimension of the operand, by index; empty where that is not known."""
-    indices = operand_array(instruction, 1)
-    dimensions = instruction.attribute_or_none(index_map)
-    if (
-        indices is None
-        or not isinstance(dimensions, tuple)
-        or len(instruction.operands) not in (2, 3)
-    ):
-        return ()
-    if "batching_dims={" in instruction.attributes_text.replace("batching_dims={}", ""):
-        return ()
-    count = len(dimensions)
-    vector = instruction.integer_attribute("index_vector_dim")
-    last = len(indices.dims) - 1
-    if vector is None or not (vector == last or (vector == last + 1 and count == 1)):
-        return ()
-    numbers = constant_integers(instruction.operands[1].instruction)
-    if numbers is None or count == 0:
-        return ()
-    order = sorted(range(count), key=lambda number: int(str(dimensions[number])))
-    vectors = (numbers[at : at + count] for at in range(0, len(numbers), count))
-    return [tuple(vector[number] for number in order) for vector in vectors]
 
 
 def _fits(row: tuple[int, ...], instruction: Instruction) -> bool:

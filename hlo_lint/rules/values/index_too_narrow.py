@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hlo_lint.analysis.constant_integers import INDEX_MAPS
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -12,7 +13,6 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
-_INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
 _PROGRAM = """
 p = f32[1000]{{0}} parameter(0)
 i = {type}[] parameter(1)
@@ -32,7 +32,7 @@ class IndexTooNarrow(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset((*_FIRST_INDEX, *_INDEX_MAPS))
+    opcodes = frozenset((*_FIRST_INDEX, *INDEX_MAPS))
     unfused = False
     examples = (
         Bad.entry(_PROGRAM.format(type="s8", mark="  // error")),
@@ -66,7 +66,7 @@ def _indices(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
         return
     first = _FIRST_INDEX.get(instruction.opcode)
     if first is None:
-        dimensions = instruction.attribute_or_none(_INDEX_MAPS[instruction.opcode])
+        dimensions = instruction.attribute_or_none(INDEX_MAPS[instruction.opcode])
         sizes = instruction.attribute_or_none("slice_sizes")
         for number in dimensions if isinstance(dimensions, tuple) else ():
             if isinstance(number, int) and number < len(whole.dims):

@@ -1,10 +1,12 @@
-"""Dynamic slices that begin where they do not fit, and are moved in silence."""
+"""Slices and gathers that begin where they do not fit, and are moved or left out in silence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
+from hlo_lint.analysis.constant_integers import INDEX_MAPS, index_rows
+from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.hlo.ir import Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape
@@ -45,24 +47,33 @@ backend_config={{"known_trip_count":{{"n":"{count}"}},"known_init_step":{{"init"
 
 
 class SliceClamped(Rule):
-    """A dynamic slice that begins outside of its array, or too near to its end.
+    """A slice, gather or scatter that begins outside of its array, or too near to its end.
 
     ## Why
     XLA moves the start of a dynamic-slice and of a dynamic-update-slice until the whole slice lies
-    in the array, and says nothing. So a program that counts too far reads other elements than it
-    names, or writes over elements that were right. It is reported where the start is a constant, or
-    follows from the trip count of the loops around it, at the first iteration that is looked at: 0,
-    1, 2 and the last. A slice in a branch is left alone, since the branch may not be taken there.
+    in the array, and says nothing; so does a gather, and a scatter leaves out what does not fit. So
+    a program that counts too far reads other elements than it names, or writes over elements that
+    were right. It is reported where the start is a constant, or follows from the trip count of the
+    loops around it, at the first iteration that is looked at: 0, 1, 2 and the last. A slice in a
+    branch is left alone, since the branch may not be taken there.
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset(_FIRST_INDEX)
+    opcodes = frozenset((*_FIRST_INDEX, *INDEX_MAPS))
     examples = (
         Bad.entry(
             """
             p = f32[10]{0} parameter(0)
             i = s32[] constant(5)
             ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}  // error
+            """
+        ),
+        Bad.entry(
+            """
+            p = f32[8]{0} parameter(0)
+            i = s32[3,1]{1,0} constant({{1}, {9}, {2}})
+            ROOT g = f32[3]{0} gather(p, i), offset_dims={}, collapsed_slice_dims={0}, \
+start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
             """
         ),
         Bad.module(_LOOP.format(count=10, mark="  // error")),
@@ -78,6 +89,9 @@ class SliceClamped(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each such slice, bodies of fusions included."""
+        for computation in final.module.computations:
+            for opcode in INDEX_MAPS.keys() & computation.opcodes:
+                yield from filter(None, map(_outside, computation.with_opcode(opcode)))
         values: LoopValues | None = None
         for computation in final.module.computations:
             for opcode, first in _FIRST_INDEX.items():
@@ -86,6 +100,28 @@ class SliceClamped(Rule):
                     finding = _clamped(instruction, first, values)
                     if finding is not None:
                         yield finding
+
+
+def _outside(instruction: Instruction) -> Finding | None:
+    """The first constant index of a gather or scatter that does not fit."""
+    rows, whole = index_rows(instruction), operand_array(instruction, 0)
+    if not rows or whole is None:
+        return None
+    dimensions: Any = sorted(instruction.attribute(INDEX_MAPS[instruction.opcode]))
+    sizes: Any = instruction.attribute_or_none("slice_sizes") or (1,) * len(whole.dims)
+    if len(sizes) != len(whole.dims) or not set(dimensions) <= set(range(len(sizes))):
+        return None
+    becomes = "gives what is nearest" if instruction.opcode == "gather" else "leaves it out"
+    for row in rows:
+        for dimension, index in zip(dimensions, row, strict=True):
+            if not 0 <= index <= whole.dims[dimension] - sizes[dimension]:
+                return Finding(
+                    instruction,
+                    f"this {instruction.opcode} has the index {index} in dimension {dimension}, "
+                    f"which has {whole.dims[dimension]} elements, and XLA {becomes}",
+                    operand=1,
+                )
+    return None
 
 
 def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Finding | None:
