@@ -160,6 +160,9 @@ def layout_mismatch(
     """
     if left is None or right is None or left == right:
         return ""
+    if isinstance(left, ArrayShape) and isinstance(right, ArrayShape):
+        is_same = _same_layout(left, right, exact=exact, filled=filled or exact)
+        return "" if is_same else f"{left} and {right}"
     theirs = dict(leaves(right))
     for index, ours in leaves(left):
         other = theirs.get(index)

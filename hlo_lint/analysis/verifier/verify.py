@@ -357,9 +357,12 @@ class _Verifier:
         summary = summary_of(opcode, key)
         if summary in good:
             return True
-        is_plain = not self._infers_types and is_right(opcode, key, self.stage)
-        check = self._local_violations if is_plain else self._shape_violations
-        if any(self._at(batch, at, check)):
+        if self._infers_types or not is_right(opcode, key, self.stage):
+            violations = self._at(batch, at, self._shape_violations)
+        else:
+            has_checks = opcode in self.checks.local
+            violations = self._at(batch, at, self._local_violations) if has_checks else iter(())
+        if any(violations):
             return False
         if summary is not None:
             good.add(summary)
