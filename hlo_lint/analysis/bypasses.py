@@ -116,7 +116,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
             long = [] if shape is None else [number for number in moved if shape.dims[number] > 1]
             return bool(long) if step.opcode == "reverse" else long != sorted(long)
         case "all-reduce":
-            reducer = module.computation(next(iter(step.called_computations), ""))
+            reducer = module.callee(step)
             is_sum = reducer is not None and "add" in reducer.opcodes
             return is_sum and any(len(group) > 1 for group in device_groups(step, module))
         case "collective-permute":

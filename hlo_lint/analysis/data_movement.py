@@ -59,14 +59,11 @@ def _moves(module: Module) -> Iterator[Move]:
     for computation in module.nonfusion_computations:
         if computation.opcodes.isdisjoint((*_MOVERS, "fusion")):
             continue
-        bodies: dict[str, Computation] = {}
-        if "fusion" in computation.opcodes:
-            bodies = {part.name: part for part in module.computations}
         for opcode in _MOVERS:
             for instruction in computation.with_opcode(opcode):
                 yield from _move(instruction, instruction)
         for fusion in computation.with_opcode("fusion"):
-            body = bodies.get(fusion.called_computations[0]) if fusion.called_computations else None
+            body = module.callee(fusion)
             mover = None if body is None else _only_mover(body)
             if mover is not None:
                 yield from _move(fusion, mover)

@@ -232,6 +232,10 @@ class Module:
         number = self._positions().get(name.removeprefix("%"))
         return None if number is None else self.computations[number]
 
+    def callee(self, caller: Instruction) -> Computation | None:
+        """The first computation that an instruction calls; None if there is none."""
+        return next(map(self.computation, caller.called_computations), None)
+
     def _positions(self) -> dict[str | Computation, int]:
         if not self._numbers:  # the dict is that of every file of this text
             for number, computation in enumerate(self.computations):

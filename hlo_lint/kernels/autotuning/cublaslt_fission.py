@@ -100,8 +100,7 @@ def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
     for fusion in fusions:
         if not _is_triton_gemm(fusion.attributes_text):
             continue
-        called = fusion.called_computations
-        body = module.computation(called[0]) if called else None
+        body = module.callee(fusion)
         if body is None:
             continue
         try:

@@ -120,8 +120,7 @@ def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, Arra
 
 def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:
     """The shapes around a reshape that is all a loop fusion does."""
-    called = fusion.called_computations
-    body = module.computation(called[0]) if called else None
+    body = module.callee(fusion)
     if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
         return None
     match fusion.operands[0].shape, fusion.shape_or_none:

@@ -70,11 +70,9 @@ class FusedUpdateReadsElsewhere(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each such fusion."""
-        bodies: dict[str, Computation] = {}
         for computation in final.module.nonfusion_computations:
             for fusion in computation.with_opcode("fusion"):
-                bodies = bodies or {body.name: body for body in final.module.computations}
-                body = bodies.get(next(iter(fusion.called_computations), ""))
+                body = final.module.callee(fusion)
                 if body is None or "dynamic-update-slice" not in body.opcodes:
                     continue
                 if fusion.attributes.get("kind") == "kCustom":

@@ -174,7 +174,7 @@ def _is_of(done: Instruction, flight: AsyncOp, module: Module) -> bool:
     if ours == theirs:
         return True
     if theirs == "async":  # a done may be printed as what the computation does
-        callee = next(map(module.computation, start.called_computations), None)
+        callee = module.callee(start)
         root = None if callee is None else callee.root
         return root is None or root.opcode == ours
     # A loop that is pipelined in part may carry a send where a recv was.

@@ -17,7 +17,7 @@ from hlo_lint.analysis.loops import (
     state_element,
 )
 from hlo_lint.analysis.verifier.devices import communicating
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -127,19 +127,15 @@ class DivergentCollective(Rule):
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Each such collective."""
-        bodies: dict[str, Computation] = {}
         for computation in module.computations:
-            if "conditional" not in computation.opcodes:
-                continue
-            bodies = bodies or {body.name: body for body in module.computations}
             for conditional in computation.with_opcode("conditional"):
-                branches = [bodies.get(name) for name in conditional.called_computations]
+                branches = [*map(module.computation, conditional.called_computations)]
                 active = [
                     branch for branch in branches if branch is not None and communicating(branch)
                 ]
                 if len(active) != 1 or None in branches:
                     continue
-                taken = _branches_taken(conditional, module, bodies, len(branches))
+                taken = _branches_taken(conditional, module, len(branches))
                 if taken is None:
                     continue
                 number = branches.index(active[0])
@@ -151,13 +147,11 @@ class DivergentCollective(Rule):
 
 def _in_loops(module: Module, stage: Stage) -> Findings:
     """The first collective of each loop that devices of a group run in other numbers."""
-    bodies: dict[str, Computation] = {}
     for loop in loops(module):
         collectives = communicating(loop.body)
         if not collectives:
             continue
-        bodies = bodies or {body.name: body for body in module.computations}
-        trips = _trip_counts(loop, module, bodies)
+        trips = _trip_counts(loop, module)
         if trips is None or len(set(trips)) == 1:
             continue
         for collective in collectives:
@@ -174,7 +168,7 @@ def _in_loops(module: Module, stage: Stage) -> Findings:
                     break
 
 
-def _trip_counts(loop: Loop, module: Module, bodies: Mapping[str, Computation]) -> list[int] | None:
+def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
     """The trip count of a loop on each device; None if that depends on more than its number."""
     test = loop.condition.root
     if test is None or test.opcode != "compare" or len(test.operands) != 2:
@@ -202,7 +196,7 @@ def _trip_counts(loop: Loop, module: Module, bodies: Mapping[str, Computation]) 
             operands = source.operands
             if at >= len(operands) or operands[at].index:
                 return None
-            values.append(_evaluate(operands[at].instruction, ids, bodies, (), 0))
+            values.append(_evaluate(operands[at].instruction, ids, module, (), 0))
         first, limit = values[number], values[1 - number]
         if first is None or limit is None:
             return None
@@ -244,9 +238,7 @@ def _judge(
             return
 
 
-def _branches_taken(
-    conditional: Instruction, module: Module, bodies: Mapping[str, Computation], branches: int
-) -> list[int] | None:
+def _branches_taken(conditional: Instruction, module: Module, branches: int) -> list[int] | None:
     """The branch that each device takes; None if that depends on more than its number."""
     choice = conditional.operands[0].instruction if conditional.operands else None
     if choice is None:
@@ -254,7 +246,7 @@ def _branches_taken(
     by_index = "branch_computations" in conditional.attributes
     taken = []
     for ids in _devices(module):
-        value = _evaluate(choice, ids, bodies, (), 0)
+        value = _evaluate(choice, ids, module, (), 0)
         if value is None:
             return None
         if by_index and _is_index(choice):
@@ -271,7 +263,7 @@ def _is_index(choice: Instruction) -> bool:
 def _evaluate(
     instruction: Instruction | None,
     ids: Mapping[str, int],
-    bodies: Mapping[str, Computation],
+    module: Module,
     arguments: tuple[int | None, ...],
     depth: int,
 ) -> int | None:
@@ -292,13 +284,13 @@ def _evaluate(
     if opcode not in _ARITHMETIC and opcode not in (*_HANDS_ON, "compare", "not", "fusion"):
         return None
     values = [
-        None if operand.index else _evaluate(operand.instruction, ids, bodies, arguments, depth + 1)
+        None if operand.index else _evaluate(operand.instruction, ids, module, arguments, depth + 1)
         for operand in instruction.operands
     ]
     if opcode == "fusion":
-        body = bodies.get(next(iter(instruction.called_computations), ""))
+        body = module.callee(instruction)
         root = None if body is None else body.root
-        return _evaluate(root, ids, bodies, tuple(values), depth + 1)
+        return _evaluate(root, ids, module, tuple(values), depth + 1)
     if not values or None in values:
         return None
     return _computed(instruction, [value for value in values if value is not None])

@@ -378,7 +378,7 @@ def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
     if old.opcode == "custom-call":
         return True
     names = zip(old.operand_names, new.operand_names, strict=True)
-    body = module.computation(next(iter(old.called_computations), ""))
+    body = module.callee(old)
     if body is None:
         return False
     moved = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]

@@ -146,15 +146,14 @@ class UnsupportedAtEmission(Rule):
 
 def _running(module: Module) -> Iterator[Computation]:
     """The entry computation, and what it runs step by step."""
-    computations = {computation.name: computation for computation in module.computations}
-    waiting = [module.entry.name] if module.entry else []
-    seen: set[str] = set()
+    waiting = [module.entry]
+    seen: set[Computation] = set()
     while waiting:
-        name = waiting.pop()
-        if name in seen or name not in computations:
+        computation = waiting.pop()
+        if computation is None or computation in seen:
             continue
-        seen.add(name)
-        yield computations[name]
-        for opcode in computations[name].opcodes & CONTROL_FLOW:
-            for instruction in computations[name].with_opcode(opcode):
-                waiting += instruction.called_computations
+        seen.add(computation)
+        yield computation
+        for opcode in computation.opcodes & CONTROL_FLOW:
+            for instruction in computation.with_opcode(opcode):
+                waiting += map(module.computation, instruction.called_computations)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import result_array
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -71,20 +70,17 @@ class CollectiveMovesUnread(Rule):
         module = final.module
         if not final.is_final and not module.is_scheduled:
             return  # a later pass may resolve it
-        bodies = {body.name: body for body in module.computations}
         for computation in module.nonfusion_computations:
             for opcode in (*_COLLECTIVES, *_DONES):
                 for collective in computation.with_opcode(opcode):
-                    yield from self._judge(collective, module, bodies)
+                    yield from self._judge(collective, module)
 
-    def _judge(
-        self, collective: Instruction, module: Module, bodies: Mapping[str, Computation]
-    ) -> Findings:
+    def _judge(self, collective: Instruction, module: Module) -> Findings:
         shape = result_array(collective)
         size = None if shape is None else shape.byte_size
         if shape is None or size is None or size < self.min_bytes or collective.is_root:
             return
-        narrower = _read_as(collective, bodies) if collective.opcode not in _REDUCES else set()
+        narrower = _read_as(collective, module) if collective.opcode not in _REDUCES else set()
         bits = [BITS.get(dtype, 0) for dtype in narrower]
         made = collective.producer()
         is_promoted = made is not None and made.opcode == "convert"  # what the backend cannot move
@@ -97,7 +93,7 @@ class CollectiveMovesUnread(Rule):
                 notes=("converted before, the same values are fewer bytes",),
             )
             return
-        read = _bytes_read(collective, bodies)
+        read = _bytes_read(collective, module)
         unread = None if read is None else size - read
         if unread is not None and unread >= max(self.min_bytes, self.least_share * size):
             opcode = _DONES.get(collective.opcode, collective.opcode)
@@ -108,7 +104,7 @@ class CollectiveMovesUnread(Rule):
             )
 
 
-def _read_as(value: Instruction, bodies: Mapping[str, Computation]) -> set[str]:
+def _read_as(value: Instruction, module: Module) -> set[str]:
     """The types to which all that reads a value converts it; empty if something does not."""
     types: set[str] = set()
     for user in value.users:
@@ -119,7 +115,7 @@ def _read_as(value: Instruction, bodies: Mapping[str, Computation]) -> set[str]:
             return set()
         readers = [user]
         if user.opcode == "fusion":
-            body = bodies.get(next(iter(user.called_computations), ""))
+            body = module.callee(user)
             names = user.operand_names
             readers = [
                 parameter
@@ -128,14 +124,14 @@ def _read_as(value: Instruction, bodies: Mapping[str, Computation]) -> set[str]:
                 and parameter.parameter_number < len(names)
                 and names[parameter.parameter_number] == value.name
             ]
-        read = [_read_as(reader, bodies) for reader in readers]
+        read = [_read_as(reader, module) for reader in readers]
         if not all(read) or not read:
             return set()
         types.update(*read)
     return set() if value.is_root else types
 
 
-def _bytes_read(value: Instruction, bodies: Mapping[str, Computation]) -> int | None:
+def _bytes_read(value: Instruction, module: Module) -> int | None:
     """Number of bytes that slices read of a value; None if something reads all of it."""
     total = 0
     for user in value.users:
@@ -145,17 +141,17 @@ def _bytes_read(value: Instruction, bodies: Mapping[str, Computation]) -> int | 
                 return None
             total += part.byte_size
         elif user.opcode == "fusion" and user.called_computations:
-            body = bodies.get(user.called_computations[0])
+            body = module.callee(user)
             parameters = () if body is None else body.parameters
             for number, name in enumerate(user.operand_names):
                 if name == value.name:
                     inside = parameters[number] if number < len(parameters) else None
-                    read = None if inside is None else _bytes_read(inside, bodies)
+                    read = None if inside is None else _bytes_read(inside, module)
                     if read is None:
                         return None
                     total += read
         elif user.opcode in _HANDS_ON and not user.is_root:
-            read = _bytes_read(user, bodies)
+            read = _bytes_read(user, module)
             if read is None:
                 return None
             total += read

@@ -69,9 +69,7 @@ class ComparatorNotStrict(Rule):
             for sort in computation.with_opcode("sort"):
                 name = next(iter(sort.called_computations), "")
                 if name not in defects:
-                    comparator = next(
-                        (body for body in module.computations if body.name == name), None
-                    )
+                    comparator = module.computation(name)
                     defects[name] = "" if comparator is None else _defect(comparator)
                 if defects[name]:
                     yield Finding(sort, f"%{name} is not a strict order: {defects[name]}")
