@@ -164,7 +164,7 @@ def test_a_message_names_both_instructions_and_both_lines() -> None:
         "the store touches bytes 0 to 14335 of dynamic shared memory, "
         "the copies in flight bytes 0 to 8191 of dynamic shared memory",
         "4 copies may be in flight: lines 332, 335, 338, 341",
-        "8 stores that the same wait protects: lines 400, 401, 405, 406, 410, 411, ...",
+        "8 stores that the same wait protects: lines 400, 401, 405, 406, 410, 411 and 2 more",
         "the wait belongs before bar.sync on line 370: a thread waits for its own copies only, "
         "the barrier for the other threads",
     )

@@ -140,9 +140,9 @@ def _unmade(computation: Computation, offset: int, errors: Sequence[ParseError])
     dropped: list[Span] = []
     for begin, end in sorted(spans, key=lambda span: span.end - span.start):
         inside = [
-            each for each in errors if begin <= each.start - offset and each.end - offset <= end
+            error for error in errors if begin <= error.start - offset and error.end - offset <= end
         ]
-        is_unmade = bool(inside) and all(isinstance(each, Unmade) for each in inside)
+        is_unmade = bool(inside) and all(isinstance(error, Unmade) for error in inside)
         if is_unmade and not any(begin <= span.start and span.end <= end for span in dropped):
             dropped.append(Span(begin, end))
     for begin, end in dropped:

@@ -188,7 +188,7 @@ class _Reader:
                         "expected devices=[…], replicated, manual, maximal device=0 or mesh[…]", at
                     )
         self.advance()
-        kind = next((each for each in _KINDS if each in kinds), "")
+        kind = next((kind for kind in _KINDS if kind in kinds), "")
         if kind == "maximal":
             if len(devices) != 1:
                 raise _Wrong("maximal needs one device", begin)
