@@ -148,7 +148,8 @@ def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> _Buil
     end = text.find("\n\n")
     header = text if end < 0 else text[:end]
     name = _module_name(header)
-    if name is None or "\n" in header or "\r" in header or "//" in header:
+    is_odd = any(sign in header for sign in ("\n", "\r", "//")) or header.count('"') % 2
+    if name is None or is_odd:
         return _rough_module(text, memo, may_be_several)
     builder = _Builder(name[1], header)
     builder.text(header)
