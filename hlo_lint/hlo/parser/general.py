@@ -276,7 +276,8 @@ class Scanner:
         if self.reads_plain and (line := _header(self.text, start)):
             name, tail = line[1], line[2].rstrip()
             after = self.skip(line.end())
-            if self.text[after : after + 1] != "," and (not tail or are_attributes(tail)):
+            is_whole = self.text[after : after + 1] != "," and not tail.count('"') % 2
+            if is_whole and (not tail or are_attributes(tail)):
                 return name, line.start(2) + len(tail)
         at = self.skip(start) + len("HloModule")
         self._bound(start)
