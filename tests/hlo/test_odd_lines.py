@@ -127,6 +127,7 @@ def test_what_people_wrote_is_read_in_bulk_as_statement_by_statement(
 @settings(max_examples=300, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
 @example(seed=234217)  # a string that begins in the header and ends below it
+@example(seed=81327)  # an instruction right after the metadata of another
 def test_an_odd_line_is_read_the_same_in_bulk(
     one_by_one: Callable[[str], object], seed: int
 ) -> None:

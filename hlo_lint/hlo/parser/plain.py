@@ -122,8 +122,9 @@ def _usual() -> re.Pattern[str]:
     braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}})*+\}}"
     inner = rf"{flat}|\((?:{flat}|{braces})*+\)|\[(?:{flat}|{braces}|\[(?:{flat})*+\])*+\]"
     json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|\[(?:{flat})*+\])*+\}})*+\]"
-    value = rf"[^\s,(){{}}\[\]\"'/=<\0]++|<=?|{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
-    value = rf"{value}|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
+    closed = rf"{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
+    closed += rf"|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
+    value = rf"[^\s,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
     name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_NAME}="
     return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++[ \t\r]*+)++(?:\0|\Z))*+", re.ASCII)
 
