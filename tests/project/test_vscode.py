@@ -1,13 +1,17 @@
-"""The grammar of the VS Code extension, read by VS Code's own engine."""
+"""The VS Code extension: its grammar, read by VS Code's own engine; all of it, in code-server."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from socket import socket
 from typing import NamedTuple
 
 import pytest
@@ -16,9 +20,13 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP
+from tests.docs import GOLDENS
+from tests.report.test_html import CHROMIUM
 
 pytestmark = pytest.mark.slow
 
+CODE_SERVER = os.environ.get("HLO_LINT_CODE_SERVER", "")
+"""The `out/node/entry.js` of a code-server."""
 EXTENSION = ROOT / "editors" / "vscode"
 GRAMMAR = EXTENSION / "syntaxes" / "hlo.tmLanguage.json"
 PACKAGE = json.loads((EXTENSION / "package.json").read_text())
@@ -235,3 +243,73 @@ def test_the_extension_is_one_script_without_modules_of_node(extension: Path) ->
         ).stdout
     )
     assert wanted - {name.removeprefix("node:") for name in builtin} <= {"vscode"}
+
+
+@pytest.fixture
+def workbench(extension: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of a code-server that has the extension, and the folder that it may open."""
+    if not CODE_SERVER:
+        pytest.skip("no code-server: npm install code-server, and HLO_LINT_CODE_SERVER=…/entry.js")
+    command = ["node", CODE_SERVER, "--user-data-dir", str(tmp_path / "user")]
+    command += ["--extensions-dir", str(tmp_path / "extensions")]
+    home = {**os.environ, "HOME": str(tmp_path)}
+    install = [*command, "--install-extension", str(extension)]
+    subprocess.run(install, env=home, check=True, capture_output=True)
+    settings = {
+        "hlo.server.command": [sys.executable, "-m", "hlo_lint", "server"],
+        "hlo-lint.before": "layout_normalization",
+        "security.workspace.trust.enabled": False,
+    }
+    (tmp_path / "user/User").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "user/User/settings.json").write_text(json.dumps(settings))
+    (tmp_path / "project").mkdir()
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    serve = [*command, "--auth", "none", "--bind-addr", f"127.0.0.1:{port}", "--disable-telemetry"]
+    with subprocess.Popen(serve, env=home, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        while "HTTP server listening" not in server.stdout.readline():
+            assert server.poll() is None
+        yield f"http://127.0.0.1:{port}/?folder={tmp_path / 'project'}", tmp_path / "project"
+        server.terminate()
+
+
+def test_vs_code_shows_a_finding_and_does_its_fix(workbench: tuple[str, Path]) -> None:
+    """The `.vsix` in code-server, the open build of VS Code, in a browser."""
+    if not CHROMIUM:
+        pytest.skip("no Chromium: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    address, project = workbench
+    (project / "reshape.hlo").write_text((GOLDENS / "reshape.hlo").read_text("utf-8"), "utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1400, "height": 900})
+        page.set_default_timeout(120_000)
+        page.goto(address)
+        page.locator(".explorer-viewlet >> text=reshape.hlo").first.dblclick()
+        page.wait_for_selector(".squiggly-error")
+        opcode = page.locator(".view-line span", has_text=re.compile("^reshape$")).first
+        plain = page.locator(".view-line span", has_text=re.compile("^ROOT$")).first
+        assert opcode.get_attribute("class") != plain.get_attribute("class")
+        page.keyboard.press("F8")  # to the finding, which it shows
+        shown = page.locator(".zone-widget")
+        assert "this reshape moves bytes" in shown.inner_text()
+        assert "reshape-moves-data" in shown.inner_text()
+        page.keyboard.press("Escape")
+        page.keyboard.press("Control+.")
+        page.wait_for_selector("text=spell the move out as copy and bitcast")
+        page.wait_for_timeout(1000)  # until the menu has the keyboard
+        page.keyboard.press("Enter")
+        page.wait_for_function(
+            "document.querySelector('.view-lines').innerText.includes('bitcast')"
+        )
+        page.locator(".view-line").last.click()
+        page.keyboard.press("Control+s")
+        for _ in range(600):
+            if " bitcast(" in (project / "reshape.hlo").read_text("utf-8"):
+                break
+            page.wait_for_timeout(100)
+        assert " bitcast(" in (project / "reshape.hlo").read_text("utf-8")
+        browser.close()
