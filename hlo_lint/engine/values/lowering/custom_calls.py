@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 _IDENTITIES: Final = frozenset(
-    "AssumeGatherIndicesInBound LayoutConstraint MoveToDevice MoveToHost PinToDevice PinToHost "
-    "Sharding annotate_device_placement xla.sdy.FuncResultSharding".split()
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice "
+    "MoveToHost PinToDevice PinToHost Sharding annotate_device_placement "
+    "xla.sdy.FuncResultSharding".split()
 )
 """Targets that mark their operand."""
 _MANUAL: Final = {
@@ -51,17 +52,19 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
     results: Sequence[Node] | None = None
     try:
         if target.startswith(("__cublas$gemm", "__cublas$lt$matmul")):
-            results = gemms.matmul(lowering, call, target, leaves, list(bare(shape)))
+            results = gemms.matmul(lowering, call, target, leaves, arrays)
         elif target == "__cublas$triangularSolve":
-            results = gemms.triangular_solve(lowering, call, leaves, list(bare(shape)))
+            results = gemms.triangular_solve(lowering, call, leaves, arrays)
         elif target.startswith("__cudnn$conv"):
-            results = convolutions.convolution(lowering, call, target, leaves, list(bare(shape)))
+            results = convolutions.convolution(lowering, call, target, leaves, arrays)
         elif target == "TopK":
-            results = top_k(lowering, leaves[0], list(bare(shape)), True)
+            results = top_k(lowering, leaves[0], arrays, True)
         elif target.startswith("__cub$DeviceRadixSort"):
             results = _radix_sort(lowering, call, target, leaves)
         elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
             results = _halves(lowering, target, leaves, shape)
+        elif target == "ConcatBitcast":
+            results = _side_by_side(lowering, leaves, arrays)
     except PayloadError as error:
         raise NotLowered(f"%{call.name}: {error}") from error
     if results is None:
@@ -140,6 +143,23 @@ def _radix_sort(
     descending = backend_config(call).get("descending") is True
     axis = leaves[0].shape.rank - 1
     return sort(lowering, leaves, axis, "GT" if descending else "LT")
+
+
+def _side_by_side(
+    lowering: Lowering, leaves: list[Node], results: Sequence[ArrayShape]
+) -> list[Node] | None:
+    """Slices that were copied next to each other: the dimension in which sizes differ says how."""
+    (result,) = results
+    if any(leaf.shape.rank != result.rank for leaf in leaves):
+        return None
+    axes = [
+        axis
+        for axis, size in enumerate(result.dims)
+        if {size} != {leaf.shape.dims[axis] for leaf in leaves}
+    ]
+    if len(axes) != 1 or sum(leaf.shape.dims[axes[0]] for leaf in leaves) != result.dims[axes[0]]:
+        return None
+    return [lowering.nodes.concatenate(leaves, axes[0])]
 
 
 def _halves(lowering: Lowering, target: str, leaves: list[Node], shape: Shape) -> list[Node] | None:
