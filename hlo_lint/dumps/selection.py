@@ -78,9 +78,11 @@ def in_order(pipeline: Pipeline) -> list[PassDump]:
 
     Where there are numbered dumps these are all but the named ones from the midst of the run:
     their names do not say where they belong, and what they hold the numbered ones hold as well.
+    What XLA:GPU writes of a fusion that it emits, `m.fusion.hlo`, is not the module.
     """
     if not pipeline.steps:
-        return pipeline.dumps
+        whole = [dump for dump in pipeline.dumps if dump.path.suffix != ".hlo"]
+        return whole or pipeline.dumps
     return [dump for dump in pipeline.dumps if dump.name is None or _is_in_order(dump.name)]
 
 

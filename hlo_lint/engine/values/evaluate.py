@@ -20,6 +20,7 @@ from hlo_lint.engine.values.evaluator import (
     indexing,
     linear,
     movement,
+    random,
     reduction,
     single_device,
 )
@@ -503,5 +504,6 @@ _BUILDERS: Final[dict[str, Callable[[Site], Kernel]]] = {
     **reduction.BUILDERS,
     **indexing.BUILDERS,
     **linear.BUILDERS,
+    **random.BUILDERS,
     **single_device.BUILDERS,
 }

@@ -32,8 +32,8 @@ _FOLLOWED: Final = frozenset(
 def inputs_of(module: Module, seed: int = 0, *, edges: bool = False) -> list[NDArray[Any]]:
     """Values for the leaves of the parameters of a module's entry computation, in order.
 
-    Integers that the module uses as indices are in range; others are less than `DEFAULT_LIMIT`,
-    but for the unsigned ones of an odd seed, which have any bits.
+    Integers that the module uses as indices are in range; others are smaller than `DEFAULT_LIMIT`,
+    of both signs with an even seed, but for the unsigned ones of an odd seed, which have any bits.
     Floats of an even seed lie in [-2, 2], those of an odd one in [0.5, 2], where no logarithm and
     no root is a NaN. With `edges` some elements are infinities, NaNs, zeros of both signs, and the
     smallest and largest numbers of their type.
@@ -79,7 +79,10 @@ def value(
         # Without a sign they are bits: keys of random numbers, halves of wider integers.
         is_bits = seed[0] % 2 == 1 and not is_signed(dtype)
         end = min(limit or (1 << bits if is_bits else DEFAULT_LIMIT), 1 << min(bits, 62))
-        result = random.integers(0, max(end, 1), dims).astype(kind)
+        # A negative trip count runs no loop: those of an odd seed have none.
+        has_sign = seed[0] % 2 == 0 and is_signed(dtype) and limit is None
+        begin = 1 - end if has_sign else 0
+        result = random.integers(begin, max(end, 1), dims).astype(kind)
     elif dtype in PART_OF_COMPLEX:
         real, imaginary = (_floats(random, dims, seed[0] % 2 == 1) for _ in range(2))
         result = (real + 1j * imaginary).astype(kind)

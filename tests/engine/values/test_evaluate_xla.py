@@ -226,6 +226,29 @@ def test_a_program(name: str, xla: XlaCpu) -> None:
         assert check(f"HloModule m\n{PROGRAMS[name]}", xla, seed, ulps=ULPS)
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "words"), [("rng_three_fry", 2), ("rng_philox", 2), ("rng_default", 3)]
+)
+def test_random_bits(algorithm: str, words: int, xla: XlaCpu) -> None:
+    state = f"u64[{words}]"
+    shapes = [f"{dtype}[{dims}]" for dtype in ("u8", "u32", "u64") for dims in ("", "7", "5,6,1")]
+    draws = "\n".join(
+        f"  r{number} = ({state}, {shape}) rng-bit-generator(s), algorithm={algorithm}"
+        for number, shape in enumerate(shapes)
+    )
+    results = ", ".join(f"r{number}" for number in range(len(shapes)))
+    whole = ", ".join(f"({state}, {shape})" for shape in shapes)
+    start = "1311768467463790320, 18446744073709551614, 7"  # it carries
+    numbers = ", ".join(start.split(", ")[:words])
+    text = f"""HloModule m
+ENTRY e {{
+  s = {state} constant({{{numbers}}})
+{draws}
+  ROOT t = ({whole}) tuple({results})
+}}"""
+    assert check(text, xla)
+
+
 def random_module(random: Random) -> str:
     """A module of instructions that XLA:CPU computes exactly."""
     dtype = random.choice(["f32", "s32", "u8", "bf16"])

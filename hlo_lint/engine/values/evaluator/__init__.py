@@ -10,6 +10,7 @@
 | `reduction` | reduce, reduce-window, select-and-scatter, sort, top-k |
 | `indexing` | gather, scatter, dynamic slices |
 | `linear` | Cholesky, triangular solve, Fourier transforms, batch normalization |
+| `random` | random bits by Threefry and Philox |
 | `custom_calls` | custom calls of libraries, from their configuration |
 | `single_device` | collectives whose groups are one device each |
 """
