@@ -18,7 +18,6 @@ import io
 import os
 import platform
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -39,8 +38,6 @@ MEMORY = 2048
 MAX_CACHED = 20_000
 """Entries of a cache of the program after which it is emptied: a process of the program itself ends
 long before it has read a million texts."""
-PROPERTY_JOBS = 4
-"""Processes that test the properties of generated modules."""
 DICTIONARY = (
     "HloModule m", "ENTRY", "ROOT", "parameter(0)", "f32[8]{0}", "f32[2,3]{1,0}", "bf16[4]{0:T(8)}",
     "(f32[8], s32[])", "calls=%f", "to_apply={", "metadata={op_name=", "backend_config={",
@@ -50,9 +47,8 @@ DICTIONARY = (
     "entry_computation_layout={(f32[8]{0})->f32[8]{0}}", "input_output_alias={ {}: (0, {}) }",
 )  # fmt: skip
 SHARES = {
-    "parse": 11, "memo": 9, "strict": 9, "lint": 7, "fix": 5, "match": 9, "artefact": 10,
-    "kernel_text": 6, "settings": 7, "baseline": 4, "options": 4, "editor": 4, "message": 2,
-    "file_name": 2,
+    "parse": 9, "memo": 7, "strict": 7, "lint": 5, "fix": 4, "match": 8, "artefact": 8,
+    "kernel_text": 5, "settings": 8, "baseline": 10, "options": 20, "message": 2, "file_name": 2,
 }  # fmt: skip
 """Of the time; 3 for a target that is not listed."""
 
@@ -209,8 +205,13 @@ def prepare(names: list[str], corpus: Path) -> None:
                     TARGETS[name](seed[:MAX_LENGTH])
 
 
-def run(lists: list[list[Task]], corpus: Path, found: Path) -> Iterator[dict[str, Any]]:
-    """Run the tasks of each job; yields what libFuzzer counted of each."""
+def run(
+    lists: list[list[Task]], corpus: Path, found: Path, ended: dict[int, int]
+) -> Iterator[dict[str, Any]]:
+    """Run the tasks of each job; yields what libFuzzer counted of each.
+
+    The status of any other process that ends meanwhile goes into `ended`.
+    """
     running: dict[int, tuple[Task, list[Task], Path]] = {}
 
     def start(waiting: list[Task]) -> None:
@@ -222,6 +223,9 @@ def run(lists: list[list[Task]], corpus: Path, found: Path) -> Iterator[dict[str
         start(waiting)
     while running:
         child, status = os.wait()
+        if child not in running:  # a process that tests properties
+            ended[child] = status
+            continue
         task, waiting, log = running.pop(child)
         said = log.read_text("utf-8", "replace")
         counted = {key: int(n) for key, n in re.findall(r"stat::(\w+): *(\d+)", said)}
@@ -233,30 +237,36 @@ def run(lists: list[list[Task]], corpus: Path, found: Path) -> Iterator[dict[str
         start(waiting)
 
 
-def start_properties(cases: int) -> list[subprocess.Popen[str]]:
-    """Processes that test the properties of generated modules; none for no cases."""
+def property_processes(cases: int, jobs: int) -> dict[int, Path]:
+    """Processes that test the properties of generated modules, and what they write."""
+    folder = Path(tempfile.mkdtemp(prefix="hlo-lint-properties"))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     command += ["--hypothesis-show-statistics", "tests/fuzz/test_properties.py"]
-    environment = {**os.environ, "HLO_LINT_CASES": str(-(-cases // PROPERTY_JOBS))}
-    return [
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        for _ in range(PROPERTY_JOBS if cases else 0)
-    ]
+    environment = {**os.environ, "HLO_LINT_CASES": str(-(-cases // jobs))}
+    logs = {}
+    for number in range(jobs if cases else 0):
+        log = folder / str(number)
+        actions = [(os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT, 0o600)]
+        child = os.posix_spawn(sys.executable, command, environment, file_actions=actions)
+        logs[child] = log
+    return logs
 
 
-def counted_properties(processes: list[subprocess.Popen[str]]) -> dict[str, tuple[int, int]]:
-    """The cases of each property that held and that did not."""
+def counted_properties(logs: dict[int, Path], ended: dict[int, int]) -> dict[str, tuple[int, int]]:
+    """The cases of each property that held and that did not, when all processes have ended."""
     counts: dict[str, tuple[int, int]] = {}
-    for process in processes:
-        said = process.communicate()[0]
+    for child, log in logs.items():
+        status = ended[child] if child in ended else os.waitpid(child, 0)[1]
+        said = log.read_text("utf-8", "replace")
         for part in re.split(r"^tests/\S*::(?=\w+:$)", said, flags=re.M)[1:]:
             name = part.partition(":")[0]
             held, failed = counts.get(name, (0, 0))
             for passing, failing in re.findall(r"(\d+) passing\b[^,]*, (\d+) failing", part):
                 held, failed = held + int(passing), failed + int(failing)
             counts[name] = held, failed
-        if process.returncode:
+        if status:
             print(said[-3000:], flush=True)
+            counts[f"a process ended with {os.waitstatus_to_exitcode(status)}"] = 0, 1
     return counts
 
 
@@ -336,6 +346,7 @@ def main() -> None:
     parser.add_argument("--found", type=Path, default=Path("build/fuzz"))
     parser.add_argument("--corpus", type=Path, help="where inputs that reach new branches are kept")
     parser.add_argument("--cases", type=int, default=0, help="of each property")
+    parser.add_argument("--case-jobs", type=int, default=4, help="processes that test properties")
     parser.add_argument("--output", type=Path, help="a file that gets the table of what was run")
     parser.add_argument("--replay", nargs="+", metavar="FILE")
     options = parser.parse_args()
@@ -346,13 +357,14 @@ def main() -> None:
     scratch = tempfile.TemporaryDirectory(prefix="hlo-lint-fuzz")
     corpus = options.corpus or Path(scratch.name)
     names = options.targets or _names()
-    prepare(names, corpus)
     begun = time.monotonic()
-    processes = start_properties(options.cases)
+    logs = property_processes(options.cases, options.case_jobs)
+    prepare(names, corpus)
     lists = tasks(names, options.seconds, options.jobs, options.seed)
-    ran = list(run(lists, corpus, options.found))
+    ended: dict[int, int] = {}
+    ran = list(run(lists, corpus, options.found, ended))
     took = time.monotonic() - begun
-    counts = counted_properties(processes)
+    counts = counted_properties(logs, ended)
     page = "".join((*table(options, ran, took), *(property_table(counts) if counts else ())))
     print(page[page.index("| target") :])
     if options.output:

@@ -15,6 +15,7 @@ from hlo_lint.hlo.dialects.short_text import drop_tables
 from hlo_lint.hlo.dialects.text_editor import Statement, TextEditor, drop_attributes, statements
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of, references_of, type_of
+from hlo_lint.text.source import whole_number
 
 # Found by asking the parsers: the fields that they say they allow, the words that they refuse.
 _METADATA_OF_0_5: Final = frozenset(
@@ -84,7 +85,7 @@ class Parser:
         if place is None:
             return
         fields = dict(_field.findall(editor.text, *place))
-        frames = module.stack_frames.stack(int(fields.get("stack_frame_id", "0")))
+        frames = module.stack_frames.stack(whole_number(fields.get("stack_frame_id", "")) or 0)
         if frames and "source_file" not in fields and "stack_frame_id" not in self.metadata:
             name = frames[0].file.replace("\\", "\\\\").replace('"', '\\"')
             fields |= {"source_file": f'"{name}"', "source_line": str(frames[0].line)}
