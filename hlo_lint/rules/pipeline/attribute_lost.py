@@ -129,6 +129,8 @@ def _kind(instruction: Instruction) -> str | None:
 def _lost(old: Instruction, new: Instruction) -> list[str]:
     ours, theirs = old.attributes, new.attributes
     lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
+    if old.opcode == "bitcast" and "sharding" in lost:
+        lost.remove("sharding")  # made after the partitioner, of what was annotated for it
     if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
         lost.append("the manual devices of the sharding")
     if "frontend_attributes" in ours:
