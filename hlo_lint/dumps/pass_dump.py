@@ -45,20 +45,22 @@ class PassDump:
         if self._file is None:
             self._can_be_read_again = True
             name = plain_name(self.path.name)
-            if is_proto(name):
+            is_record = is_proto(name)
+            # The text alone says if a text proto is a log of the autotuner. The bytes are let go.
+            may_be_other = self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt"))
+            text = decode(read(self.path)) if may_be_other or not is_record else ""
+            if may_be_other:
+                self.kind = kind_of(name, text)
+            if may_be_other and self.kind is not Kind.HLO:
+                self._file = HloFile.of_text(text, self.path)
+            elif is_record:
                 from hlo_lint.hlo.proto import read_proto
 
                 self._has_directives = False
                 self._file = parse_file(read_proto(on_disk(self.path)), self.path, self.memo)
-                return self._file
-            text = decode(read(self.path))  # the bytes are let go
-            if self.name is None and not name.endswith((".hlo", ".hlo.pbtxt")):
-                self.kind = kind_of(name, text)
-                if self.kind is not Kind.HLO:
-                    self._file = HloFile.of_text(text, self.path)
-                    return self._file
-            self._file = parse_file(text, self.path, self.memo)
-            self._has_directives = _has_directives(self._file, text)
+            else:
+                self._file = parse_file(text, self.path, self.memo)
+                self._has_directives = _has_directives(self._file, text)
         return self._file
 
     @property

@@ -331,8 +331,7 @@ class Scanner:
 
         Gives the place after them, where the next one begins.
         """
-        number = self._plain_at(at)
-        while number >= 0 and at < enough:
+        while at < enough and (number := self._plain_at(at)) >= 0:
             stretch = self._stretch
             pieces, starts, stops = stretch.pieces, stretch.starts, stretch.stops
             after = bisect_right(stops, number)
@@ -354,7 +353,6 @@ class Scanner:
             )
             computations.append((start, end, computation))
             stretch.next = stop + 1
-            number = self._plain_at(at)
         return at
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:

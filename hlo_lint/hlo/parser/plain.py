@@ -25,7 +25,7 @@ from hlo_lint.text.source import Span
 # patterns after it decide. A statement ends where the next one begins, a comma or an open comment
 # do not follow.
 _WHITE = r"[ \t\r\n\f\v]"
-_LEAD = rf"{_WHITE}*+(?://.*+{_WHITE}*+)*+"
+_LEAD = rf"{_WHITE}*+(?:(?://.*+|/\*[^*]*+\*/){_WHITE}*+)*+"
 _NAME = r"[A-Za-z_][\w.\-]*+"
 _COMMENT = r"/\*[^*\n]*+\*/"
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
@@ -258,7 +258,7 @@ def are_attributes(joined: str) -> bool:
     if _are_usual(joined):
         return True
     joined = _strings.sub(_VALUE, joined) if '"' in joined else joined
-    if "//" in joined or "/*" in joined or _has_computation(joined):
+    if any(mark in joined for mark in ('"', "//", "/*")) or _has_computation(joined):
         return False
     return _are_attributes(_without_pairs(joined)) is not None
 
