@@ -449,7 +449,7 @@ def _is_alive(check: Check, timeline: Timeline) -> bool:
         return True
     rule = check.rule
     if all(
-        rule.can_skip(module, stage) or (rule.only_by_hand and stage.unique_names)
+        (rule.only_by_hand and stage.unique_names) or rule.can_skip(module, stage)
         for module, stage in timeline.ends
     ):
         return False
