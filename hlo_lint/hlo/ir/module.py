@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hlo_lint.hlo.ir.computation import Computation
 from hlo_lint.hlo.ir.former_names import renamed
@@ -169,13 +169,10 @@ class Module:
     @property
     def attributes(self) -> dict[str, str]:
         """The header's attributes as text, by name, in order."""
-        from hlo_lint.hlo.attributes import split_attributes
-
-        comma = self.header.find(",")
-        if comma < 0:
-            return {}
-        tail = self.header[comma:]
-        return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+        attributes = self.analysis_cache.get(split_header)
+        if attributes is None:
+            attributes = self.analysis_cache[split_header] = split_header(self.header)
+        return dict(cast("dict[str, str]", attributes))
 
     def attribute(self, name: str) -> Any:
         """One of the header's attributes as a value; None if it is absent.
@@ -306,6 +303,17 @@ class Module:
         from hlo_lint.hlo.ir.graph_export import module_graph
 
         return module_graph(self)
+
+
+def split_header(header: str) -> dict[str, str]:
+    """The attributes of a header: one with thousands of parameters is split once for all rules."""
+    from hlo_lint.hlo.attributes import split_attributes
+
+    comma = header.find(",")
+    if comma < 0:
+        return {}
+    tail = header[comma:]
+    return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
 
 class HloFile:
