@@ -98,8 +98,12 @@ class Stage:
 
 @lru_cache(maxsize=1 << 8)
 def _options(stage: Stage) -> Stage:
+    deadlocks = stage.deadlocks
+    if deadlocks is None and stage.backend == "gpu" and stage.release is not None:
+        deadlocks = True  # XLA:GPU of jax 0.10 and 0.11 sets the option
     return replace(
         stage,
+        deadlocks=deadlocks if stage.scheduled else stage.deadlocks,
         backend=None,
         release=None,
         normalized=None,

@@ -44,19 +44,6 @@ OPTIONAL = {
         }
         """,
     ),
-    "send-recv-pairs": (
-        Stage(deadlocks=True),
-        """
-        HloModule m, is_scheduled=true
-
-        ENTRY e {
-          p = f32[] parameter(0)
-          t = token[] after-all()
-          s = (f32[], u32[], token[]) send(p, t), channel_id=1
-          ROOT d = token[] send-done(s), channel_id=1
-        }
-        """,
-    ),
     "name-unchanged": (
         Stage(names_unchanged=True),
         """
@@ -101,6 +88,17 @@ def test_a_check_binds_where_the_stage_has_its_option(check: str) -> None:
     module = hlo_lint.parse(text)
     assert list(violations_of(module, stage)) == [check]
     assert violations_of(module, Stage()) == {}
+
+
+def test_transfers_without_pairs_are_refused_by_the_releases_that_do() -> None:
+    rule = next(rule for rule in RULES if "send-recv-pairs" in rule.demands)
+    module = hlo_lint.parse(rule.rows["send-recv-pairs"].source)
+    for stage, is_refused in (
+        (Stage("gpu", "gpu-jax0.10.2", scheduled=True), True),
+        (Stage("gpu", scheduled=True), False),
+        (Stage("cpu", "cpu-jax0.10.2", scheduled=True), False),
+    ):
+        assert ("send-recv-pairs" in violations_of(module, stage)) is is_refused
 
 
 def test_checks_of_other_families_name_rules_there_are() -> None:

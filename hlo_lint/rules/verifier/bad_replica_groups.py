@@ -213,7 +213,7 @@ class BadReplicaGroups(VerifierRule, Rule):
             if broadcast and check == "replica-id-range":
                 return  # a device that is in no group takes no part
             check = "collective-broadcast-groups" if broadcast else check
-            yield Violation(check, collective, message)
+            yield Violation(check, collective, message, is_warning=broadcast)
             return
         if broadcast:
             return

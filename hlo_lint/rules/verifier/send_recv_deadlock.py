@@ -41,7 +41,7 @@ class SendRecvDeadlock(VerifierRule, Rule):
         "send-recv-pending": ("VerifyNoCollectiveDeadlocks", "no transfer is pending at the end"),
         "send-recv-pairs": (
             "VerifyNoCollectiveDeadlocks",
-            "transfers between devices say their pairs, if the stage asks for it",
+            "on XLA:GPU, transfers between devices say their pairs",
         ),
         "collective-start-between-send-and-recv": (
             "",
@@ -110,6 +110,19 @@ class SendRecvDeadlock(VerifierRule, Rule):
               t = token[] after-all()
               s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1,  // error
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
+              ROOT sd = token[] send-done(s), channel_id=1
+            }
+            """
+        ),
+        "send-recv-pairs": Bad(
+            """
+            // hlo-lint: stage gpu scheduled verify_no_collective_deadlocks=true
+            HloModule m, is_scheduled=true
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              t = token[] after-all()
+              s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1  // error
               ROOT sd = token[] send-done(s), channel_id=1
             }
             """
