@@ -81,6 +81,8 @@ _Match = Callable[[str, int, int], re.Match[str] | None]
 
 _CLOSES = {"(": ")", "{": "}", "[": "]"}
 _CALLS = frozenset(CALLING_ATTRIBUTES)
+DEEP = 8
+"""Levels of brackets below which the end of each is noted: each level is looked at again."""
 _MAX_DEPTH = 64
 """Maximum depth of instructions and computations written into each other: Python's stack is short,
 and what people write stays below five."""
@@ -238,6 +240,8 @@ class Scanner:
         self.may_look_on = True
         """True if a statement may look beyond the next line that begins one."""
         self.next_statement = -1
+        self._ends: dict[int, int] = {}
+        """The ends of brackets that stand deep in others, by their starts."""
         self._last_comment_end: int | None = None
         self.is_bare = False
         """True if statements are read that no computation is around."""
@@ -700,7 +704,11 @@ class Scanner:
     def _balanced(self, start: int) -> int:
         """The end of the bracket that opens at `start`."""
         text = self.text
+        known = self._ends.get(start)
+        if known is not None and known <= self.end:
+            return known
         open_brackets: list[str] = []
+        starts: list[int] = []
         at = start
         while True:
             bracket = _bracket(text, at, self.end)
@@ -710,11 +718,15 @@ class Scanner:
             mark = bracket[0]
             if mark in _CLOSES:
                 open_brackets.append(_CLOSES[mark])
+                starts.append(at)
                 at += 1
             elif mark in ")}]":
                 if open_brackets.pop() != mark:
                     raise Unreadable(f"`{mark}` closes nothing that is open", at)
                 at += 1
+                opened = starts.pop()
+                if len(starts) > DEEP:
+                    self._ends[opened] = at
                 if not open_brackets:
                     return at
             elif mark in "\"'":
