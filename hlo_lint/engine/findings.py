@@ -75,6 +75,44 @@ class Diagnostic:
     first_start: Position | None = field(default=None, compare=False)
     """Its place in the first dump; None if that is `path`."""
 
+    @classmethod
+    def of_text(
+        cls,
+        rule: str,
+        severity: Severity,
+        message: str,
+        path: str,
+        at: Region,
+        *,
+        fingerprint: str,
+        former_fingerprint: str = "",
+        notes: tuple[str, ...] = (),
+        module: str = "",
+        excerpt: str = "",
+    ) -> Diagnostic:
+        """A finding about a text as such, at no instruction."""
+        return cls(
+            rule=rule,
+            severity=severity,
+            message=message,
+            path=path,
+            start=at.start,
+            end=at.end,
+            module=module,
+            computation=None,
+            instruction=None,
+            pipeline=None,
+            step=None,
+            introduced_by=None,
+            origin=None,
+            notes=notes,
+            fix=None,
+            regions=(at,),
+            excerpt=excerpt,
+            fingerprint=fingerprint,
+            former_fingerprint=former_fingerprint,
+        )
+
     @property
     def line(self) -> int:
         """Counted from 1."""

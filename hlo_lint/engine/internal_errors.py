@@ -27,22 +27,12 @@ def internal_error(name: str, path: Path | str, subject: object, error: Exceptio
     )
     what = f"{type(error).__name__}: {error}".removesuffix(": ")
     start = Position(1, 1)
-    return Diagnostic(
-        rule=INTERNAL_ERROR,
-        severity=Severity.ERROR,
-        message=f"{name} crashed: {shown(what[:MAX_MESSAGE])}",
-        path=str(path),
-        start=start,
-        end=start,
-        module="",
-        computation=None,
-        instruction=None,
-        pipeline=None,
-        step=None,
-        introduced_by=None,
-        origin=None,
+    return Diagnostic.of_text(
+        INTERNAL_ERROR,
+        Severity.ERROR,
+        f"{name} crashed: {shown(what[:MAX_MESSAGE])}",
+        str(path),
+        Region(start, start, 1, 1),
         notes=(f"on {subject!r}"[:MAX_MESSAGE], f"at {places}", PLEASE_REPORT),
-        fix=None,
-        regions=(Region(start, start, 1, 1),),
         fingerprint=fingerprint(INTERNAL_ERROR, f"{name} {type(error).__name__}", "", None, places),
     )

@@ -349,24 +349,12 @@ def _finding_at(
 ) -> Diagnostic:
     """A finding about a suppression, at a line that holds `excerpt`."""
     at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
-    return Diagnostic(
-        rule=UNUSED,
-        severity=Severity.WARNING,
-        message=message,
-        path=path,
-        start=at.start,
-        end=at.end,
-        module=module,
-        computation=None,
-        instruction=None,
-        pipeline=None,
-        step=None,
-        introduced_by=None,
-        origin=None,
+    known = fingerprint(UNUSED, nameless(message), module, None, excerpt)
+    return Diagnostic.of_text(
+        *(UNUSED, Severity.WARNING, message, path, at),
         notes=notes,
-        fix=None,
-        regions=(at,),
+        module=module,
         excerpt=excerpt,
-        fingerprint=fingerprint(UNUSED, nameless(message), module, None, excerpt),
-        former_fingerprint=fingerprint(UNUSED, nameless(message), module, None, excerpt),
+        fingerprint=known,
+        former_fingerprint=known,
     )
