@@ -191,6 +191,7 @@ def _problem_of(
 # ---- crashes
 
 
+@contextmanager
 def crash_problem(
     path: Path,
     interpreter: Interpreter,
@@ -200,7 +201,7 @@ def crash_problem(
     flags: str = "",
     passes: str = "",
     message: str = "",
-) -> Problem:
+) -> Iterator[Problem]:
     """The problem that a crash of XLA is, in a file or in the dump of a run that did not end.
 
     Of a dump the text that the crashing pass met is taken, if that pass alone crashes as well,
@@ -246,7 +247,7 @@ def crash_problem(
             )
         ending_ = f", which its parser refuses: {shown(last.message)}" if last.message else ""
         raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{ending_}")
-    return problem
+    yield problem
 
 
 # ---- values
@@ -396,15 +397,18 @@ def interpreter_of(
 def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) -> Repro:
     """The directory's contents for a problem that was reduced."""
     from hlo_lint.apps.jax.capture.targets import target_of
+    from hlo_lint.engine.reduce.values import ValuesTest
+    from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 
     test, finding = problem.test, problem.finding
     run_flags = flags_of(problem.options)
     sizes = reduction.before.size, reduction.after.size
     if not isinstance(test, FindingTest) or finding is None:
-        assert isinstance(test, CrashTest)
+        assert isinstance(test, CrashTest | ValuesTest)
         assert problem.ending is not None
-        given = Environment(release, test.target_config, problem.flags, run_flags)
-        return Repro(reduction.text, problem.ending.message, sizes, given)
+        changed = ValuesChanged() if isinstance(test, ValuesTest) else None
+        given = Environment(release, test.target_config, test.flags, run_flags)
+        return Repro(reduction.text, problem.ending.message, sizes, given, rule=changed)
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)

@@ -341,6 +341,7 @@ def filecheck(folder: Path, module: str = "reduced.hlo") -> int:
     assert match == "filecheck %s"
     python = shlex.quote(sys.executable)
     check = check.replace("hlo-lint ", f"{python} -m hlo_lint ", 1).replace("%s", module)
+    check = check.replace(" python ", f" {OLD_JAX} ").replace("%t", f"of_{module}")
     return run_in(folder, "sh", "-c", f"{check} | {python} -m filecheck reduced.hlo").returncode
 
 
@@ -419,3 +420,28 @@ def test_the_files_of_a_crash_show_it(tmp_path: Path) -> None:
     fine.write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n")
     fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
     assert fixed.returncode == 0, fixed.stdout
+
+
+@pytest.mark.slow
+@needs_old_jax
+def test_the_files_of_changed_values_show_it(tmp_path: Path) -> None:
+    path, folder = tmp_path / "program.hlo", tmp_path / "out"
+    path.write_text(SCALED)
+    asked = ("--passes", "cublas-gemm-rewriter", "--python", OLD_JAX, "-o", folder)
+    result = repro(path, "values-changed", *asked)
+    assert result.exit_code == 0, result.output
+    assert "11 instructions to 6" in result.output
+    tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    script = run_in(folder, "sh", "run.sh", PYTHON=str(OLD_JAX), PATH=tools)
+    assert "error[values-changed]" in script.stdout, script.stdout + script.stderr
+    run = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_repro.py")
+    broken = run_in(folder, *run, PYTHON=str(OLD_JAX))
+    assert broken.returncode == 1
+    assert "error[values-changed]" in broken.stdout
+    assert filecheck(folder) == 0
+    fine = tmp_path / "fine.hlo"
+    fine.write_text(DOT)
+    fixed = run_in(folder, *run, PYTHON=str(OLD_JAX), HLO_MODULE=str(fine))
+    assert fixed.returncode == 0, fixed.stdout
+    assert "RunAndCompareTwoModules" in (folder / "repro_test.cc").read_text()
+    assert "# cublas-gemm-rewriter changes the values" in (folder / "REPORT.md").read_text()

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReduceOptions:
-    """The options of `reduce` and `repro`: the crash to look for, and how to search."""
+    """The options of `reduce` and `repro`: the problem to look for, and how to search."""
 
     xla_crashes: bool
+    changes_values: bool
     release: str | None
     python: str | None
     target: str
@@ -59,46 +60,31 @@ class ReduceOptions:
         jobs = self.jobs or ((os.cpu_count() or 1) if is_slow else 1)
         return Effort(jobs, self.repeat, self.state)
 
-    @contextmanager
-    def values(self, path: Path) -> Iterator[Problem]:
-        """The change of values by a pass of XLA."""
-        from hlo_lint.apps.reduction import values_problem
-        from hlo_lint.engine.reduce.xla import XlaServers
-
-        interpreter = self.interpreter()
-        with (
-            XlaServers(interpreter.path, compiles=True, timeout=self.timeout) as servers,
-            values_problem(
-                path, interpreter, servers, self.target, flags=self.flags, passes=self.passes
-            ) as problem,
-        ):
-            self._tell(problem)
-            yield problem
-
-    def _tell(self, problem: Problem) -> None:
-        if not self.quiet and problem.ending is not None:
-            first = problem.ending.message.partition("\n")[0]
-            click.echo(shown(f"{problem.path.name}: {first}"), err=True)
+    @property
+    def of_xla(self) -> bool:
+        """True if the problem is one that XLA's compiler shows, and not a finding."""
+        return self.xla_crashes or self.changes_values
 
     @contextmanager
-    def crash(self, path: Path) -> Iterator[Problem]:
-        """The crash of XLA on a path."""
-        from hlo_lint.apps.reduction import crash_problem
+    def problem(self, path: Path) -> Iterator[Problem]:
+        """The change of values by a pass of XLA, or the crash of XLA, on a path."""
+        from hlo_lint.apps.reduction import crash_problem, values_problem
         from hlo_lint.engine.reduce.xla import XlaServers
 
         interpreter = self.interpreter()
         with XlaServers(interpreter.path, compiles=True, timeout=self.timeout) as servers:
-            problem = crash_problem(
-                path,
-                interpreter,
-                servers,
-                self.target,
-                flags=self.flags,
-                passes=self.passes,
-                message=self.message,
+            kind = (
+                values_problem
+                if self.changes_values
+                else partial(crash_problem, message=self.message)
             )
-            self._tell(problem)
-            yield problem
+            with kind(
+                path, interpreter, servers, self.target, flags=self.flags, passes=self.passes
+            ) as problem:
+                if not self.quiet and problem.ending is not None:
+                    first = problem.ending.message.partition("\n")[0]
+                    click.echo(shown(f"{problem.path.name}: {first}"), err=True)
+                yield problem
 
 
 _OPTIONS = (
@@ -107,6 +93,13 @@ _OPTIONS = (
         is_flag=True,
         help="Keep the crash, or the error, with which XLA's compiler ends for a GPU that is not "
         "there.",
+    ),
+    click.option(
+        "--values",
+        "changes_values",
+        is_flag=True,
+        help="Keep the change of the values by a pass of XLA: the first of a dump, or that of "
+        "--passes.",
     ),
     click.option(
         "--jax", "release", metavar="RELEASE", help="Compile with this release of jax: 0.10.0."
@@ -182,12 +175,6 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
     help="Keep this finding; by default the first error of PATH.",
 )
 @click.option(
-    "--values",
-    is_flag=True,
-    help="Keep the change of the values by a pass of XLA: the first of a dump, or that of "
-    "--passes.",
-)
-@click.option(
     "--interesting",
     metavar="COMMAND",
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
@@ -206,7 +193,6 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
 def command(
     path: Path,
     finding: str | None,
-    values: bool,
     interesting: str | None,
     out: Path | None,
     options: ReduceOptions,
@@ -221,14 +207,14 @@ def command(
     from hlo_lint.text.errors import UsageError
     from hlo_lint.text.files import write
 
-    if sum((bool(finding), options.xla_crashes, values, bool(interesting))) > 1:
+    given = bool(finding), options.xla_crashes, options.changes_values, bool(interesting)
+    if sum(given) > 1:
         raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
-    is_slow = options.xla_crashes or values or bool(interesting)
     with (
-        _problem(path, finding, values, interesting, options, shared) as problem,
+        _problem(path, finding, interesting, options, shared) as problem,
         progress_bar(wanted=not options.quiet) as progress,
     ):
-        reduction = reduce_problem(problem, options.effort(is_slow=is_slow), progress)
+        reduction = reduce_problem(problem, options.effort(is_slow=any(given[1:])), progress)
     if out is None or str(out) == "-":
         sys.stdout.write(reduction.text)
     else:
@@ -248,7 +234,6 @@ def command(
 def _problem(
     path: Path,
     finding: str | None,
-    values: bool,
     interesting: str | None,
     options: ReduceOptions,
     shared: common.SharedOptions,
@@ -256,11 +241,8 @@ def _problem(
     """The problem that the options describe."""
     from hlo_lint.apps.reduction import Problem, finding_problem
 
-    if options.xla_crashes:
-        with options.crash(path) as problem:
-            yield problem
-    elif values:
-        with options.values(path) as problem:
+    if options.of_xla:
+        with options.problem(path) as problem:
             yield problem
     elif interesting:
         from hlo_lint.dumps.selection import modules_of, one_file

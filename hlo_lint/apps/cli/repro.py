@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,7 +38,7 @@ def command(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Reduce findings of PATH, or a crash, and write for each what shows it.
+    """Reduce findings of PATH, a crash or a change of values, and write what shows it.
 
     A directory has the module with FileCheck lines, a pytest, a C++ test in the manner of XLA's
     own, a script that compiles it with a released jax, and a bug report. By default the first
@@ -45,9 +46,12 @@ def command(
     """
     from hlo_lint.apps.reduction import finding_problem
     from hlo_lint.report.repro import titles, write_repro
+    from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 
-    if options.xla_crashes:
-        with options.crash(path) as problem:
+    if findings == (ValuesChanged.name(),):
+        options = replace(options, changes_values=True)
+    if options.of_xla:
+        with options.problem(path) as problem:
             repros = [_repro(problem, options)]
     else:
         settings = common.settings_of([str(path)], shared)
@@ -64,7 +68,7 @@ def command(
 def _repro(problem: Problem, options: ReduceOptions) -> Repro:
     from hlo_lint.apps.reduction import reduce_problem, repro_of
 
-    effort = options.effort(is_slow=options.xla_crashes)
+    effort = options.effort(is_slow=options.of_xla)
     with progress_bar(wanted=not options.quiet) as progress:
         reduction = reduce_problem(problem, effort, progress)
     return repro_of(problem, reduction, options.known_release(problem), options.target)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
+from typing import Final, Self
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
@@ -15,7 +15,8 @@ from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
 from hlo_lint.engine.values.validate import Change, validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpus
 
-_DUMPING = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
+DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
+"""Flags with which a compilation writes each step to the folder that is named next."""
 
 
 class ValuesTest:
@@ -27,15 +28,15 @@ class ValuesTest:
 
     def __init__(self, servers: XlaServers, target_config: str, flags: str, pass_name: str) -> None:
         self._servers = servers
-        self._target_config = target_config
-        self._flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
+        self.target_config = target_config
+        self.flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
         self.pass_name = pass_name
         self._children = XlaCpus()
 
     @property
     def key(self) -> str:
         """The pass, and the flags."""
-        return f"values {self._flags}"
+        return f"values {self.flags}"
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +69,7 @@ class ValuesTest:
     def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
         """The dumps of the compilation of a text by the pass alone, with the title of each run."""
         with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
-            self._servers.ask(text, self._target_config, f"{self._flags} {_DUMPING}{folder}")
+            self._servers.ask(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
             yield [
                 (
                     pipeline.title,

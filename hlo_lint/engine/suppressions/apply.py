@@ -349,12 +349,12 @@ def _finding_at(
 ) -> Diagnostic:
     """A finding about a suppression, at a line that holds `excerpt`."""
     at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
-    known = fingerprint(UNUSED, nameless(message), module, None, excerpt)
+    digest = fingerprint(UNUSED, nameless(message), module, None, excerpt)
     return Diagnostic.of_text(
         *(UNUSED, Severity.WARNING, message, path, at),
         notes=notes,
         module=module,
         excerpt=excerpt,
-        fingerprint=known,
-        former_fingerprint=known,
+        fingerprint=digest,
+        former_fingerprint=digest,
     )

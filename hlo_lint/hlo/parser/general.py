@@ -704,9 +704,9 @@ class Scanner:
     def _balanced(self, start: int) -> int:
         """The end of the bracket that opens at `start`."""
         text = self.text
-        known = self._ends.get(start)
-        if known is not None and known <= self.end:
-            return known
+        end = self._ends.get(start)
+        if end is not None and end <= self.end:
+            return end
         open_brackets: list[str] = []
         starts: list[int] = []
         at = start

@@ -23,6 +23,7 @@ from string import Template
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce import xla
 from hlo_lint.engine.reduce.interest import LOOSE
+from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
@@ -79,6 +80,7 @@ class Repro:
     reduced: Diagnostic | None = None
     """The finding in the reduced module."""
     rule: Rule | None = None
+    """The rule of the finding; `values-changed` where a pass changes the values."""
     before: str | None = None
     """The pass that the rule has to be told of."""
     fixed: str | None = None
@@ -92,8 +94,13 @@ class Repro:
         return self.rule.name() if self.rule else "xla-crash"
 
     @property
+    def changes_values(self) -> bool:
+        """True if a pass of XLA, run on the module, changes the values that it computes."""
+        return self.rule is not None and self.reduced is None
+
+    @property
     def pass_name(self) -> str:
-        """The pass that does not take the module; empty if none is known."""
+        """The pass that does not take the module, or changes it; empty if none is known."""
         if self.before:
             return self.before
         if self.rule and self.rule.precondition:
@@ -110,7 +117,7 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
     """
     files = {
         repro.module: _module(repro),
-        "test_repro.py": _filled("test_finding.py" if repro.rule else "test_crash.py", repro),
+        "test_repro.py": _filled(f"test_{_kind(repro)}.py", repro),
         "repro_test.cc": _cpp_test(repro),
         "run.sh": _filled("run.sh", repro),
         "compile_hlo.py": xla.SERVER.read_text("utf-8"),
@@ -124,9 +131,19 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
+def _kind(repro: Repro) -> str:
+    if repro.changes_values:
+        return "values"
+    return "finding" if repro.rule else "crash"
+
+
 def _filled(name: str, repro: Repro) -> str:
     """A template with what the repro says of it."""
     environment = repro.environment
+    flags, then = environment.flags, ""
+    if repro.changes_values:
+        flags = f"{flags} {DUMPING}dump"
+        then = " && exec hlo-lint validate dump"
     packages = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
     return Template((_TEMPLATES / f"{name}.txt").read_text("utf-8")).substitute(
         name=repro.name,
@@ -137,7 +154,10 @@ def _filled(name: str, repro: Repro) -> str:
         before=f", before={repro.before!r}" if repro.before else "",
         module=repro.module,
         flags=environment.flags,
-        shell_flags=shlex.quote(environment.flags),
+        shell_flags=shlex.quote(flags),
+        exec="" if then else "exec ",
+        then=then,
+        dumping=DUMPING,
         packages=" ".join(f"{package}=={environment.jax}" for package in packages),
         jax=environment.jax,
     )
@@ -162,6 +182,13 @@ def _module(repro: Repro) -> str:
         line = render_concise(repro.reduced)
         # The path and the place are those of the file with these lines.
         wanted = f"{{{{:[0-9]+:[0-9]+:}}}}{_escaped(line.split(':', 3)[3])}"
+    elif repro.changes_values:
+        flags = f"XLA_FLAGS={shlex.quote(f'{repro.environment.flags} {DUMPING}%t')}"
+        run = (
+            f"{flags} python compile_hlo.py %s gpu.pbtxt && "
+            "hlo-lint validate %t --output-format concise | filecheck %s"
+        )
+        wanted = f"after_{repro.pass_name}.{{{{.*}}}} error[{repro.name}]"
     else:
         flags = f"XLA_FLAGS={shlex.quote(repro.environment.flags)} " * bool(repro.environment.flags)
         run = f"{flags}python compile_hlo.py %s gpu.pbtxt | filecheck %s"
@@ -181,7 +208,19 @@ def _cpp_test(repro: Repro) -> str:
     header, kind = _PASSES.get(repro.pass_name, ("", ""))
     text = re.sub(r"^//[^\n]*\n", "", repro.text, flags=re.M)
     is_refused = repro.rule is not None and repro.rule.family() == "verifier"
-    if is_refused:
+    if repro.changes_values:
+        run = f"  {kind} pass;\n" if kind else f"  // Make {repro.pass_name} here, as pass.\n"
+        steps = (
+            "  auto before = ParseAndReturnVerifiedModule(kHlo);\n"
+            "  ASSERT_TRUE(before.ok()) << before.status();\n"
+            "  std::unique_ptr<HloModule> after = (*before)->Clone();\n"
+            f"{run}"
+            "  ASSERT_TRUE(RunHloPass(&pass, after.get()).ok());\n"
+            "  EXPECT_TRUE(RunAndCompareTwoModules(*std::move(before), std::move(after),\n"
+            "                                      ErrorSpec{1e-3, 1e-3},\n"
+            "                                      /*run_hlo_passes=*/false));\n"
+        )
+    elif is_refused:
         steps = (
             "  auto module = ParseAndReturnUnverifiedModule(kHlo);\n"
             "  ASSERT_TRUE(module.ok()) << module.status();\n"
@@ -203,7 +242,8 @@ def _cpp_test(repro: Repro) -> str:
         )
         if repro.pass_name:
             steps += f"  // Then run the pass {repro.pass_name} on it: it has to succeed.\n"
-    return Template((_TEMPLATES / "repro_test.cc.txt").read_text("utf-8")).substitute(
+    name = "values_test.cc.txt" if repro.changes_values else "repro_test.cc.txt"
+    return Template((_TEMPLATES / name).read_text("utf-8")).substitute(
         message=repro.message.partition("\n")[0],
         include=f'#include "{header}"\n' if kind and not is_refused else "",
         test="".join(part.capitalize() for part in re.split(r"\W+", repro.name)),
@@ -227,6 +267,11 @@ def _sections(repro: Repro) -> Iterator[str]:
     environment = repro.environment
     first = repro.message.partition("\n")[0]
     where = f"{repro.pass_name}: " if repro.pass_name and not repro.rule else ""
+    shows = (
+        "runs the pass and compares the values"
+        if repro.changes_values
+        else ("compiles the module and says how that ends")
+    )
     yield f"# {where}{first}"
     yield f"Reduced from {before} instructions to {after}:"
     yield f"```\n{repro.text.strip()}\n```"
@@ -237,12 +282,12 @@ def _sections(repro: Repro) -> Iterator[str]:
         yield "\n".join(f"- {note}" for note in notes)
     yield "## To see it"
     yield (
-        f"`sh run.sh` makes an environment with jax {environment.jax}, compiles the module and "
-        "says how that ends; it needs no GPU."
+        f"`sh run.sh` makes an environment with jax {environment.jax}, {shows}; it needs no GPU."
     )
     if environment.flags:
         yield f"XLA_FLAGS: `{environment.flags}`"
-    yield "`pytest test_repro.py` fails until the module is taken; `repro_test.cc` is for XLA."
+    until = "the pass keeps the values" if repro.changes_values else "the module is taken"
+    yield f"`pytest test_repro.py` fails until {until}; `repro_test.cc` is for XLA."
     if environment.run_flags:
         yield "The flags of the run that it comes from:"
         yield f"```\n{environment.run_flags}\n```"
