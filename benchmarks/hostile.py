@@ -334,7 +334,7 @@ def _modules(size: int) -> str:
     )
 
 
-@_input("operands that are instructions, in each other", 10_000)
+@_input("operands that are instructions, in each other", 10_000, 256)
 def _nested_operands(size: int) -> str:
     return _module(
         f"  ROOT %r = f32[8]{{0}} {'negate(f32[8]{0} ' * size}parameter(0){')' * size}\n"
@@ -768,7 +768,7 @@ def _quotes(size: int) -> str:
     return _module(PARAMETER + f'  ROOT %r = f32[8]{{0}} copy(%p), backend_config="{escaped}"\n')
 
 
-@_input("parentheses in an operand list", 100_000)
+@_input("parentheses in an operand list", 100_000, 128)
 def _parentheses(size: int) -> str:
     return _module(PARAMETER + f"  ROOT %r = f32[8]{{0}} copy({'(' * size}%p{')' * size})\n")
 

@@ -5,6 +5,7 @@ A test says when any of it is stale.
 
 from __future__ import annotations
 
+import re
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -112,7 +113,8 @@ def rule_page(rule: Rule) -> str:
     place = (
         f"*Family [{rule.family()}](../rules.md#{rule.family()}), {rule.severity.value}{mended}.*"
     )
-    return f"{title}\n\n{place}\n{rest}".replace("```\nHloModule", "```hlo\nHloModule")
+    # A text begins with its header, or with a comment that states its stage.
+    return re.sub(r"```\n(?=HloModule|// )", "```hlo\n", f"{title}\n\n{place}\n{rest}")
 
 
 def with_keys(page: str) -> str:

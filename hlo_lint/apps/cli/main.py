@@ -80,7 +80,7 @@ class _Commands(click.Group):
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except KeyboardInterrupt as error:
-            raise _Ended(error.number if isinstance(error, _Signal) else signal.SIGINT) from None
+            raise _Ended(_number_of(error)) from None
         except BrokenPipeError:
             raise _Ended(_SIGPIPE) from None
         except MemoryError as error:
@@ -187,8 +187,10 @@ def _status() -> int:
         return error.exit_code
     except _Ended as ended:
         return _after_signal(ended.number)
-    except (click.Abort, KeyboardInterrupt):  # beside the command, as while options are read
-        return _after_signal(signal.SIGINT)
+    except click.Abort as error:  # click's, of an interrupt while options are read
+        return _after_signal(_number_of(error.__cause__))
+    except KeyboardInterrupt as error:
+        return _after_signal(_number_of(error))
     except SystemExit:  # click's answer to a reader of `--help` that went away
         return _after_signal(_SIGPIPE)
     except BrokenPipeError:
@@ -198,6 +200,11 @@ def _status() -> int:
         click.echo(f"Error: standard output cannot be written: {error.strerror}", err=True)
         return 2
     return status if isinstance(status, int) else 0
+
+
+def _number_of(interrupt: BaseException | None) -> int:
+    """The signal that an interrupt came from."""
+    return interrupt.number if isinstance(interrupt, _Signal) else signal.SIGINT
 
 
 def _after_signal(number: int) -> int:

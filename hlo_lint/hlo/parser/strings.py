@@ -64,7 +64,7 @@ def c_unescape(text: str) -> bytes:
 def c_unescape_all(text: str) -> bytes:
     r"""The same, where a backslash that begins no escape is left out.
 
-    >>> c_unescape_all("a\q\x41")
+    >>> c_unescape_all(r"a\q\x41")
     b'aqA'
     """
     return _unescaped(text, _C_ESCAPE, _c_character, is_strict=False)

@@ -215,14 +215,14 @@ def test_bytes_in_tiles_with_padding_are_proven_on_memory() -> None:
     assert proof.level is Level.MEMORY
 
 
-RANDOM = """HloModule m
+FACTORED = """HloModule m
 
 ENTRY e {
   x = f32[4] parameter(0)
-  seed = u64[2] parameter(1)
+  a = f32[4,4] parameter(1)
   y = f32[4] OPERATION(x)
-  bits = (u64[2], u32[4]) rng-bit-generator(seed), algorithm=rng_three_fry
-  ROOT r = (f32[4], (u64[2], u32[4])) tuple(y, bits)
+  l = f32[4,4] cholesky(a), lower=true
+  ROOT r = (f32[4], f32[4,4]) tuple(y, l)
 }
 """
 
@@ -230,14 +230,14 @@ ENTRY e {
 @pytest.mark.slow
 def test_xla_cpu_runs_what_the_evaluator_has_no_value_for() -> None:
     pytest.importorskip("jaxlib")
-    twice = RANDOM.replace(
+    twice = FACTORED.replace(
         "y = f32[4] OPERATION(x)", "n = f32[4] negate(x)\n  y = f32[4] negate(n)"
     )
     plain, negated, doubled = (
         hlo_lint.parse(text)
         for text in (
-            RANDOM.replace("OPERATION", "copy"),
-            RANDOM.replace("OPERATION", "negate"),
+            FACTORED.replace("OPERATION", "copy"),
+            FACTORED.replace("OPERATION", "negate"),
             twice,
         )
     )
