@@ -213,11 +213,11 @@ def scheduled_collectives(module: Module) -> Iterator[Collective]:
     A loop's collectives count once, and those of each branch of a conditional.
     """
     if module.entry is not None:
-        yield from _collectives(module.entry, sequential_calls(module), frozenset())
+        yield from _collectives(module.entry, module, sequential_calls(module), frozenset())
 
 
 def _collectives(
-    computation: Computation, calls: Calls, callers: frozenset[str]
+    computation: Computation, module: Module, calls: Calls, callers: frozenset[str]
 ) -> Iterator[Collective]:
     if computation.name in callers:
         return  # a computation that calls itself
@@ -226,8 +226,12 @@ def _collectives(
         if opcode in _COLLECTIVES:
             yield _collective(instruction, opcode)
             continue
-        for callee in calls.callees(instruction):
-            yield from _collectives(callee, calls, callers | {computation.name})
+        callees = calls.callees(instruction)
+        if opcode == "fusion":  # of one collective on XLA:GPU, of asynchronous ones on XLA:TPU
+            body = module.callee(instruction)
+            callees = () if body is None else (body,)
+        for callee in callees:
+            yield from _collectives(callee, module, calls, callers | {computation.name})
 
 
 def _collective(instruction: Instruction, opcode: str) -> Collective:

@@ -34,9 +34,9 @@ from hlo_lint.text.stored import on_disk, plain_name, read
 MIN_KNOWN_SHARE = 0.8
 """Share of a run's dumps that a release's pass list has to know for the run to be of that release;
 pipelines for several devices and for flags of their own are in no list."""
-MAX_MISFITS = 2
+MAX_MISFITS = 1
 """Number of places where passes of such a run may follow each other as they do not in the list:
-flags can add or drop a pass. Runs of neighbouring releases have 5 to 30."""
+flags can add or drop a pass. Runs of neighbouring releases have 2 to 30."""
 
 
 class Transition(NamedTuple):

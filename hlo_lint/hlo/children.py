@@ -26,6 +26,8 @@ SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take for one module."""
 MEMORY: Final = "HLO_LINT_XLA_MEMORY"
 """The variable with the MB that a child may allocate."""
+LOGS_ERRORS: Final = {"TF_CPP_MIN_LOG_LEVEL": "1"}
+"""The variable with which XLA logs its errors, as jax sets it: of a field that it does not know."""
 
 _CHILD: Final = (
     "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "

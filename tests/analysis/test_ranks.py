@@ -134,3 +134,36 @@ ENTRY e {
         "%r: all-reduce (f32[16]{0}) channel_id=1 replica_groups={{0,1}}",
     ]
     assert divergence.cause is None
+
+
+def test_a_collective_in_a_fusion_is_one_of_its_rank(tmp_path: Path) -> None:
+    """XLA:GPU makes a small all-reduce a fusion of its own, `__triton_collective`."""
+    text = """
+HloModule m, is_scheduled=true
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+fused {
+  p = f32[8]{0} parameter(0)
+  ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT f = f32[8]{0} fusion(p), kind=kCustom, calls=fused
+}
+"""
+    one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
+    one.write_text(text)
+    other.write_text(
+        text.replace("all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add", "sine(p)")
+    )
+    (module,) = compare_ranks(rank_folders([one, other]))
+    (divergence,) = module.divergences
+    assert divergence.collectives[1] is None
+    assert divergence.collectives[0] is not None
+    assert divergence.collectives[0].opcode == "all-reduce"

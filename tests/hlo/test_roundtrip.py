@@ -155,3 +155,12 @@ def test_an_index_that_is_no_number_is_said(reference: str) -> None:
 def test_a_log_is_one_problem_though_it_has_separators() -> None:
     text = "// -----// IR Dump Before X //----- //\nmodule @m {\n}\n" * 20
     assert len(hlo_lint.parse(text).problems) == 1
+
+
+def test_a_page_of_html_is_one_problem_though_its_scripts_have_braces() -> None:
+    text = "<!DOCTYPE html>\n<script>\nfunction f() {\n  a = 1\n}\n</script>\n"
+    module = hlo_lint.parse(text)
+    assert hlo_lint.emit(module) == text
+    assert [problem.message for problem in module.problems] == [
+        "this is not HLO: it has neither HloModule nor a computation"
+    ]

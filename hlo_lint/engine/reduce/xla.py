@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
-from hlo_lint.hlo.children import Limits
+from hlo_lint.hlo.children import LOGS_ERRORS, Limits
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import UsageError
@@ -150,7 +150,7 @@ class _Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**environment, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"},
+            env={**environment, **LOGS_ERRORS, "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"},
         )
         state = self._line()
         if state.get("status") != "ready":

@@ -194,6 +194,10 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
     if _begins_module(text, begin):
         builder.name, end = scanner.header(begin)
         builder.header = text[begin:end]
+    if text.startswith("<", begin):  # a page of HTML, whose scripts have braces
+        builder.text(text)
+        builder.parse_errors = [_not_hlo(text, begin)]
+        return builder
     at = scanner.skip(end)
     while table := _table.match(text, at):
         builder.tables.append(table[0])
@@ -213,9 +217,13 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
         # Nobody writes so much by hand: a printer did, and somebody added a comment.
         builder.rest(text, at, False, is_printed=len(text) > MAX_TOGETHER, scanner=unused)
     if not builder.computations and not builder.header:
-        message = "this is not HLO: it has neither HloModule nor a computation"
-        builder.parse_errors = [ParseError(message, begin, max(begin, text.find("\n", begin)))]
+        builder.parse_errors = [_not_hlo(text, begin)]
     return builder
+
+
+def _not_hlo(text: str, begin: int) -> ParseError:
+    message = "this is not HLO: it has neither HloModule nor a computation"
+    return ParseError(message, begin, max(begin, text.find("\n", begin)))
 
 
 class _Builder:

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from hlo_lint.apps.jax.capture.targets import Target
 from hlo_lint.apps.jax.capture.worker import OptionRefused, TargetRefused, bytecode_of
-from hlo_lint.hlo.children import ChildTimeout, Limits, ending, python_command
+from hlo_lint.hlo.children import LOGS_ERRORS, ChildTimeout, Limits, ending, python_command
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
@@ -140,6 +140,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
                     env={
                         SHORTENED: re.escape(f"{Path.cwd()}/"),
                         **os.environ,
+                        **LOGS_ERRORS,
                         **environment,
                         "JAX_PLATFORMS": "cpu",
                     },
@@ -179,7 +180,7 @@ class Compiler:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            env={**os.environ, **LOGS_ERRORS, "JAX_PLATFORMS": "cpu"},
         )
         self._clock = threading.Timer(self._limits.seconds or MAX_SECONDS, self._stop)
         self._clock.daemon = True
