@@ -324,6 +324,50 @@ def test_each_command_that_writes_reports_a_disk_that_does_not_take_it(
         assert sorted(os.listdir(small_disk)) == before
 
 
+@pytest.fixture
+def quota(tmp_path: Path) -> Iterator[Path]:
+    """A folder of 2 MB in a file system that has room."""
+    image, disk = tmp_path / "image", tmp_path / "disk"
+    if shutil.which("mkfs.btrfs") is None:
+        pytest.skip("no mkfs.btrfs: a file system with quotas is made by btrfs-progs")
+    disk.mkdir()
+    with image.open("wb") as file:
+        file.truncate(128 << 20)
+    subprocess.run(["mkfs.btrfs", "-q", image], check=True, capture_output=True)
+    if subprocess.run(["mount", "-o", "loop", image, disk], check=False).returncode:
+        pytest.skip("no btrfs can be mounted here")
+    folder = disk / "folder"
+    for words in (
+        ("quota", "enable", disk),
+        ("subvolume", "create", folder),
+        ("qgroup", "limit", "2M", folder),
+    ):
+        subprocess.run(["btrfs", *words], check=True, capture_output=True)
+    yield folder
+    subprocess.run(["umount", disk], check=True)
+
+
+@as_root
+def test_an_exhausted_quota_is_one_error_and_leaves_the_file(quota: Path) -> None:
+    target = quota / "m.hlo"
+    target.write_text(BROKEN_RESHAPE)
+    filler = os.urandom(1 << 16)  # what is all zeros takes no room
+    for number in range(100):
+        try:
+            with (quota / f"filler{number}").open("wb", buffering=0) as file:
+                file.write(filler)
+                os.fsync(file.fileno())
+        except OSError:
+            break
+    words = ["fix", str(target), "--before", "layout_normalization"]
+    ran = subprocess.run([*CLI, *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    assert "Disk quota exceeded" in ran.stderr.splitlines()[-1]
+    assert "Traceback" not in ran.stderr
+    assert target.read_text() == BROKEN_RESHAPE
+    assert sorted(path.suffix for path in quota.iterdir() if "filler" not in path.name) == [".hlo"]
+
+
 @as_root
 def test_a_folder_that_is_mounted_read_only_is_one_error(small_disk: Path, tmp_path: Path) -> None:
     target = small_disk / "m.hlo"
