@@ -24,6 +24,8 @@ def test_floats_are_those_of_ml_dtypes(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ELEMENT_TYPES))
 def test_each_type_is_as_wide_as_in_memory_or_packed(name: str) -> None:
+    if ELEMENT_TYPES[name].bits == 1 and name != "pred":
+        pytest.importorskip("ml_dtypes", minversion="0.6")  # the first that has them
     assert 8 * numpy_dtype(name).itemsize == max(ELEMENT_TYPES[name].bits, 8)
 
 
