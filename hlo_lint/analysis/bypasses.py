@@ -9,6 +9,7 @@ from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 
 _READERS: Final = frozenset(
     "add atan2 cbrt divide dot erf exponential exponential-minus-one log log-plus-one logistic "
@@ -20,7 +21,6 @@ _FUNCTIONS: Final = frozenset(
     "sine sqrt tan tanh".split()
 )
 """Operations that give no range of values back as it was."""
-_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})
 _PLACES: Final = frozenset({"MoveToDevice", "MoveToHost"})
 _NEUTRAL: Final = {"add": 0, "subtract": 0, "divide": 1, "multiply": 1}
@@ -48,7 +48,7 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     source = None if step is None else old.computation.instruction(new.operand_names[places[0]])
     if step is None or source is None or source.type_text != step.type_text:
         return None
-    first_index = _FIRST_INDEX.get(old.opcode)
+    first_index = FIRST_INDEX.get(old.opcode)
     if first_index is not None:
         is_told = step.opcode in _NEUTRAL and places[0] >= first_index and _moves(old, places[0])
     elif old.opcode == "get-tuple-element":
@@ -81,7 +81,7 @@ def are_unequal(one: Instruction, other: Instruction, depth: int = 4) -> bool:
 
 def _moves(slice_: Instruction, operand: int) -> bool:
     """True if the index at an operand may be any other than 0."""
-    first = _FIRST_INDEX[slice_.opcode]
+    first = FIRST_INDEX[slice_.opcode]
     whole = operand_array(slice_, 0)
     part = result_array(slice_) if first == 1 else operand_array(slice_, 1)
     number = operand - first

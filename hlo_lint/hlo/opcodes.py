@@ -247,6 +247,8 @@ PASSES_STATE: Final = _family("passes-state")
 """Opcodes that may stand between the start and the end of an asynchronous operation."""
 LITERAL_OPERANDS: Final = _family("literal")
 """Opcodes whose parentheses hold a value or a number, and no operands."""
+FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
+"""The number of the first operand that says where a slice begins."""
 
 _SUGAR = ("-start", "-update", "-done")
 

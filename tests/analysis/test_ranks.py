@@ -109,8 +109,7 @@ def test_one_rank_or_none_is_refused(paths: list[str]) -> None:
         rank_folders(paths)
 
 
-def test_files_are_ranks_too(tmp_path: Path) -> None:
-    text = """
+SUMS = """
 HloModule m, is_scheduled=true
 
 add {
@@ -118,12 +117,19 @@ add {
   b = f32[] parameter(1)
   ROOT s = f32[] add(a, b)
 }
+"""
 
+
+def test_files_are_ranks_too(tmp_path: Path) -> None:
+    text = (
+        SUMS
+        + """
 ENTRY e {
   p = f32[8]{0} parameter(0)
   ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
 }
 """
+    )
     one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
     one.write_text(text)
     other.write_text(text.replace("f32[8]", "f32[16]"))
@@ -138,15 +144,9 @@ ENTRY e {
 
 def test_a_collective_in_a_fusion_is_one_of_its_rank(tmp_path: Path) -> None:
     """XLA:GPU makes a small all-reduce a fusion of its own, `__triton_collective`."""
-    text = """
-HloModule m, is_scheduled=true
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT s = f32[] add(a, b)
-}
-
+    text = (
+        SUMS
+        + """
 fused {
   p = f32[8]{0} parameter(0)
   ROOT r = f32[8]{0} all-reduce(p), channel_id=1, replica_groups={{0,1}}, to_apply=add
@@ -157,6 +157,7 @@ ENTRY e {
   ROOT f = f32[8]{0} fusion(p), kind=kCustom, calls=fused
 }
 """
+    )
     one, other = tmp_path / "one.hlo", tmp_path / "other.hlo"
     one.write_text(text)
     other.write_text(

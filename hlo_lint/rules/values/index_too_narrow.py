@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from hlo_lint.analysis.constant_integers import INDEX_MAPS
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _PROGRAM = """
 p = f32[1000]{{0}} parameter(0)
 i = {type}[] parameter(1)
@@ -32,7 +31,7 @@ class IndexTooNarrow(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset((*_FIRST_INDEX, *INDEX_MAPS))
+    opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
     unfused = False
     examples = (
         Bad.entry(_PROGRAM.format(type="s8", mark="  // error")),
@@ -64,7 +63,7 @@ def _indices(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
     whole = operand_array(instruction, 0)
     if whole is None:
         return
-    first = _FIRST_INDEX.get(instruction.opcode)
+    first = FIRST_INDEX.get(instruction.opcode)
     if first is None:
         dimensions = instruction.attribute_or_none(INDEX_MAPS[instruction.opcode])
         sizes = instruction.attribute_or_none("slice_sizes")

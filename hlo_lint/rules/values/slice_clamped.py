@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any
 
 from hlo_lint.analysis.constant_integers import INDEX_MAPS, index_rows
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.hlo.ir import Instruction, Operand
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 _LOOP = """
 body {{
   b = (s32[], f32[10]{{0}}, f32[4]{{0}}) parameter(0)
@@ -59,7 +59,7 @@ class SliceClamped(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset((*_FIRST_INDEX, *INDEX_MAPS))
+    opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
     examples = (
         Bad.entry(
             """
@@ -94,7 +94,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
                 yield from filter(None, map(_outside, computation.with_opcode(opcode)))
         values: LoopValues | None = None
         for computation in final.module.computations:
-            for opcode, first in _FIRST_INDEX.items():
+            for opcode, first in FIRST_INDEX.items():
                 for instruction in computation.with_opcode(opcode):
                     values = values or LoopValues(final.module)
                     finding = _clamped(instruction, first, values)
