@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from hlo_lint.analysis.constants import constant_of, number_of
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.loops import loops
@@ -108,7 +109,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case "add" | "subtract" | "divide" | "multiply" if len(sources) == 2:
             other = sources[1 - sources.index(source)]
             is_first = source is sources[0] or step.opcode in ("add", "multiply")
-            number = _number(other)
+            number = number_of(constant_of(other))
             return is_first and number not in (None, _NEUTRAL[step.opcode])
         case "reverse" | "transpose":
             shape = result_array(source)
@@ -155,15 +156,3 @@ def _is_free(condition: Instruction | None) -> bool:
         }
         return opcodes == {"parameter"} and len(set(sides)) == 2
     return condition is not None and condition.opcode == "parameter"
-
-
-def _number(value: Instruction | None) -> float | None:
-    """The number that a constant is, or an array of one number; None of anything else."""
-    if value is not None and value.opcode == "broadcast":
-        value = value.producer()
-    if value is None or value.opcode != "constant":
-        return None
-    try:
-        return float(value.operands_text.strip())
-    except ValueError:
-        return None

@@ -1,19 +1,18 @@
 """Loops of known trip count, and the integers that index computations give in their iterations.
 
-XLA annotates a while with `known_trip_count`, `known_init_step` and `known_induction_variable`
-(WhileLoopTripCountAnnotator). From these an index is computed by running its instructions, through
-fusions, calls, async starts and values that the loop carries. Whatever is not followed is None.
+From the annotations of a loop an index is computed by running its instructions, through fusions,
+calls, async starts and values that the loop carries. Whatever is not followed is None.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import mul
 from typing import NamedTuple
 
-from hlo_lint.analysis.loops import COMPARISONS, backend_config
+from hlo_lint.analysis.loops import COMPARISONS, read_loop
 from hlo_lint.hlo.attributes import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index
@@ -27,16 +26,6 @@ MAX_REPLAY = 4
 """Iterations replayed for a carried value that is not the induction variable."""
 
 _CALLERS = ("fusion", "call", "async-start", "while")
-
-
-class LoopAnnotations(NamedTuple):
-    """The annotations of a while."""
-
-    trip_count: int
-    init: int
-    step: int
-    induction_variable: int | None
-    """Its index in the tuple that the loop carries; None if the while is not annotated with it."""
 
 
 class Context(NamedTuple):
@@ -55,41 +44,6 @@ class Context(NamedTuple):
             if context.call.opcode == "while":
                 yield context
             context = context.caller
-
-
-def read_loop(instruction: Instruction) -> LoopAnnotations | None:
-    """The annotations of a while; None if its trip count is unknown.
-
-    >>> from hlo_lint.hlo.parser.module import parse_file
-    >>> text = '''ENTRY e {
-    ...   p = (s32[], f32[4]) parameter(0)
-    ...   ROOT w = (s32[], f32[4]) while(p), condition=c, body=b, backend_config={
-    ...     "known_trip_count":{"n":"8"},"known_init_step":{"init":"1","step":"2"},
-    ...     "known_induction_variable":{"tuple_index":"0"}}
-    ... }'''
-    >>> read_loop(parse_file(text).modules[0].entry.root)
-    LoopAnnotations(trip_count=8, init=1, step=2, induction_variable=0)
-    """
-    config = backend_config(instruction)
-    trip_count = integer_field(config.get("known_trip_count"), "n")
-    if trip_count is None:
-        return None
-    steps = config.get("known_init_step")
-    init, step = integer_field(steps, "init"), integer_field(steps, "step")
-    variable = integer_field(config.get("known_induction_variable"), "tuple_index")
-    if init is None or step is None:
-        return LoopAnnotations(trip_count, 0, 0, None)
-    return LoopAnnotations(trip_count, init, step, variable)
-
-
-def integer_field(message: object, name: str) -> int | None:
-    """A field of 64 bits, which proto3's JSON prints as a string and leaves out if it is 0."""
-    if not isinstance(message, Mapping):
-        return None
-    value = message.get(name, 0)
-    if isinstance(value, str):
-        return whole_number(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 class LoopValues:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -95,6 +96,16 @@ class Counter:
                 return None
 
 
+class LoopAnnotations(NamedTuple):
+    """The annotations of a while."""
+
+    trip_count: int
+    init: int
+    step: int
+    induction_variable: int | None
+    """Its index in the tuple that the loop carries; None if the while is not annotated with it."""
+
+
 @dataclass(frozen=True)
 class Loop:
     """A while loop with its computations."""
@@ -106,13 +117,8 @@ class Loop:
     @cached_property
     def declared_trip_count(self) -> int | None:
         """The `known_trip_count` of its backend config; None where there is none."""
-        if "known_trip_count" not in self.instruction.attributes_text:
-            return None
-        # WhileLoopTripCountAnnotator writes it; proto3's JSON spells an int64 as a string:
-        # {"n":"8"}.
-        count = backend_config(self.instruction).get("known_trip_count")
-        text = count.get("n") if isinstance(count, Mapping) else None
-        return whole_number(str(text)) if isinstance(text, str | int) else None
+        annotated = read_loop(self.instruction)
+        return None if annotated is None else annotated.trip_count
 
     @property
     def trip_count(self) -> int | None:
@@ -149,7 +155,7 @@ class Loop:
         end = self.body.root
         if root is None or root.opcode != "compare" or end is None or state is None:
             return None
-        index, limit = state_element(root, 0), _number(root, 1)
+        index, limit = state_element(root, 0), number_of(_followed(root, 1))
         shape, direction = operand_shape(root, 0), root.attributes.get("direction", "")
         if index is None or limit is None or not isinstance(shape, ArrayShape):
             return None
@@ -160,7 +166,7 @@ class Loop:
             return None
         if state_element(change, 0) != index:
             return None
-        first, step = _number(state, index), _number(change, 1)
+        first, step = number_of(_followed(state, index)), number_of(_followed(change, 1))
         if first is None or step is None or not shape.dtype.startswith("f"):
             return None
         step = -step if change.opcode == "subtract" else step
@@ -204,6 +210,45 @@ def loops(module: Module) -> tuple[Loop, ...]:
     return tuple(Loop(loop, *callees) for loop, callees in pairs if len(callees) == 2)
 
 
+def read_loop(instruction: Instruction) -> LoopAnnotations | None:
+    """The annotations of a while; None if its trip count is unknown.
+
+    `WhileLoopTripCountAnnotator` writes them (while_loop_trip_count_annotator.cc).
+
+    >>> from hlo_lint.hlo.parser.module import parse_file
+    >>> text = '''ENTRY e {
+    ...   p = (s32[], f32[4]) parameter(0)
+    ...   ROOT w = (s32[], f32[4]) while(p), condition=c, body=b, backend_config={
+    ...     "known_trip_count":{"n":"8"},"known_init_step":{"init":"1","step":"2"},
+    ...     "known_induction_variable":{"tuple_index":"0"}}
+    ... }'''
+    >>> read_loop(parse_file(text).modules[0].entry.root)
+    LoopAnnotations(trip_count=8, init=1, step=2, induction_variable=0)
+    """
+    if "known_trip_count" not in instruction.attributes_text:
+        return None
+    config = backend_config(instruction)
+    trip_count = integer_field(config.get("known_trip_count"), "n")
+    if trip_count is None:
+        return None
+    steps = config.get("known_init_step")
+    init, step = integer_field(steps, "init"), integer_field(steps, "step")
+    variable = integer_field(config.get("known_induction_variable"), "tuple_index")
+    if init is None or step is None:
+        return LoopAnnotations(trip_count, 0, 0, None)
+    return LoopAnnotations(trip_count, init, step, variable)
+
+
+def integer_field(message: object, name: str) -> int | None:
+    """A field of 64 bits, which proto3's JSON prints as a string and leaves out if it is 0."""
+    if not isinstance(message, Mapping):
+        return None
+    value = message.get(name, 0)
+    if isinstance(value, str):
+        return whole_number(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def backend_config(instruction: Instruction) -> Mapping[str, object]:
     """The fields of a `backend_config` in JSON; empty for any other."""
     config = instruction.attribute_or_none("backend_config")
@@ -216,17 +261,6 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
     if source is None or source.opcode != "constant":
         return None
     return whole_number(source.operands_text.strip())
-
-
-def _number(instruction: Instruction, operand: int) -> float | None:
-    """The number that an operand is; None where it is not a constant."""
-    source = _followed(instruction, operand)
-    if source is None or source.opcode != "constant":
-        return None
-    try:
-        return float(source.operands_text.strip())
-    except ValueError:
-        return None
 
 
 def state_element(instruction: Instruction, operand: int) -> int | None:

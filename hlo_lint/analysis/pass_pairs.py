@@ -85,13 +85,48 @@ class ChangedComputation:
                     yield old, new
 
 
-def changed_computations(before: Module, after: Module) -> Iterator[ChangedComputation]:
-    """The computations of one name whose texts differ."""
-    earlier = {computation.name: computation for computation in before.computations}
-    for computation in after.computations:
-        old = earlier.get(computation.name)
-        if old is not None and old is not computation and old.text != computation.text:
-            yield ChangedComputation(old, computation)
+@dataclass(frozen=True)
+class PassPair:
+    """The module before and after one pass that changed it; findings stand in `after`."""
+
+    before: Module
+    after: Module
+    pass_name: str
+    """`gemm-rewriter`, as the name of the dump has it."""
+    pipeline: str
+    """The pass pipeline it ran in: `post-layout_assignment`."""
+    release: str | None
+    """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
+
+    @cached_property
+    def removed(self) -> tuple[Computation, ...]:
+        """The computations of the module before that the pass changed or removed."""
+        return _only_in(self.before, self.after)
+
+    @cached_property
+    def added(self) -> tuple[Computation, ...]:
+        """The computations of the module after that the pass changed or added."""
+        return _only_in(self.after, self.before)
+
+    @cached_property
+    def changed(self) -> tuple[ChangedComputation, ...]:
+        """The computations that the pass changed and that kept their names."""
+        earlier = {computation.name: computation for computation in self.before.computations}
+        pairs = [(earlier.get(new.name), new) for new in self.after.computations]
+        return tuple(
+            ChangedComputation(old, new)
+            for old, new in pairs
+            if old is not None and old is not new and old.text != new.text
+        )
+
+
+def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
+    """The computations of a module whose text the other one has not."""
+    there = set(map(id, other.computations))
+    left = [computation for computation in one.computations if id(computation) not in there]
+    # Dumps of one directory share what is the same, unless XLA did not print them.
+    texts = {computation.text for computation in other.computations} if left else ()
+    return tuple([computation for computation in left if computation.text not in texts])
 
 
 def _records_only_in(

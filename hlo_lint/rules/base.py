@@ -12,12 +12,12 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from hlo_lint.analysis.pass_pairs import ChangedComputation, changed_computations
+from hlo_lint.analysis.pass_pairs import PassPair as PassPair
 from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
@@ -68,44 +68,6 @@ class BeforeAutotuner(NamedTuple):
         return not any(
             instruction is not None and instruction.opcode == "fusion" for instruction in left
         )
-
-
-@dataclass(frozen=True)
-class PassPair:
-    """The module before and after one pass that changed it; findings stand in `after`."""
-
-    before: Module
-    after: Module
-    pass_name: str
-    """`gemm-rewriter`, as the name of the dump has it."""
-    pipeline: str
-    """The pass pipeline it ran in: `post-layout_assignment`."""
-    release: str | None
-    """The pass list of the release, `gpu-jax0.10.0`; None if unknown."""
-
-    @cached_property
-    def removed(self) -> tuple[Computation, ...]:
-        """The computations of the module before that the pass changed or removed."""
-        return _only_in(self.before, self.after)
-
-    @cached_property
-    def added(self) -> tuple[Computation, ...]:
-        """The computations of the module after that the pass changed or added."""
-        return _only_in(self.after, self.before)
-
-    @cached_property
-    def changed(self) -> tuple[ChangedComputation, ...]:
-        """The computations that the pass changed and that kept their names."""
-        return tuple(changed_computations(self.before, self.after))
-
-
-def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
-    """The computations of a module whose text the other one has not."""
-    there = set(map(id, other.computations))
-    left = [computation for computation in one.computations if id(computation) not in there]
-    # Dumps of one directory share what is the same, unless XLA did not print them.
-    texts = {computation.text for computation in other.computations} if left else ()
-    return tuple([computation for computation in left if computation.text not in texts])
 
 
 class AutotuningRuns(NamedTuple):

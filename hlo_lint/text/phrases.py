@@ -10,6 +10,15 @@ def counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
+def an(noun: str) -> str:
+    """The noun with its article.
+
+    >>> an("add"), an("reshape")
+    ('an add', 'a reshape')
+    """
+    return f"{'an' if noun[:1] in tuple('aeiou') else 'a'} {noun}"
+
+
 def listed(items: Iterable[object], most: int = 8, separator: str = ", ") -> str:
     """The first of a list, and how many more there are.
 

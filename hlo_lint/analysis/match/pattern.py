@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias, cast
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import an, counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"
 """The expected value of an attribute, or its text as printed."""
@@ -44,7 +44,7 @@ class ArrayPattern:
     def why_not(self, shape: Shape | None) -> str:
         """The mismatch: "its type is f32, not bf16"; empty if all fits."""
         if not isinstance(shape, ArrayShape):
-            return f"is {_a('tuple' if isinstance(shape, TupleShape) else 'value')}, not an array"
+            return f"is {an('tuple' if isinstance(shape, TupleShape) else 'value')}, not an array"
         if self.dtype is not None and shape.dtype != self.dtype:
             return f"has the type {shape.dtype}, not {self.dtype}"
         if self.rank is not None and shape.rank != self.rank:
@@ -493,7 +493,7 @@ def _in_any_order(
             yield from _in_any_order(patterns[1:], node, places - {place}, extended, reasons)
     if mismatches:
         reasons.append(
-            f"no operand of {node.title} is {_a(_called(patterns[0]))} as asked: {mismatches[0]}"
+            f"no operand of {node.title} is {an(_called(patterns[0]))} as asked: {mismatches[0]}"
         )
 
 
@@ -510,7 +510,7 @@ def _operand(
 def _why_not(pattern: Pattern, node: _Node) -> str:
     """The first thing that is asked of the node itself and does not hold; empty where all does."""
     if pattern.opcodes and node.opcode not in pattern.opcodes:
-        return f"{node.title} is {_a(node.opcode)}, not {_a(' or '.join(pattern.opcodes))}"
+        return f"{node.title} is {an(node.opcode)}, not {an(' or '.join(pattern.opcodes))}"
     for modifier in pattern.modifiers:
         reason = _unmet(modifier, node)
         if reason:
@@ -587,12 +587,3 @@ def _text(asked: Attribute) -> str:
 
 def _called(pattern: Pattern) -> str:
     return " or ".join(pattern.opcodes) or "instruction"
-
-
-def _a(noun: str) -> str:
-    """The noun with its article.
-
-    >>> _a("add"), _a("copy")
-    ('an add', 'a copy')
-    """
-    return f"{'an' if noun[:1] in 'aeio' else 'a'} {noun}"

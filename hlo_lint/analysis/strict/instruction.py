@@ -50,6 +50,7 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
 )
 from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.phrases import an
 from hlo_lint.text.source import ParseError
 
 _WORDS: Final = {
@@ -163,7 +164,7 @@ def instruction_errors(
         yield ParseError(f"unknown opcode: {opcode}", *checked.opcode)
         return
     if not type_of(record) and demands.has_free_type:
-        yield ParseError(f"cannot infer the shape of {_a(opcode)}: print it", *checked.opcode)
+        yield ParseError(f"cannot infer the shape of {an(opcode)}: print it", *checked.opcode)
     yield from _operand_errors(checked, demands)
     yield from _attribute_errors(checked, demands)
     yield from _replication_errors(checked)
@@ -174,10 +175,6 @@ def instruction_errors(
     check = _CHECKS.get(wrapped if wrapped and opcode.endswith("-start") else opcode)
     if check is not None:
         yield from check(checked)
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _head_errors(checked: _Checked, is_named: bool) -> Iterator[ParseError]:
@@ -460,7 +457,7 @@ def _asynchronous(checked: _Checked) -> Iterator[ParseError]:
     )
     if shape is not None and not is_async:
         opcode = opcode_of(checked.record)
-        yield checked.error(f"the shape of {_a(opcode)} is ((operands…), result, …)")
+        yield checked.error(f"the shape of {an(opcode)} is ((operands…), result, …)")
 
 
 def _filled_tuple(checked: _Checked) -> Iterator[ParseError]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.loop_values import read_loop
-from hlo_lint.analysis.loops import Counter, Loop, loops
+from hlo_lint.analysis.loops import Counter, Loop, loops, read_loop
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity

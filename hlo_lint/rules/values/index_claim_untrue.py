@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from hlo_lint.analysis.constant_integers import INDEX_MAPS, index_rows
+from hlo_lint.analysis.constants import INDEX_MAPS, index_rows
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import isfinite
 from typing import Any, Final
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.constants import number_of
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.verifier.batch import template_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -98,7 +98,7 @@ class OrderDependentReduction(Rule):
 def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
     """A constant that each part of a sum or product begins with, and that counts."""
     initial = reduction.producer(1) if len(reduction.operand_names) == 2 else None
-    value = _number(initial.operands_text) if initial and initial.opcode == "constant" else None
+    value = number_of(initial)
     if value is None:
         return
     absorbs = not isfinite(value) or (opcode == "multiply" and value == 0)
@@ -109,14 +109,6 @@ def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
             f"{opcode} once for each",
             operand=1,
         )
-
-
-@lru_cache(maxsize=1 << 10)
-def _number(text: str) -> float | None:
-    try:
-        return float(text.strip())
-    except ValueError:
-        return None
 
 
 def _reduced(reduction: Instruction) -> int:

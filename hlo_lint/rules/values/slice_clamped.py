@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from hlo_lint.analysis.constant_integers import INDEX_MAPS, index_rows
+from hlo_lint.analysis.constants import INDEX_MAPS, index_rows
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.hlo.ir import Instruction, Operand

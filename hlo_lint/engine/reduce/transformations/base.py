@@ -6,7 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from hlo_lint.engine.reduce.draft import Draft
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation
+from hlo_lint.hlo.records import InstructionRecord, name_of
 
 Target = tuple[str, ...]
 """A place: names of computations, instructions, attributes … as the transformation needs."""
@@ -32,3 +33,25 @@ class Transformation(ABC):
     @abstractmethod
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         """The changed draft; None if nothing is left to change. Unused parts may be left in it."""
+
+
+class InstructionTransformation(Transformation):
+    """A change of instructions, one for each target."""
+
+    @abstractmethod
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        """True of an instruction that can be changed."""
+
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        """The instruction that takes its place."""
+        raise NotImplementedError
+
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+        places = draft.places()
+        return [(body.name, name_of(row)) for body, row in places if self.is_target(body, row)]
+
+    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+        places = set(chosen)
+        return draft.with_rows(
+            lambda body, row: self.changed(row) if (body.name, name_of(row)) in places else row
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 
 from hlo_lint.engine.reduce.draft import (
@@ -16,7 +17,12 @@ from hlo_lint.engine.reduce.draft import (
     with_operands,
     without_predecessors,
 )
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import (
+    Anchor,
+    InstructionTransformation,
+    Target,
+    Transformation,
+)
 from hlo_lint.engine.reduce.transformations.parameters import constant_of
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -29,7 +35,7 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 
 
-class DropUnread(Transformation):
+class DropUnread(InstructionTransformation):
     """Instructions that nothing reads, also those with a side effect."""
 
     name = "drop unread instructions"
@@ -37,14 +43,9 @@ class DropUnread(Transformation):
     def __init__(self, *, sweeps: bool) -> None:
         self.sweeps = sweeps
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row))
-            for body, row in draft.places()
-            if not body.users[name_of(row)]
-            and name_of(row) != body.root
-            and (body.is_entry or opcode_of(row) != "parameter")
-        ]
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        is_unread = not body.users[name_of(row)] and name_of(row) != body.root
+        return is_unread and (body.is_entry or opcode_of(row) != "parameter")
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         gone = set(chosen)
@@ -58,53 +59,68 @@ class DropUnread(Transformation):
         return draft.with_bodies(bodies)
 
 
-class DropControlDependencies(Transformation):
+class DropControlDependencies(InstructionTransformation):
     """Control dependencies."""
 
     name = "drop control dependencies"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [(body.name, name_of(row)) for body, row in draft.places() if predecessors(row)]
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        return bool(predecessors(row))
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        places = set(chosen)
-        return draft.with_rows(
-            lambda body, row: (
-                without_predecessors(row, predecessors(row))
-                if (body.name, name_of(row)) in places
-                else row
-            )
-        )
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        return without_predecessors(row, predecessors(row))
 
 
-class ForwardOperand(Transformation):
-    """Instructions with an operand of the same shape: who reads them reads the operand."""
+class _Forward(InstructionTransformation):
+    """Instructions whose readers read something else instead."""
 
-    name = "read operands instead"
+    @abstractmethod
+    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
+        """The reference to read instead; None if there is none."""
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        places = []
-        for body, row in draft.places():
-            for number, reference in enumerate(references_of(row)):
-                source = body.index.get(reference)
-                if source is not None and _is_alike(type_of(body.rows[source]), type_of(row)):
-                    places.append((body.name, name_of(row), str(number)))
-                    break
-        return places
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        return self.source(body, row) is not None
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         bodies: dict[str, DraftComputation | None] = {}
         for body in draft.bodies:
-            instead = {
-                name: references_of(body.row(name))[int(number)]
-                for computation, name, number in chosen
-                if computation == body.name
-                and name in body.index
-                and int(number) < len(references_of(body.row(name)))
+            names = [name for computation, name in chosen if computation == body.name]
+            sources = {
+                name: self.source(body, body.row(name)) for name in names if name in body.index
             }
+            instead = {name: source for name, source in sources.items() if source}
             if instead:
                 bodies[body.name] = _redirected(body, instead)
         return draft.with_bodies(bodies) if bodies else None
+
+
+class ForwardOperand(_Forward):
+    """Instructions with an operand of the same shape: who reads them reads the operand."""
+
+    name = "read operands instead"
+
+    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
+        for reference in references_of(row):
+            number = body.index.get(reference)
+            if number is not None and _is_alike(type_of(body.rows[number]), type_of(row)):
+                return reference
+        return None
+
+
+class ForwardElement(_Forward):
+    """Elements of a tuple that the computation makes: who reads them reads what is in it."""
+
+    name = "read elements instead"
+
+    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
+        if opcode_of(row) != "get-tuple-element" or not references_of(row):
+            return None
+        made = body.index.get(references_of(row)[0])
+        number = attributes(attributes_of(row)).get("index", "")
+        if made is None or opcode_of(body.rows[made]) != "tuple" or not number.isdecimal():
+            return None
+        operands = references_of(body.rows[made])
+        return operands[int(number)] if int(number) < len(operands) else None
 
 
 def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputation:
@@ -136,42 +152,7 @@ def _is_alike(one: str, other: str) -> bool:
     return first.with_layout(None) == second.with_layout(None)
 
 
-class ForwardElement(Transformation):
-    """Elements of a tuple that the computation makes: who reads them reads what is in it."""
-
-    name = "read elements instead"
-
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row))
-            for body, row in draft.places()
-            if opcode_of(row) == "get-tuple-element" and _element(body, row) is not None
-        ]
-
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        bodies: dict[str, DraftComputation | None] = {}
-        for body in draft.bodies:
-            names = [name for computation, name in chosen if computation == body.name]
-            elements = {
-                name: _element(body, body.row(name)) for name in names if name in body.index
-            }
-            instead = {name: element for name, element in elements.items() if element}
-            if instead:
-                bodies[body.name] = _redirected(body, instead)
-        return draft.with_bodies(bodies) if bodies else None
-
-
-def _element(body: DraftComputation, row: InstructionRecord) -> str | None:
-    """The operand of a tuple that a get-tuple-element reads; None if it reads no tuple."""
-    at = body.index.get(references_of(row)[0]) if references_of(row) else None
-    number = attributes(attributes_of(row)).get("index", "")
-    if at is None or opcode_of(body.rows[at]) != "tuple" or not number.isdecimal():
-        return None
-    operands = references_of(body.rows[at])
-    return operands[int(number)] if int(number) < len(operands) else None
-
-
-class ZeroOut(Transformation):
+class ZeroOut(InstructionTransformation):
     """Instructions of called computations as constants, which cannot be their parameters."""
 
     name = "turn instructions into constants"
@@ -179,26 +160,15 @@ class ZeroOut(Transformation):
     def __init__(self, *, sweeps: bool) -> None:
         self.sweeps = sweeps
 
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        is_made = not body.is_entry and opcode_of(row) not in ("parameter", "constant")
+        return is_made and constant_of("", type_of(row)) is not None
+
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row))
-            for body, row in draft.places()
-            if not body.is_entry
-            and opcode_of(row) not in ("parameter", "constant")
-            and (body.name, name_of(row)) != anchor
-            and constant_of("", type_of(row)) is not None
-        ]
+        return [place for place in super().targets(draft, anchor) if place != anchor]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        places = set(chosen)
-
-        def zero(body: DraftComputation, row: InstructionRecord) -> InstructionRecord:
-            made = None
-            if (body.name, name_of(row)) in places:
-                made = constant_of(name_of(row), type_of(row))
-            return made or row
-
-        return draft.with_rows(zero)
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        return constant_of(name_of(row), type_of(row)) or row
 
 
 MAX_MERGED = 64
@@ -267,15 +237,13 @@ _INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
 """Opcodes that a computation may stand for, and the attribute that names it."""
 
 
-class InlineCallee(Transformation):
+class InlineCallee(InstructionTransformation):
     """Calls and fusions give way to the instructions of their computation, a loop to one turn."""
 
     name = "inline computations"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row)) for body, row in draft.places() if opcode_of(row) in _INLINED
-        ]
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        return opcode_of(row) in _INLINED
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         taken = draft.names()

@@ -8,7 +8,12 @@ from dataclasses import replace
 from math import prod
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, parameter_number
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import (
+    Anchor,
+    InstructionTransformation,
+    Target,
+    Transformation,
+)
 from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.opcodes import BINARY, CALLERS, KEEPS_LAYOUT, UNARY
@@ -22,31 +27,16 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
+from hlo_lint.text.source import whole_number
 
-_ALIKE = (UNARY | BINARY | KEEPS_LAYOUT | {"select", "clamp", "copy", "convert", "sort"}) - {
-    "concatenate",
-    "dynamic-slice",
-    "dynamic-update-slice",
-    "pad",
-    "slice",
-    "reduce-window",
-    "select-and-scatter",
-    "all-gather",
-    "all-to-all",
-    "reduce-scatter",
-    "bitcast-convert",
-    "scatter",
-    "scan",
-    "fft",
-    "topk",
-    "triangular-solve",
-    "cholesky",
-    "while",
-    "map",
-    "ragged-all-to-all",
-    "add-dependency",
-    "set-dimension-size",
-}
+_MAPS_SIZES = frozenset(
+    "concatenate dynamic-slice dynamic-update-slice pad slice reduce-window select-and-scatter "
+    "all-gather all-to-all reduce-scatter bitcast-convert scatter scan fft topk triangular-solve "
+    "cholesky while map ragged-all-to-all add-dependency set-dimension-size".split()
+)
+_ALIKE = (
+    UNARY | BINARY | KEEPS_LAYOUT | {"select", "clamp", "copy", "convert", "sort"}
+) - _MAPS_SIZES
 """Opcodes whose operands of the result's rank have the result's dimensions."""
 _FREE = frozenset(
     {"parameter", "constant", "iota", "rng", "custom-call", "partition-id", "replica-id"}
@@ -54,6 +44,10 @@ _FREE = frozenset(
 """Opcodes whose result may have any dimensions, as far as operands go."""
 _INDICES = re.compile(r"\d+")
 
+Place = tuple[str, str]
+"""The computation and the instruction."""
+Source = tuple[Place, Index]
+"""An operand: what it names, and the element of its tuple."""
 Dimension = tuple[str, str, Index, int]
 """The computation, the instruction, the element of its tuple, and the number."""
 
@@ -67,7 +61,7 @@ class _Sizes:
         self.size: dict[Dimension, int] = {}
         self._fixed: set[Dimension] = set()
         self._products: list[tuple[list[Dimension], list[Dimension]]] = []
-        self._shapes: dict[tuple[str, str], Shape | None] = {}
+        self._shapes: dict[Place, Shape | None] = {}
         for body, row in draft.places():
             shape = shape_or_none(type_of(row)) if type_of(row) else None
             self._shapes[body.name, name_of(row)] = shape
@@ -137,7 +131,7 @@ class _Sizes:
         self,
         body: DraftComputation,
         row: InstructionRecord,
-        sources: Sequence[tuple[tuple[str, str], Index]],
+        sources: Sequence[Source],
     ) -> None:
         me = body.name, name_of(row)
         opcode = opcode_of(row)
@@ -159,16 +153,15 @@ class _Sizes:
         self,
         opcode: str,
         values: Mapping[str, str],
-        sources: Sequence[tuple[tuple[str, str], Index]],
-        me: tuple[str, str],
+        sources: Sequence[Source],
+        me: Place,
     ) -> bool:
         """Relate the dimensions of an array to those of its operands; False if that is unknown."""
         shape = self._shapes.get(me)
         if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
-            elements = [(source, index, number) for number, (source, index) in enumerate(sources)]
             return all(
-                self._relate_one(opcode, values, [(source, index)], me, (number,))
-                for source, index, number in elements[: len(shape.elements)]
+                self._relate_one(opcode, values, [source], me, (number,))
+                for number, source in enumerate(sources[: len(shape.elements)])
             )
         return self._relate_one(opcode, values, sources, me, ())
 
@@ -176,8 +169,8 @@ class _Sizes:
         self,
         opcode: str,
         values: Mapping[str, str],
-        sources: Sequence[tuple[tuple[str, str], Index]],
-        me: tuple[str, str],
+        sources: Sequence[Source],
+        me: Place,
         at: Index,
     ) -> bool:
         ranks = [self._rank(*source) for source in sources]
@@ -215,9 +208,9 @@ class _Sizes:
     def _relate_dot(
         self,
         values: Mapping[str, str],
-        sources: Sequence[tuple[tuple[str, str], Index]],
+        sources: Sequence[Source],
         ranks: Sequence[int | None],
-        me: tuple[str, str],
+        me: Place,
     ) -> bool:
         if len(sources) != 2:
             return False
@@ -243,9 +236,7 @@ class _Sizes:
             self._same(place, (*me, (), number))
         return True
 
-    def _relate_groups(
-        self, source: tuple[tuple[str, str], Index], rank: int, me: tuple[str, str], own: int
-    ) -> bool:
+    def _relate_groups(self, source: Source, rank: int, me: Place, own: int) -> bool:
         """The dimensions of a reshape in groups of equal products (`CommonFactors`, `util.cc`)."""
         one: list[Dimension] = [(*source[0], source[1], number) for number in range(rank)]
         other: list[Dimension] = [(*me, (), number) for number in range(own)]
@@ -272,17 +263,15 @@ class _Sizes:
                 self._products.append((left, right))
         return True
 
-    def _source(self, body: DraftComputation, reference: str) -> tuple[tuple[str, str], Index]:
+    def _source(self, body: DraftComputation, reference: str) -> Source:
         name, *index = reference.split("#")
         return (body.name, name), tuple(map(int, index))
 
-    def _rank(self, place: tuple[str, str], index: Index) -> int | None:
+    def _rank(self, place: Place, index: Index) -> int | None:
         shape = part(self._shapes.get(place), index)
         return len(shape.dims) if isinstance(shape, ArrayShape) else None
 
-    def _same_leaves(
-        self, one: tuple[str, str], at: Index, other: tuple[str, str], there: Index
-    ) -> None:
+    def _same_leaves(self, one: Place, at: Index, other: Place, there: Index) -> None:
         shape = part(self._shapes.get(one), at)
         for index, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
@@ -297,7 +286,7 @@ class _Sizes:
             else:
                 self._fixed |= {one, other}
 
-    def _fix(self, place: tuple[str, str], index: Index) -> None:
+    def _fix(self, place: Place, index: Index) -> None:
         shape = part(self._shapes.get(place), index)
         for at, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
@@ -338,7 +327,7 @@ class ShrinkDimensions(Transformation):
 
 def _resized(
     shape: Shape,
-    place: tuple[str, str],
+    place: Place,
     index: Index,
     sizes: _Sizes,
     made: Mapping[Dimension, int],
@@ -366,53 +355,33 @@ def _dimension(target: Target) -> Dimension:
     return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
 
-class ShortenLiterals(Transformation):
+class ShortenLiterals(InstructionTransformation):
     """Constants of many elements as `{...}`, which XLA's parser reads as any value."""
 
     name = "shorten literals"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row))
-            for body, row in draft.places()
-            if opcode_of(row) == "constant"
-            and operands_of(row).startswith("{")
-            and operands_of(row) != "{...}"
-        ]
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        literal = operands_of(row)
+        return opcode_of(row) == "constant" and literal.startswith("{") and literal != "{...}"
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        places = set(chosen)
-        return draft.with_rows(
-            lambda body, row: (
-                (*row[:4], "{...}", *row[5:]) if (body.name, name_of(row)) in places else row
-            )
-        )
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        return (*row[:4], "{...}", *row[5:])
 
 
-class LowerConstants(Transformation):
+class LowerConstants(InstructionTransformation):
     """Scalar integers as 1: the trip counts of loops are such."""
 
     name = "lower trip counts"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        return [
-            (body.name, name_of(row))
-            for body, row in draft.places()
-            if opcode_of(row) == "constant"
-            and re.fullmatch(r"[su]\d+\[\](?:\{.*\})?", type_of(row))
-            and operands_of(row).isdecimal()
-            and int(operands_of(row)[:18]) > 1
-        ]
+    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+        is_integer = opcode_of(row) == "constant" and _is_scalar_integer(type_of(row))
+        return bool(is_integer) and (whole_number(operands_of(row)) or 0) > 1
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        places = set(chosen)
-        return draft.with_rows(
-            lambda body, row: (
-                (*row[:4], "1", *row[5:]) if (body.name, name_of(row)) in places else row
-            )
-        )
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        return (*row[:4], "1", *row[5:])
 
 
+_is_scalar_integer = re.compile(r"[su]\d+\[\](?:\{.*\})?").fullmatch
 _element_type = re.compile(r"\b([a-z][a-z0-9]*)(?=\[)")
 
 

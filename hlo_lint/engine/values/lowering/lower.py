@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.analysis.loop_values import integer_field, read_loop
-from hlo_lint.analysis.loops import backend_config
+from hlo_lint.analysis.loops import backend_config, integer_field, read_loop
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (

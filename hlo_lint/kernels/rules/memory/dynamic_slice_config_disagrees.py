@@ -6,13 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hlo_lint.analysis.loop_values import (
-    Context,
-    LoopValues,
-    integer_field,
-    read_loop,
-)
-from hlo_lint.analysis.loops import backend_config
+from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.loops import backend_config, integer_field, read_loop
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

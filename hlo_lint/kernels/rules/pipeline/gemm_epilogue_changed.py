@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.analysis.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
@@ -257,12 +258,7 @@ def _constant(operand: Operand) -> float | None:
     at = operand.instruction
     while at is not None and at.opcode in _RENAMES | {"broadcast"} and at.operands:
         at = at.operands[0].instruction
-    if at is None or at.opcode != "constant":
-        return None
-    try:
-        return float(at.operands_text.strip())
-    except ValueError:
-        return None
+    return number_of(at)
 
 
 def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:

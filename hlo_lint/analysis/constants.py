@@ -1,4 +1,4 @@
-"""Arrays of integers that the text determines: constants, iotas, and what moves them."""
+"""Numbers that the text determines: constants, iotas, and what moves them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,23 @@ MAX_ELEMENTS: Final = 1 << 12
 _KEEPS: Final = frozenset({"convert", "copy", "reshape"})
 _find_numbers = late(r"-?\d+").findall
 _has_words = late(r"[a-zA-Z./]").search
+
+
+def constant_of(value: Instruction | None) -> Instruction | None:
+    """The constant that a value is, or of which it is the broadcast; None of anything else."""
+    if value is not None and value.opcode == "broadcast":
+        value = value.producer()
+    return value if value is not None and value.opcode == "constant" else None
+
+
+def number_of(constant: Instruction | None) -> float | None:
+    """The number that a constant is, infinities and nan included; None of anything else."""
+    if constant is None or constant.opcode != "constant":
+        return None
+    try:
+        return float(constant.operands_text.strip())
+    except ValueError:
+        return None
 
 
 def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | None:

@@ -1,0 +1,409 @@
+"""Instructions that a pass kept by name and operands: does each compute what it did before?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from math import isnan
+from typing import Any, Final, NamedTuple
+
+from hlo_lint.analysis.bypasses import bypassed
+from hlo_lint.analysis.constants import constant_of, number_of
+from hlo_lint.analysis.layout_mismatches import operand_array
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import BINARY, COMMON, KEEPS_TYPE, OPCODES, UNARY
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_of,
+    opcode_of,
+    operands_of,
+    references_of,
+    type_of,
+)
+from hlo_lint.text.phrases import an
+
+_COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())
+_GROUPS: Final = "replica_groups"
+_PAIRS: Final = "source_target_pairs"
+_CALLS: Final = frozenset({"call", "custom-call", "fusion"})
+"""Opcodes that only the order of their operands is compared of."""
+_BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
+_NEUTRAL: Final = frozenset(
+    "calls channel_id constrain_layout convolution_kind dynamic_slice_sizes indices_are_sorted "
+    "mode result_accuracy scatter select to_apply unique_indices".split()
+).union(_BRANCHES)
+"""Attributes that say how a value is made, or name what is compared on its own."""
+_ACCURACY: Final = {
+    "convolution": ("operand_precision", "algorithm"),
+    "dot": ("operand_precision", "algorithm"),
+    **{name: ("result_accuracy",) for name in UNARY if "result_accuracy" in OPCODES[name].allowed},
+}
+_COMPARED: Final = KEEPS_TYPE.union(
+    "all-gather all-reduce all-to-all broadcast cholesky collective-broadcast collective-permute "
+    "clamp compare complex concatenate conditional constant convolution dot dynamic-slice "
+    "dynamic-update-slice fft gather get-dimension-size get-tuple-element iota map pad reduce "
+    "reduce-precision reduce-scatter reduce-window reverse rng rng-bit-generator scatter select "
+    "select-and-scatter set-dimension-size slice sort topk transpose triangular-solve".split()
+)
+_MEANING: Final = {
+    opcode: OPCODES[opcode].allowed.difference(COMMON, _NEUTRAL, _ACCURACY.get(opcode, ()))
+    for opcode in _COMPARED
+} | dict.fromkeys((*_CALLS, "tuple"), frozenset[str]())
+"""The attributes of each opcode that say what it computes, next to its operands."""
+_SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
+"""Opcodes whose operands, changed together with elements of the result, compute the same."""
+_CLAMPED: Final = frozenset({"dynamic-slice", "dynamic-update-slice", "gather", "scatter"})
+"""Opcodes to which several numbers may mean one place."""
+_DEFAULTS: Final = frozenset({"1", "false", "{}"})
+_SYMMETRIC: Final = frozenset({"EQ", "NE"})
+"""Directions that do not tell the operands of a compare apart."""
+_MAX_CONE: Final = 10_000
+"""Instructions that an operand may come from; beyond, nothing is reported."""
+
+
+class MeaningChange(NamedTuple):
+    """A kept instruction that may compute something else after a pass."""
+
+    old: Instruction
+    new: Instruction
+    difference: str
+    """The one thing that differs: `direction from LT to GT`."""
+    is_accuracy: bool
+    """True if it is a matter of precision alone."""
+    is_sure: bool
+    """True if nothing else that the pass changed can make up for it."""
+
+
+def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
+    """The kept instructions whose operands and readers stayed, and whose meaning did not."""
+    names = {computation.after.name for computation in change.changed}
+    for computation in change.changed:
+        before = computation.before
+        if _MEANING.keys().isdisjoint(before.opcodes):
+            continue
+        renumbered: bool | None = None
+        for number, position in computation.kept:
+            if not _may_differ(before.rows[number], computation.after.rows[position]):
+                continue
+            old, new = before.at(number), computation.after.at(position)
+            if old.opcode == "constant":
+                if renumbered is None:
+                    renumbered = _changed_constants(computation) > 1
+                if renumbered:
+                    continue  # XLA:TPU gives names anew in mid-run
+            difference = _difference(old, new, change)
+            if not difference and old.operand_names != new.operand_names:
+                difference = _step_left_out(computation, old, new, change)
+            if difference and _stays(computation, old, new, names):
+                is_sure = _is_sure(new) and _changes_one_instruction(change)
+                yield MeaningChange(old, new, difference, False, is_sure)
+            elif old.operand_names == new.operand_names and (lost := _accuracy(old, new)):
+                yield MeaningChange(old, new, lost, True, False)
+
+
+def _is_sure(instruction: Instruction) -> bool:
+    # A kernel may treat its operands alike, and ties of a sort may be equal in all that is sorted.
+    return instruction.opcode not in ("custom-call", "sort")
+
+
+def _changed_constants(computation: ChangedComputation) -> int:
+    rows, others = computation.before.rows, computation.after.rows
+    return sum(
+        opcode_of(rows[number]) == "constant" and _may_differ(rows[number], others[position])
+        for number, position in computation.kept
+    )
+
+
+def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
+    """True if more differs than metadata and the names of others: of few lines that change."""
+    opcode, becomes = opcode_of(old), opcode_of(new)
+    if opcode not in _MEANING or type_of(old) != type_of(new):
+        return False
+    if opcode != becomes:
+        return _computes_otherwise(opcode, becomes, type_of(old))
+    if opcode == "constant":
+        return operands_of(old) != operands_of(new)
+    return references_of(old) != references_of(new) or not _has_equal_attributes(old, new)
+
+
+def _computes_otherwise(opcode: str, becomes: str, type_text: str) -> bool:
+    # Of truth values, add, maximum and or are one; sums and maxima of others never are.
+    one_family = any(KEEPS_TYPE & family >= {opcode, becomes} for family in (BINARY, UNARY))
+    return one_family and not type_text.startswith("pred")
+
+
+def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> bool:
+    """True if attributes are spelled alike, metadata and what follows it aside."""
+    ours, _, _ = attributes_of(old).partition(", metadata=")
+    theirs, _, _ = attributes_of(new).partition(", metadata=")
+    return ours == theirs
+
+
+def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
+    """The one thing that differs; empty where nothing, or more than one thing, does."""
+    if old.opcode == "tuple" and not _ends_alone(old, change):
+        return ""
+    if old.opcode == "constant":
+        ours, theirs = _literal(old), _literal(new)
+        is_other = ours != theirs and "..." not in ours + theirs
+        return f"the value of the constant from {cut(ours)} to {cut(theirs)}" if is_other else ""
+    replaced = _replaced_constant(old, new)
+    is_reordered = not replaced and old.operand_names != new.operand_names
+    if is_reordered and (
+        old.opcode in _SWAPPED or sorted(old.operand_names) != sorted(new.operand_names)
+    ):
+        return ""
+    differences = []
+    if not _has_equal_attributes(old.row, new.row):
+        if old.opcode in _CALLS:
+            return ""
+        differences = [
+            f"{name} from {cut(old.attributes.get(name, 'none'))} "
+            f"to {cut(new.attributes.get(name, 'none'))}"
+            for name in sorted(_MEANING[old.opcode])
+            if _differs(old, new, name)
+        ]
+        if old.called_computations != new.called_computations:
+            differences.append(_called_otherwise(old, new, change))
+    if old.opcode != new.opcode:
+        differences.append(f"the operation from {old.opcode} to {new.opcode}")
+    if replaced:
+        differences.append(replaced)
+    if is_reordered:
+        if old.attributes.get("direction") in _SYMMETRIC or old.opcode in _COMMUTATIVE:
+            return ""
+        if old.opcode in _CALLS and not _tells_apart(old, new, change.before):
+            return ""
+        differences.append("the order of the operands")
+    return differences[0] if len(differences) == 1 else ""
+
+
+def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> str:
+    """The other order of branches, or the other operation of a reduction; else empty."""
+    ours, theirs = old.called_computations, new.called_computations
+    if old.opcode == "conditional":
+        order = f"the branches from {', '.join(ours)} to {', '.join(theirs)}"
+        return order if sorted(ours) == sorted(theirs) else ""
+    if len(ours) != 1 or len(theirs) != 1:
+        return ""
+    steps = change.before.computation(ours[0]), change.after.computation(theirs[0])
+    roots = [step.root for step in steps if step is not None and len(step.rows) == 3]
+    if len(roots) < 2 or roots[0] is None or roots[1] is None:
+        return ""  # more than one operation on two parameters
+    opcode, becomes = (root.opcode for root in roots if root is not None)
+    is_other = opcode != becomes and _computes_otherwise(opcode, becomes, roots[0].type_text)
+    return f"what it applies from {opcode} to {becomes}" if is_other else ""
+
+
+def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
+    """True if a call does not do the same with the operands that changed places."""
+    if old.opcode == "custom-call":
+        return True
+    names = zip(old.operand_names, new.operand_names, strict=True)
+    body = module.callee(old)
+    if body is None:
+        return False
+    moved = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
+    users = [
+        user
+        for parameter in body.parameters
+        if parameter.parameter_number in moved
+        for user in parameter.users
+    ]
+    return any(user.opcode not in _COMMUTATIVE for user in users)
+
+
+def _step_left_out(
+    computation: ChangedComputation, old: Instruction, new: Instruction, change: PassPair
+) -> str:
+    """The operation whose operand an instruction reads now; empty if there is none."""
+    if not _has_equal_attributes(old.row, new.row):
+        return ""
+    if old.opcode == "tuple" and not _ends_alone(old, change):
+        return ""
+    bypass = bypassed(old, new, change.before)
+    is_entry = computation.before is change.before.entry
+    if bypass is None or not (is_entry or _is_only(change)):
+        return ""
+    number, step = bypass
+    if step.opcode == "custom-call" and "offload" in change.pass_name:
+        return ""
+    if not _is_read_as_before(old, computation.unchanged):
+        return ""
+    source = new.operand_names[number]
+    if source in step.operand_names or step.opcode == "convert":
+        return f"operand {number}: it reads past %{step.name}, {an(step.opcode)}"
+    return f"operand {number} from %{step.name} to %{source}, which is another value"
+
+
+def _is_only(change: PassPair) -> bool:
+    """True if the pass changed one computation, and none else was there or is."""
+    return len(change.changed) == len(change.removed) == len(change.added) == 1
+
+
+def _ends_alone(state: Instruction, change: PassPair) -> bool:
+    """True if a tuple is the result of the entry, or of what alone changed, or begins a loop."""
+    if state.is_root and state.computation is change.before.entry:
+        return True
+    unchanged = change.changed[0].unchanged if _is_only(change) else frozenset[str]()
+    return bool(unchanged) and _is_read_as_before(state, unchanged)
+
+
+def _is_read_as_before(value: Instruction, unchanged: Set[str]) -> bool:
+    """True if what reads a value, up to the root, is as it was: nothing makes up for a change."""
+    reached, waiting = {value.name}, [value]
+    while waiting:
+        for user in waiting.pop().users:
+            if user.name in reached:
+                continue
+            if user.name not in unchanged or len(reached) > _MAX_CONE:
+                return False
+            reached.add(user.name)
+            waiting.append(user)
+    return True
+
+
+def _replaced_constant(old: Instruction, new: Instruction) -> str:
+    """The one operand that is another constant of another value; empty if there is none."""
+    if len(old.operand_names) != len(new.operand_names) or old.opcode in _CLAMPED:
+        return ""
+    names = zip(old.operand_names, new.operand_names, strict=True)
+    places = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
+    if len(places) != 1:
+        return ""
+    ours, theirs = (constant_of(side.operands[places[0]].instruction) for side in (old, new))
+    one, other = number_of(ours), number_of(theirs)
+    # A nan is not equal to itself, and yet the same value as another one.
+    if one is None or other is None or one == other or (isnan(one) and isnan(other)):
+        return ""
+    return f"operand {places[0]} from the constant {_literal(ours)} to {_literal(theirs)}"
+
+
+def _literal(constant: Instruction | None) -> str:
+    return "" if constant is None else "".join(constant.operands_text.split())
+
+
+def _differs(old: Instruction, new: Instruction, name: str) -> bool:
+    ours, theirs = old.attributes.get(name), new.attributes.get(name)
+    if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
+        return False  # all devices, which passes spell out
+    if name == "type":  # the others follow from the element type
+        return "TOTALORDER" in (ours, theirs)
+    if name == "is_stable":  # what is stable is sorted as well
+        return ours == "true" and old.called_computations == new.called_computations
+    if ours is None or theirs is None:
+        return name != _GROUPS and {ours, theirs}.isdisjoint(_DEFAULTS)
+    try:
+        return _effect(old, name) != _effect(new, name) and not _same_groups(old, new, name)
+    except AttributeSyntaxError:
+        return False
+
+
+def _effect(instruction: Instruction, name: str) -> object:
+    """The value of an attribute less what does nothing on arrays of these sizes."""
+    value: Any = instruction.attribute(name)
+    if not isinstance(value, tuple):
+        return value
+    operand = operand_array(instruction, 0)
+    sizes = operand.dims if operand is not None and len(operand.dims) == len(value) else ()
+    match instruction.opcode, name:
+        case "slice", "slice":  # a stride that leads past the end
+            counts = [len(range(part.start, part.limit, part.stride or 1)) for part in value]
+            return [
+                (part.start, count, part.stride if count > 1 else 1)
+                for part, count in zip(value, counts, strict=True)
+            ]
+        case "pad", "padding" if sizes:  # nothing lies between the elements of one
+            return [
+                (padding.low, padding.high, padding.interior if size > 1 else 0)
+                for padding, size in zip(value, sizes, strict=True)
+            ]
+        case "transpose", "dimensions" if sizes:
+            return [number for number in value if sizes[number] > 1]
+        case "reduce", "dimensions":
+            return set(value)
+        case "reverse", "dimensions" if operand is not None:
+            return {number for number in value if operand.dims[number] > 1}
+        case _, "window":  # elements of a window of one lie apart from none
+            return [
+                dim._replace(window_dilation=1, is_reversed=False) if dim.size == 1 else dim
+                for dim in value
+            ]
+        case _:
+            return value
+
+
+def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
+    """True if two spellings give the same groups, or give them in another order.
+
+    Pairs that lose a target are another rule's.
+    """
+    if name not in (_GROUPS, _PAIRS):
+        return False
+    # A list and an iota tile assignment cannot be told to differ without being spelled out.
+    texts = old.attributes[name], new.attributes[name]
+    ours, theirs = map(_sorted_groups, texts)
+    if name == _PAIRS:
+        reached = [sorted(pair.partition(",")[2] for pair in side) for side in (ours, theirs)]
+        return ours == theirs or reached[0] != reached[1]
+    return any("<=" in text for text in texts) or ours == theirs
+
+
+def _sorted_groups(text: str) -> tuple[str, ...]:
+    return tuple(sorted("".join(text.split()).strip("{}").split("},{")))
+
+
+def _stays(
+    computation: ChangedComputation, old: Instruction, new: Instruction, others: Set[str]
+) -> bool:
+    """True if the operands are computed as before, and the readers are as they were.
+
+    `others` are the computations that changed: an operand that calls one may give another value.
+    """
+    kept = computation.unchanged
+    readers = [user for user in old.users if user.name in computation.after.index]
+    if len(readers) != len(old.users) or len(old.users) != len(new.users):
+        return False
+    if not (old.users or old.is_root) or not all(reader.name in kept for reader in readers):
+        return False
+    if any(not others.isdisjoint(user.called_computations) for user in (old, *readers)):
+        return False
+    names = () if old.opcode == "constant" else new.operand_names
+    if _replaced_constant(old, new):
+        names = tuple(name for name in names if name in old.operand_names)
+    waiting = [name.partition("#")[0] for name in names]
+    reached: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in reached:
+            continue
+        reached.add(name)
+        operand = computation.before.instruction(name)
+        if operand is None or operand.name not in kept or len(reached) > _MAX_CONE:
+            return False
+        if not others.isdisjoint(operand.called_computations):
+            return False
+        if operand.opcode not in ("constant", "parameter"):
+            waiting += [reference.partition("#")[0] for reference in operand.operand_names]
+    return True
+
+
+def _changes_one_instruction(change: PassPair) -> bool:
+    if len(change.changed) != 1 or len(change.removed) != 1 or len(change.added) != 1:
+        return False
+    only = change.changed[0]
+    return len(only.removed) == len(only.added) == 1
+
+
+def _accuracy(old: Instruction, new: Instruction) -> str:
+    for name in _ACCURACY.get(old.opcode, ()):
+        ours, theirs = old.attributes.get(name), new.attributes.get(name)
+        if ours is not None and ours != theirs:
+            return f"{name} from {ours} to {theirs or 'the default'}"
+    return ""
+
+
+def cut(text: str, length: int = 60) -> str:
+    """A text that is shown, cut off after so many characters."""
+    return text if len(text) <= length else text[:length] + "..."
