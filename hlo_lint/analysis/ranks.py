@@ -12,20 +12,25 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from glob import glob, has_magic
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.analysis.async_ops import Calls, sequential_calls
+from hlo_lint.analysis.async_ops import sequential_calls
+from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.diff.bisection import bisect
+from hlo_lint.analysis.loops import loops
+from hlo_lint.analysis.verifier.batch import template_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import one_file
+from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
@@ -35,9 +40,15 @@ _COLLECTIVES: Final = frozenset(
     "all-gather all-reduce all-to-all collective-broadcast collective-permute collective-reduce "
     "ragged-all-to-all recv reduce-scatter send".split()
 )
-_COMPARED: Final = ("channel_id", "replica_groups", "source_target_pairs", "use_global_device_ids")
+_COMPARED: Final = ("dimensions", "split_dimension")
+_SHOWN: Final = (
+    *("channel_id", "replica_groups", "source_target_pairs", "use_global_device_ids"),
+    *_COMPARED,
+)
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _natural = re.compile(r"(\d+)")
+_MAX_UNROLLED: Final = 100_000
+"""Collectives of a run, each iteration of a loop counted."""
 _MAX_FINGERPRINT: Final = 12
 """Hexadecimal digits that are shown; a run has a few variants at most."""
 
@@ -60,12 +71,21 @@ class Collective:
     shapes: str
     """The types of its operands, layouts included."""
     attributes: tuple[str, ...]
-    """Channel, groups and pairs, as spelled."""
+    """Channel, groups, pairs and dimensions, as spelled; the reduction, and the branch."""
+    signature: tuple[object, ...]
+    """Equal on ranks that agree, however they spell it: the opcode, shapes, devices and reduction,
+    and the branches of conditionals that it stands in."""
 
     @property
-    def signature(self) -> tuple[object, ...]:
-        """The opcode, shapes and attributes that other ranks must have at the same position."""
-        return self.opcode, self.shapes, self.attributes
+    def channel(self) -> str | None:
+        """The number of its channel."""
+        return self.instruction.attributes.get("channel_id")
+
+    @property
+    def origin(self) -> str:
+        """The operation of the program that it comes from."""
+        metadata = self.instruction.attribute_or_none("metadata")
+        return metadata.op_name if isinstance(metadata, OpMetadata) else ""
 
     def __str__(self) -> str:
         return " ".join((f"%{self.instruction.name}:", self.opcode, self.shapes, *self.attributes))
@@ -88,9 +108,17 @@ class Variant:
         return one_file(self.path).module
 
     @cached_property
-    def collectives(self) -> tuple[Collective, ...]:
+    def collectives(self) -> list[Collective]:
         """Its collectives, in the order of the schedule."""
-        return tuple(scheduled_collectives(self.module))
+        return scheduled_collectives(self.module)
+
+    @cached_property
+    def unrolled(self) -> list[Collective] | None:
+        """The same with those of loops in each iteration; None if these are not known."""
+        try:
+            return scheduled_collectives(self.module, unrolled=True)
+        except LookupError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,49 +235,140 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
     return modules
 
 
-def scheduled_collectives(module: Module) -> Iterator[Collective]:
+def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Collective]:
     """The collectives of a module in the order of the text, those of called computations inside.
 
-    A loop's collectives count once, and those of each branch of a conditional.
+    A loop's collectives count once, or, if unrolled, in each iteration; those of a conditional
+    count in each branch.
+
+    Raises:
+        LookupError: where a loop to be unrolled has no known trip count, or runs too many.
     """
-    if module.entry is not None:
-        yield from _collectives(module.entry, module, sequential_calls(module), frozenset())
+    return [] if module.entry is None else _Walk(module, unrolled).collectives(module.entry)
 
 
-def _collectives(
-    computation: Computation, module: Module, calls: Calls, callers: frozenset[str]
-) -> Iterator[Collective]:
-    if computation.name in callers:
-        return  # a computation that calls itself
-    for instruction in computation.instructions:
-        opcode = instruction.opcode.removesuffix("-start")
-        if opcode in _COLLECTIVES:
-            yield _collective(instruction, opcode)
-            continue
-        callees = calls.callees(instruction)
-        if opcode == "fusion":  # of one collective on XLA:GPU, of asynchronous ones on XLA:TPU
-            body = module.callee(instruction)
-            callees = () if body is None else (body,)
-        for callee in callees:
-            yield from _collectives(callee, module, calls, callers | {computation.name})
+class _Walk:
+    def __init__(self, module: Module, unrolled: bool) -> None:
+        self._module = module
+        self._calls = sequential_calls(module)
+        self._unrolled = unrolled
+        self._trip_counts = {loop.instruction: loop.trip_count for loop in loops(module)}
+        self._known: dict[str, list[Collective]] = {}
+
+    def collectives(self, computation: Computation) -> list[Collective]:
+        """The collectives that a computation runs."""
+        if computation.name in self._known:
+            return self._known[computation.name]
+        self._known[computation.name] = []  # of a computation that calls itself
+        run: list[Collective] = []
+        for instruction in computation.instructions:
+            opcode = instruction.opcode.removesuffix("-start")
+            # A transfer to or from the host waits for no other device.
+            if opcode in _COLLECTIVES:
+                if instruction.attributes.get("is_host_transfer") != "true":
+                    run.append(_collective(instruction, opcode, self._module))
+            else:
+                run += self._called(instruction)
+            if self._unrolled and len(run) > _MAX_UNROLLED:
+                raise LookupError(instruction.name)
+        self._known[computation.name] = run
+        return run
+
+    def _called(self, caller: Instruction) -> list[Collective]:
+        if caller.opcode == "fusion":
+            # A fusion of one collective on XLA:GPU, of asynchronous ones on XLA:TPU.
+            body = self._module.callee(caller)
+            return [] if body is None else self.collectives(body)
+        callees = [self.collectives(callee) for callee in self._calls.callees(caller)]
+        if caller.opcode == "conditional":
+            # The same collective in another branch is met by other devices.
+            return [
+                replace(
+                    collective,
+                    attributes=(*collective.attributes, f"branch={number}"),
+                    signature=(number, *collective.signature),
+                )
+                for number, callee in enumerate(callees)
+                for collective in callee
+            ]
+        run = list(chain.from_iterable(callees))
+        if self._unrolled and caller.opcode == "while" and run:
+            trip_count = self._trip_counts.get(caller)
+            if trip_count is None or trip_count * len(run) > _MAX_UNROLLED:
+                raise LookupError(caller.name)
+            run *= trip_count
+        return run
 
 
-def _collective(instruction: Instruction, opcode: str) -> Collective:
+def _collective(instruction: Instruction, opcode: str, module: Module) -> Collective:
     attributes = instruction.attributes
-    spelled = [f"{name}={attributes[name]}" for name in _COMPARED if name in attributes]
+    spelled = [f"{name}={attributes[name]}" for name in _SHOWN if name in attributes]
     pairs = attributes.get("frontend_attributes", "")
+    devices: object = sorted(device_groups(instruction, module)) or tuple(spelled)
     # A send of a pipelined permute has its pairs in a frontend attribute, not in an attribute.
     if _PAIRS in pairs:
-        spelled.append(_PAIRS + pairs.partition(_PAIRS)[2].partition("}}")[0] + "}}")
-    shapes = ", ".join(str(operand.shape) for operand in instruction.operands)
-    return Collective(instruction, opcode, f"({shapes})", tuple(spelled))
+        devices = pairs = _PAIRS + pairs.partition(_PAIRS)[2].partition("}}")[0] + "}}"
+        spelled.append(pairs)
+    shapes = f"({', '.join(str(operand.shape) for operand in instruction.operands)})"
+    reducer = module.callee(instruction)
+    if reducer is not None and reducer.root is not None:
+        spelled.append(f"reduction={reducer.root.opcode}")
+    signature = (
+        opcode,
+        shapes,
+        devices,
+        None if reducer is None else template_of(reducer),
+        *(attributes.get(name) for name in _COMPARED),
+    )
+    return Collective(instruction, opcode, shapes, tuple(spelled), signature)
 
 
 def _divergence(ours: Variant, theirs: Variant) -> Divergence | None:
-    pairs = zip_longest(ours.collectives, theirs.collectives)
-    for position, (one, other) in enumerate(pairs):
+    one, other = ours.unrolled, theirs.unrolled
+    if one is None or other is None:
+        one, other = ours.collectives, theirs.collectives
+    position = _first_other(one, other)
+    if position is None:
+        position = _first_moved(one, other)
+    if position is None:
+        return None
+    first = next(iter(one[position:]), None), next(iter(other[position:]), None)
+    return Divergence(ours, theirs, position, first)
+
+
+def _first_other(ours: Sequence[Collective], theirs: Sequence[Collective]) -> int | None:
+    """The position of the first collectives that do not wait for each other."""
+    # Processes may number their channels differently, as long as equal numbers stay equal.
+    numbers: dict[str | None, str | None] = {}
+    taken: dict[str | None, str | None] = {}
+    for position, (one, other) in enumerate(zip_longest(ours, theirs)):
         if one is None or other is None or one.signature != other.signature:
-            return Divergence(ours, theirs, position, (one, other))
+            return position
+        if None not in (one.channel, other.channel) and (
+            numbers.setdefault(one.channel, other.channel) != other.channel
+            or taken.setdefault(other.channel, one.channel) != one.channel
+        ):
+            return position
+    return None
+
+
+def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> int | None:
+    """The position of the first of the same collectives in another order.
+
+    Collectives of one signature wait for each other in whatever order, and exchange the values of
+    two different ones. They are the same by the names of both, or by the channels if a compiler
+    numbered the names differently, or by where they are from in the program.
+    """
+    keys: tuple[Callable[[Collective], object], ...] = (
+        lambda collective: (collective.origin, collective.instruction.name),
+        lambda collective: (collective.origin, collective.channel),
+        lambda collective: collective.origin,
+    )
+    for key in keys:
+        one, other = (list(map(key, sequence)) for sequence in (ours, theirs))
+        if Counter(one) == Counter(other):
+            pairs = enumerate(zip(one, other, strict=True))
+            return next((position for position, (a, b) in pairs if a != b), None)
     return None
 
 

@@ -7,11 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from hlo_lint.analysis.ranks import compare_ranks, rank_folders
+from hlo_lint.analysis.ranks import Divergence, compare_ranks, rank_folders
 from hlo_lint.text.errors import DumpError
 
 PROGRAM = """
@@ -120,6 +121,124 @@ add {
 """
 
 
+def entry(*lines: str, header: str = "") -> str:
+    """A module with the reducer of `SUMS`, and an entry that reads `p` and `q`."""
+    body = "\n  ".join(("p = f32[8]{0} parameter(0)", "q = f32[8]{0} parameter(1)", *lines))
+    return (
+        SUMS.replace("is_scheduled=true", f"is_scheduled=true{header}")
+        + f"\nENTRY e {{\n  {body}\n}}\n"
+    )
+
+
+def divergences(folder: Path, *texts: str) -> tuple[Divergence, ...]:
+    files = [folder / f"{number}.hlo" for number in range(len(texts))]
+    for file, text in zip(files, texts, strict=True):
+        file.write_text(text)
+    (module,) = compare_ranks(rank_folders(files))
+    return module.divergences
+
+
+SUM = "f32[8]{0} all-reduce"
+ALL = "replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=add"
+GATHER = "ROOT g = f32[16]{0} all-gather(p), dimensions={0}, channel_id=1, "
+ORDERS = (
+    f'a = {SUM}(p), channel_id=1, {ALL}, metadata={{op_name="left"}}',
+    f'b = {SUM}(q), channel_id=2, {ALL}, metadata={{op_name="right"}}',
+    "ROOT t = (f32[8]{0}, f32[8]{0}) tuple(a, b)",
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (f"ROOT r = {SUM}(p), channel_id=1, {ALL}", f"ROOT r = {SUM}(p), channel_id=7, {ALL}"),
+        *(
+            (GATHER + "replica_groups={{0,2},{1,3}}", f"{GATHER}replica_groups={groups}")
+            for groups in ("[2,2]<=[2,2]T(1,0)", "mesh['x'=2,'y'=2] {'x'}", "{{1,3},{0,2}}")
+        ),
+        (
+            f"ROOT r = {SUM}(p), replica_groups={{{{0,1}}}}, to_apply=add",
+            f"ROOT r = {SUM}(p), channel_id=1, replica_groups={{{{0,2}},{{1,3}}}}, "
+            "use_global_device_ids=true, to_apply=add",
+        ),
+        (
+            "ROOT c = f32[8]{0} collective-permute(p), source_target_pairs={{0,1},{1,0}}",
+            "ROOT c = f32[8]{0} collective-permute(p), source_target_pairs={{1,0},{0,1}}",
+        ),
+        (
+            "k = token[] after-all()\n"
+            "ROOT s = (f32[8]{0}, u32[], token[]) send(p, k), channel_id=3, is_host_transfer=true",
+            "ROOT n = f32[8]{0} negate(p)",
+        ),
+    ],
+)
+def test_other_spellings_of_the_same_agree(tmp_path: Path, one: str, other: str) -> None:
+    header = ", replica_count=2, num_partitions=2"
+    assert not divergences(tmp_path, entry(one, header=header), entry(other, header=header))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "position"),
+    [
+        (ORDERS, (ORDERS[1], ORDERS[0], ORDERS[2]), 0),
+        (ORDERS, (ORDERS[0], ORDERS[1].replace("channel_id=2", "channel_id=1"), ORDERS[2]), 1),
+        (ORDERS, [line.replace("{{0,1,2,3}}", "{{0,1,3,2}}") for line in ORDERS], 0),
+        ([GATHER + "replica_groups={{0,1}}"], [f"{GATHER}replica_groups={{{{0,1}},{{2,3}}}}"], 0),
+    ],
+)
+def test_same_types_on_other_devices_or_in_another_order_diverge(
+    tmp_path: Path, one: Sequence[str], other: Sequence[str], position: int
+) -> None:
+    (divergence,) = divergences(tmp_path, entry(*one), entry(*other))
+    assert divergence.position == position
+
+
+def loop(trips: int, collectives: int = 1, reduction: str = "add") -> str:
+    """A loop over all-reduces; its limit is its trip count."""
+    lines = [
+        f"x{number + 1} = {SUM}(x{number}), channel_id=1, {ALL}" for number in range(collectives)
+    ]
+    body = "\n  ".join(lines)
+    loop = f"""
+body {{
+  s = (s32[], f32[8]{{0}}) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  x0 = f32[8]{{0}} get-tuple-element(s), index=1
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  {body}
+  ROOT t = (s32[], f32[8]{{0}}) tuple(j, x{collectives})
+}}
+
+condition {{
+  s.1 = (s32[], f32[8]{{0}}) parameter(0)
+  i.1 = s32[] get-tuple-element(s.1), index=0
+  limit = s32[] constant({trips})
+  ROOT c = pred[] compare(i.1, limit), direction=LT
+}}
+"""
+    main = entry(
+        "zero = s32[] constant(0)",
+        "first = (s32[], f32[8]{0}) tuple(zero, p)",
+        "ROOT w = (s32[], f32[8]{0}) while(first), condition=condition, body=body",
+    )
+    return main.replace("\nENTRY", f"{loop}\nENTRY").replace("add(a, b)", f"{reduction}(a, b)")
+
+
+def test_collectives_of_a_loop_count_in_each_iteration(tmp_path: Path) -> None:
+    assert not divergences(tmp_path, loop(6), loop(3, collectives=2))
+    (divergence,) = divergences(tmp_path, loop(6), loop(2, collectives=2))
+    assert divergence.position == 4
+    assert divergence.collectives[1] is None
+    (huge,) = divergences(tmp_path, loop(1_000_000), loop(1_000_000, collectives=2))
+    assert huge.position == 1
+
+
+def test_another_reduction_is_another_collective(tmp_path: Path) -> None:
+    (divergence,) = divergences(tmp_path, loop(6), loop(6, reduction="maximum"))
+    assert str(divergence.collectives[1]).endswith("reduction=maximum")
+
+
 def test_files_are_ranks_too(tmp_path: Path) -> None:
     text = (
         SUMS
@@ -136,8 +255,8 @@ ENTRY e {
     (module,) = compare_ranks(rank_folders([one, other]))
     (divergence,) = module.divergences
     assert [str(each) for each in divergence.collectives] == [
-        "%r: all-reduce (f32[8]{0}) channel_id=1 replica_groups={{0,1}}",
-        "%r: all-reduce (f32[16]{0}) channel_id=1 replica_groups={{0,1}}",
+        "%r: all-reduce (f32[8]{0}) channel_id=1 replica_groups={{0,1}} reduction=add",
+        "%r: all-reduce (f32[16]{0}) channel_id=1 replica_groups={{0,1}} reduction=add",
     ]
     assert divergence.cause is None
 
