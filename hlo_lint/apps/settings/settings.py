@@ -156,6 +156,10 @@ class Settings:
         Raises:
             UsageError: for a name or an option that nothing has.
         """
+        return self._chosen_rules
+
+    @cached_property
+    def _chosen_rules(self) -> ChosenRules:
         check_names(self.severity)
         off = {name for name, level in self.severity.items() if level is None}
         spared = {  # those with a level of their own, where their family has none
