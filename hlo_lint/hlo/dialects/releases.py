@@ -179,7 +179,8 @@ def _order_as_type(statement: Statement, computation: Computation, editor: TextE
 def _drop_undefined(statement: Statement, computation: Computation, editor: TextEditor) -> None:
     names = predecessors(statement.record)
     defined = [name for name in names if name in computation.index]
-    if len(defined) == len(names):
+    place = statement.values().get("control-predecessors")
+    if place is None or len(defined) == len(names):
         return
     for name in names:
         if name not in defined:
@@ -187,10 +188,9 @@ def _drop_undefined(statement: Statement, computation: Computation, editor: Text
     if not defined:
         drop_attributes(editor, statement, {"control-predecessors"})
         return
-    start, end = statement.values()["control-predecessors"]
-    spelled = _find_name(editor.text, start, end)
+    spelled = _find_name(editor.text, *place)
     kept = [name[0] for name in spelled if name[1] in computation.index]
-    editor.replace(start, end, "{" + ", ".join(kept) + "}")
+    editor.replace(*place, "{" + ", ".join(kept) + "}")
 
 
 def _drop_from_header(module: Module, editor: TextEditor) -> None:
