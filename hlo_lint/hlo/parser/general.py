@@ -11,20 +11,21 @@ was in vain no later statement may: so the time stays linear.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
 from hlo_lint.hlo.parser.plain import (
     CLOSE,
     ENTRY,
     HEAD,
+    MODULE,
     SIGNATURE,
+    TAIL,
     Stretch,
     are_attributes,
     read_stretch,
@@ -209,12 +210,7 @@ def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...
     return tuple(places_of_rows)
 
 
-def _plain_spans(start: int, end: int, may_wrap: bool, text: str) -> tuple[Span, ...]:
-    """The spans of plain instructions from a place of a text to another."""
-    return tuple(spans(text, start, end, may_wrap))
-
-
-_NOTHING_READ = Stretch([], -1, is_stuck=False)
+_NOTHING_READ = Stretch([], -1, is_stuck=False, may_wrap=False)
 _NAMELESS = "\0"
 """Begins what stands for a name until all names of the computation are known."""
 SINGLE = "_"
@@ -274,6 +270,38 @@ class Scanner:
             computations.append((begin, end, computation))
             at = self.skip(end)
         return computations, at
+
+    def module(self, start: int) -> Module | None:
+        """The module of a text that is nothing but plain statements from a place on, else None.
+
+        Most of what people write is.
+        """
+        text = self.text
+        if not self.reads_plain or len(text) > MAX_TOGETHER:
+            return None
+        stretch = self._stretch = read_stretch(text, start, may_wrap=True)
+        if stretch.end < len(text) or not stretch.pieces:
+            return None
+        first = stretch.pieces[0]
+        name, tail = first[MODULE], first[TAIL]
+        header = ""
+        if name:
+            if stretch.at(start) < 0:
+                return None
+            end = text.find(name, start + len("HloModule")) + len(name)
+            end += text.startswith(":", end)
+            if tail:
+                end = text.find(tail, end) + len(tail.rstrip())
+            header = text[start:end]
+            stretch.next = 1
+        elif first[SIGNATURE] and not first[ENTRY]:
+            return None  # XLA reads a single instruction here
+        computations = stretch.computations(text, len(text))
+        if not computations or stretch.next < len(stretch.pieces):
+            return None
+        starts, _, bodies = zip(*computations, strict=True)
+        places = (0,) * len(bodies)
+        return Module(name, header, (), (text,), bodies, places, offsets=starts)
 
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
@@ -337,26 +365,12 @@ class Scanner:
         """
         while at < enough and (number := self._plain_at(at)) >= 0:
             stretch = self._stretch
-            pieces, starts, stops = stretch.pieces, stretch.starts, stretch.stops
-            after = bisect_right(stops, number)
-            stop = stops[after] if after < len(stops) else number
-            name = pieces[number][HEAD]
-            if not name or stop == len(pieces) or not (close := pieces[stop][CLOSE]):
+            stretch.next = number
+            read = stretch.computations(self.text, enough)
+            if not read:
                 break
-            start, end = at, starts[stop] + len(close)
-            at = starts[stop + 1]
-            head, body = pieces[number], starts[number + 1]
-            computation = Computation(
-                self.text[start:end],
-                name,
-                bool(head[ENTRY]),
-                head[SIGNATURE],
-                tuple(stretch.rows[number + 1 : stop]),
-                close[1:].strip(),
-                partial(_plain_spans, body - start, starts[stop] - start, self.may_look_on),
-            )
-            computations.append((start, end, computation))
-            stretch.next = stop + 1
+            computations += read
+            at = stretch.starts[stretch.next]
         return at
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:

@@ -118,14 +118,14 @@ def _is_void(part: str) -> bool:
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
     try:
-        return (_module(text, memo, may_be_several=True).module(),)
+        return (_module(text, memo, may_be_several=True),)
     except _SeveralError:
         parts = _split(text)
     if len(parts) < 2:
-        return (_module(text, memo).module(),)
-    modules = tuple(_module(part, memo).module() for part in parts)
+        return (_module(text, memo),)
+    modules = tuple(_module(part, memo) for part in parts)
     if not any(module.header or module.computations for module in modules):
-        return (_rough_module(text, None, False).module(),)  # no HLO at all, though with separators
+        return (_rough_module(text, None, False),)  # no HLO at all, though with separators
     return modules
 
 
@@ -139,7 +139,7 @@ def _refuse_several(text: str, at: int) -> None:
         raise _SeveralError
 
 
-def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> _Builder:
+def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> Module:
     """Read one module.
 
     Raises:
@@ -148,8 +148,7 @@ def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> _Buil
     end = text.find("\n\n")
     header = text if end < 0 else text[:end]
     name = _module_name(header)
-    is_odd = any(sign in header for sign in ("\n", "\r", "//")) or header.count('"') % 2
-    if name is None or is_odd:
+    if name is None or "\n" in header or "\r" in header or "//" in header or header.count('"') % 2:
         return _rough_module(text, memo, may_be_several)
     builder = _Builder(name[1], header)
     builder.text(header)
@@ -164,12 +163,12 @@ def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> _Buil
     if at == len(text):
         # A line that holds a whole module is not a header alone.
         is_whole = " ENTRY " in header
-        return _rough_module(text, memo, may_be_several) if is_whole else builder
+        return _rough_module(text, memo, may_be_several) if is_whole else builder.module()
     if memo is None:
         builder.rest(text, at + 2, may_be_several, is_printed=True)
     else:
         builder.blocks(text, at + 2, memo, may_be_several)
-    return builder
+    return builder.module()
 
 
 def _body(block: str) -> str:
@@ -180,16 +179,18 @@ def _lead(block: str) -> int:
     return len(block) - len(block.lstrip("\n"))
 
 
-def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builder:
+def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
     """A module whose header no printer wrote."""
     from hlo_lint.hlo.parser.general import SINGLE, Scanner
 
-    builder = _Builder("", "")
     scanner = Scanner(text)
-    builder.parse_errors = scanner.parse_errors
     begin = scanner.skip(0)
     if may_be_several:
         _refuse_several(text, begin + 1)
+    if module := scanner.module(begin):
+        return module
+    builder = _Builder("", "")
+    builder.parse_errors = scanner.parse_errors
     end = 0
     if _begins_module(text, begin):
         builder.name, end = scanner.header(begin)
@@ -197,7 +198,7 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
     if text.startswith("<", begin):  # a page of HTML, whose scripts have braces
         builder.text(text)
         builder.parse_errors = [_not_hlo(text, begin)]
-        return builder
+        return builder.module()
     at = scanner.skip(end)
     while table := _table.match(text, at):
         builder.tables.append(table[0])
@@ -218,7 +219,7 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> _Builde
         builder.rest(text, at, False, is_printed=len(text) > MAX_TOGETHER, scanner=unused)
     if not builder.computations and not builder.header:
         builder.parse_errors = [_not_hlo(text, begin)]
-    return builder
+    return builder.module()
 
 
 def _not_hlo(text: str, begin: int) -> ParseError:

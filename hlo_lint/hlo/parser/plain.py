@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from hlo_lint.hlo.ir.instruction import CALLING_ATTRIBUTES
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER
-from hlo_lint.hlo.parser.references import read_references
-from hlo_lint.hlo.records import InstructionRecord, name_of
+from hlo_lint.hlo.parser.references import read_written_references
+from hlo_lint.hlo.records import NAME, InstructionRecord
 from hlo_lint.text.source import Span
 
 # Brackets are matched roughly here, a pair of quotes or braces at a time. `are_balanced` and the
@@ -26,7 +27,7 @@ from hlo_lint.text.source import Span
 # do not follow.
 _WHITE = r"[ \t\r\n\f\v]"
 _LEAD = rf"{_WHITE}*+(?:(?://.*+|/\*[^*]*+\*/){_WHITE}*+)*+"
-_NAME = r"[A-Za-z_][\w.\-]*+"
+_WORD = r"[A-Za-z_][\w.\-]*+"
 _COMMENT = r"/\*[^*\n]*+\*/"
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
 _ARRAY = (
@@ -37,10 +38,11 @@ _ARRAY = (
 
 def _in_pairs(outside: str) -> str:
     """A pattern of text in which parentheses stand in pairs, at most six deep."""
-    flat = pairs = rf"[^()=<\"'/{outside}]++|<=?|{_COMMENT}"
+    flat = rf"[^()=<\"'/{outside}]*+"
+    pairs = special = rf"(?:<=?|{_COMMENT}){flat}"
     for _ in range(5):
-        pairs = rf"{flat}|\((?:{pairs})*+\)"
-    return rf"(?:{pairs})*+"
+        pairs = rf"(?:\({flat}(?:{pairs})*+\){flat}|{special})"
+    return rf"{flat}(?:{pairs})*+"
 
 
 def _piece(wraps: bool) -> re.Pattern[str]:
@@ -48,43 +50,43 @@ def _piece(wraps: bool) -> re.Pattern[str]:
 
     A line may end after a comma, in brackets, and where the next one is indented.
     """
-    gap = r"[ \t]*+(?:\r?\n[ \t]++)*+" if wraps else r"[ \t]*+"
+    gap = r"[ \t\r\n]*+(?<!\n)" if wraps else r"[ \t]*+"
     in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
     flat = braces = rf"[^{{}}\"/']++|{_STRING}"
     for _ in range(6):
         braces = rf"{flat}|\{{(?:{braces})*+\}}"
     line_ends = rf"|(?<=[,=:])\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
-    tail = rf",(?:[^\n\"'/]++|{_STRING}|/(?![/*]){line_ends})*+"
+    tail_flat = r"[^\n\"'/]*+"
+    tail = rf",{tail_flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){tail_flat})*+"
     instruction = (
-        rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_NAME}):?[ \t]*+=(?!=){gap}"
+        rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_WORD}):?[ \t]*+=(?!=){gap}"
         rf"(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][\w\-]*+)\(({inside})\)"
-        rf"(?:{gap}({tail}))?+[ \t]*+(?=[\n\r/}}]|\Z)"
     )
+    module = rf"HloModule[ \t]++%?({_WORD}):?"
     signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
     head = (
-        rf"(ENTRY[ \t]++)?+(?!ENTRY\b)%?({_NAME}):?[ \t]*+(?:({signature})[ \t]*+)?+"
+        rf"(ENTRY[ \t]++)?+(?!ENTRY\b)%?({_WORD}):?[ \t]*+(?:({signature})[ \t]*+)?+"
         r"\{(?!\s*+[-\d:?}])"  # the body of a computation, and no layout
     )
     close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
-    return re.compile(
-        rf"((?:{instruction}|{head}|{close}){_LEAD}(?![,/#\ufeff]))|(?s:.++)", re.ASCII
-    )
+    with_tail = rf"(?:{instruction}|{module})(?:{gap}({tail}))?+[ \t]*+(?=[\n\r/}}]|\Z)"
+    return re.compile(rf"((?:{with_tail}|{head}|{close}){_LEAD}(?![,/#\ufeff]))|(?s:.++)", re.ASCII)
 
 
-FULL: Final = 0
-"""The groups of a piece: the whole of it first, with what follows up to the next statement."""
-NAME: Final = 2
-"""The name of an instruction; empty for a head and a closing brace."""
-_TYPE: Final = 3
-_OPCODE: Final = 4
+# The groups of a piece.
+_FULL: Final = 0
+"""The whole of it, with what follows up to the next statement."""
 _OPERANDS: Final = 5
-_TAIL: Final = 6
-ENTRY: Final = 7
-HEAD: Final = 8
+MODULE: Final = 6
+"""The name of a module, whose attributes are its tail."""
+TAIL: Final = 7
+ENTRY: Final = 8
+HEAD: Final = 9
 """The name of a computation that begins."""
-SIGNATURE: Final = 9
-CLOSE: Final = 10
+SIGNATURE: Final = 10
+CLOSE: Final = 11
 """The closing brace of a computation and the attributes after it."""
+_full_of = itemgetter(_FULL)
 Piece = tuple[str, ...]
 
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
@@ -100,6 +102,7 @@ _strings = re.compile(_STRING, re.S)
 _comments = re.compile(_COMMENT)
 _inside = r"[^(){}\[\]\0]*+"
 _pair = re.compile(rf"\{{{_inside}\}}|\({_inside}\)|\[{_inside}\]")
+_sizes = re.compile(r"\[[\d, ]*+\](?:\{[\d,]*+\})?+")
 _has_bracket = re.compile(r"[(){}\[\]]").search
 _VALUE = "\1"
 """Stands for a string, and for a pair of brackets and what is in it."""
@@ -125,7 +128,7 @@ def _usual() -> re.Pattern[str]:
     closed = rf"{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
     closed += rf"|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
     value = rf"[^\s,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
-    name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_NAME}="
+    name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}="
     return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++[ \t\r]*+)++(?:\0|\Z))*+", re.ASCII)
 
 
@@ -138,19 +141,20 @@ _white = re.compile(r"\s+")
 class Stretch:
     """Statements that follow one another, and a row for each instruction."""
 
-    __slots__ = ("end", "is_stuck", "next", "pieces", "rows", "starts", "stops")
+    __slots__ = ("end", "is_stuck", "may_wrap", "next", "pieces", "rows", "starts", "stops")
 
-    def __init__(self, pieces: list[Piece], start: int, is_stuck: bool) -> None:
+    def __init__(self, pieces: list[Piece], start: int, is_stuck: bool, may_wrap: bool) -> None:
         self.pieces = pieces
         self.is_stuck = is_stuck
         """True if no plain piece begins at the end."""
-        lengths = map(len, map(itemgetter(FULL), pieces))
-        self.starts: list[int] = list(accumulate(lengths, initial=start))
+        self.may_wrap = may_wrap
+        """True if a statement may go on in the next line."""
+        self.starts: list[int] = [*accumulate(map(len, map(_full_of, pieces)), initial=start)]
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
         self.rows = _rows(pieces)
         """A row for each piece; that of a head or a brace has no name, nor has `_NOT_PLAIN`."""
-        self.stops = [at for at, row in enumerate(self.rows) if not name_of(row)]
+        self.stops = [at for at, row in enumerate(self.rows) if not row[NAME]]
         """The numbers of the pieces that are not plain instructions, and then of all pieces."""
         self.stops.append(len(pieces))
         self.next = 0
@@ -169,6 +173,45 @@ class Stretch:
         """The number of the first piece from `number` on that is not a plain instruction."""
         return self.stops[bisect_left(self.stops, number)]
 
+    def computations(self, text: str, enough: int) -> list[tuple[int, int, Computation]]:
+        """The computations from the next piece on, one after the other, where they begin and end.
+
+        Args:
+            text: what the stretch was read from.
+            enough: no computation that begins here or after it is looked for.
+        """
+        computations: list[tuple[int, int, Computation]] = []
+        pieces, starts, rows, stops = self.pieces, self.starts, self.rows, self.stops
+        number = self.next
+        at = bisect_left(stops, number)
+        while stops[at] == number < len(pieces) and starts[number] < enough:
+            head, stop = pieces[number], stops[at + 1]
+            if not head[HEAD] or stop == len(pieces) or rows[number] is _NOT_PLAIN:
+                break
+            if not (close := pieces[stop][CLOSE]):
+                break
+            start, body, last = starts[number], starts[number + 1], starts[stop]
+            end = last + len(close)
+            computation = Computation(
+                text,
+                head[HEAD],
+                head[ENTRY] != "",
+                head[SIGNATURE],
+                tuple(rows[number + 1 : stop]),
+                close[1:].strip(),
+                partial(_spans_between, body - start, last - start, self.may_wrap),
+                part=(start, end),
+            )
+            computations.append((start, end, computation))
+            number = self.next = stop + 1
+            at += 2
+        return computations
+
+
+def _spans_between(start: int, end: int, may_wrap: bool, text: str) -> tuple[Span, ...]:
+    """The spans of the plain instructions from a place of a text to another."""
+    return tuple(spans(text, start, end, may_wrap))
+
 
 def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
     """The statements from a place on that look plain, about 64 KB of them at most.
@@ -183,11 +226,11 @@ def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
     while True:
         cut = text.find("\n", start + size) if start + size < end else -1
         pieces = pattern.findall(text, start, end if cut < 0 else cut)
-        is_stuck = bool(pieces) and not pieces[-1][FULL]
+        is_stuck = bool(pieces) and not pieces[-1][_FULL]
         if is_stuck or cut >= 0:
             pieces.pop()  # the text after the last one was not looked at
         if pieces or cut < 0 or is_stuck:
-            return Stretch(pieces, start, is_stuck)
+            return Stretch(pieces, start, is_stuck, may_wrap)
         size *= 8
 
 
@@ -196,10 +239,10 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
     pattern = _wrapping if may_wrap else _of_one_line
     places = []
     for piece in pattern.finditer(text, start, end):
-        tail = piece[_TAIL + 1]
+        tail = piece[TAIL + 1]
         stop = piece.end(_OPERANDS + 1) + 1
         if tail:
-            stop = piece.start(_TAIL + 1) + len(tail.rstrip())
+            stop = piece.start(TAIL + 1) + len(tail.rstrip())
         places.append(Span(piece.start(), stop))
     return places
 
@@ -208,37 +251,39 @@ def _rows(pieces: list[Piece]) -> list[InstructionRecord]:
     """A row for each piece, `_NOT_PLAIN` for those that are not."""
     if not pieces:
         return []
-    _, roots, names, types, opcodes, texts, tails, _, _, signatures, _ = zip(*pieces, strict=True)
+    _, roots, names, types, opcodes, texts, _, tails, _, _, signatures, _ = zip(
+        *pieces, strict=True
+    )
     odd: set[str] = set()
     nested: list[int] = []
     bracketed = {text for text in {*types, *signatures} if "(" in text}
     operands = list(texts)
     for at, opcode in enumerate(opcodes):
-        text = operands[at]
         if opcode in LITERAL_OPERANDS:
             operands[at] = ""
-            if _has_bracket(text):
-                bracketed.add(text)
-        elif "(" in text and _has_instruction(text):
-            operands[at] = ""
-            nested.append(at)
+            if _has_bracket(texts[at]):
+                bracketed.add(texts[at])
+    joined = "\n".join(operands)
+    if "(" in joined and _has_instruction(joined):
+        for at, text in enumerate(operands):
+            if _has_instruction(text):
+                operands[at] = ""
+                nested.append(at)
     if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
         odd.update(text for text in bracketed if not _are_in_pairs(text))
-    if "\n" in "".join(operands):
+    if joined.count("\n") >= len(operands):
         operands = [_white.sub(" ", text).strip() if "\n" in text else text for text in operands]
-    references = read_references(operands, by_people=True)
+    references = read_written_references("\n".join(operands))
     if references is None:
         references = []
         for text in operands:
-            names_read = read_references([text], by_people=True)
-            references += names_read or [_ODD_NAMES]
+            references += read_written_references(text) or [_ODD_NAMES]
     distinct = {*tails}
     distinct.discard("")
     if distinct and not are_attributes(_SEPARATOR.join(distinct)):
         odd.update(tail for tail in distinct if not are_attributes(tail))
     stripped = map(str.rstrip, tails)
-    marks = ["ROOT " if root else "" for root in roots]
-    rows = list(zip(marks, names, types, opcodes, texts, stripped, references, strict=True))
+    rows = list(zip(roots, names, types, opcodes, texts, stripped, references, strict=True))
     for at in nested:
         rows[at] = _NOT_PLAIN
     if odd or _ODD_NAMES in references:
@@ -250,6 +295,8 @@ def _rows(pieces: list[Piece]) -> list[InstructionRecord]:
 
 def _are_in_pairs(joined: str) -> bool:
     """True if brackets stand in pairs in each of some texts that NUL is between."""
+    # Of arrays, whose sizes and layouts are the most of it, no pair is looked for again and again.
+    joined = _sizes.sub("", joined)
     return not _has_bracket(_without_pairs(_comments.sub("", joined)))
 
 

@@ -9,8 +9,10 @@ _is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").
 # One after part of a name stays, and makes the list one that is not plain.
 _remove_comments = re.compile(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
 _no_name = re.compile(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
+_NAME = r"%?[A-Za-z_][\w.\-]*+(?:#[0-9]++)*+"
+_are_names = re.compile(rf"(?:(?:(?:,{_NAME})++|,)(?:\n|\Z))*+", re.A).fullmatch
 _ARRAY = (
-    r"[a-z][a-z0-9]*+\[(?:[^()\[\]{}=\n]|<=)*+\]"
+    r"[a-z][a-z0-9]*+\[[^()\[\]{}=<\n]*+(?:<=?[^()\[\]{}=<\n]*+)*+\]"
     r"(?:\{(?:[ \t]*+[-\d:?][^()\[\]{}\n]*+(?:\([^()\[\]{}\n]*+\)[^()\[\]{}\n]*+)*+)?+\})?+"
 )
 
@@ -36,12 +38,11 @@ def utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def read_references(operands: list[str], by_people: bool = False) -> list[tuple[str, ...]] | None:
+def read_references(operands: list[str]) -> list[tuple[str, ...]] | None:
     """The names that each list of operands refers to; None if one is not plain enough.
 
     Operands are names that `, ` stands between, each after its shape or without one, as releases
-    before jax 0.5 print it. No list has a line break in it. Only lists that were
-    written `by_people` are searched for `%` in the midst of a name.
+    before jax 0.5 print it. No list has a line break in it.
 
     >>> read_references(["%a, b#1", "", "f32[2]{0} %x, (f32[], s32[]) %y"])
     [('a', 'b#1'), (), ('x', 'y')]
@@ -49,8 +50,6 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
     joined = "\n".join(operands)
     if "/" in joined:
         joined = _remove_comments("", joined)
-    if by_people and joined.count(",") != joined.count(", "):
-        joined = joined.replace(", ", ",").replace(",", ", ")
     if is_typed := joined.count(" ") != joined.count(", "):
         # With a comma before each operand, the pattern is looked for at commas alone.
         joined = joined.replace(", ", ",").replace("\n", "\n,")
@@ -59,7 +58,7 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
             return None
         joined = joined.replace("\n,", "\n").replace(",", ", ")
     if "%" in joined:
-        if (is_typed or by_people) and _no_name(joined):
+        if is_typed and _no_name(joined):
             return None
         joined = joined.replace("%", "")
     joined = joined.replace(", ", " ")
@@ -71,6 +70,23 @@ def read_references(operands: list[str], by_people: bool = False) -> list[tuple[
     if "#" in joined and _is_no_index(joined):
         return None
     return list(map(tuple, map(str.split, joined.split("\n"))))
+
+
+def read_written_references(joined: str) -> list[tuple[str, ...]] | None:
+    """The same for lists that people wrote, one a line: a pattern looks at each name.
+
+    >>> read_written_references("a,%b#1\\n\\nf32[2] %x, (f32[], s32[]) y")
+    [('a', 'b#1'), (), ('x', 'y')]
+    """
+    if "/" in joined:
+        joined = _remove_comments("", joined)
+    joined = "," + joined.replace(", ", ",").replace("\n", "\n,")
+    if " " in joined:
+        joined = _remove_shapes(",", joined)
+    if not _are_names(joined):
+        return None
+    lists = joined[1:].replace("%", "").split("\n,")
+    return [tuple(names.split(",")) if names else () for names in lists]
 
 
 def _has_a_gap(joined: str) -> bool:
