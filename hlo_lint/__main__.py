@@ -13,7 +13,7 @@ def main() -> None:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # An interrupt ends the process without a traceback, until there is something to clean up.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from hlo_lint.apps.cli.main import main as run
+    from hlo_lint.apps.cli.program import main as run
 
     run()
 

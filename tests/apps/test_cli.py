@@ -1063,7 +1063,7 @@ def test_several_processes_print_what_one_prints() -> None:
 def test_an_interrupt_exits_130_with_one_line() -> None:
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from hlo_lint.apps.cli.main import main; main()"
+        "from hlo_lint.apps.cli.program import main; main()"
     )
     with subprocess.Popen(
         [sys.executable, "-X", "importtime", "-c", program, "check", "-"],
@@ -1167,7 +1167,7 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
     # What a shell runs in the background inherits that it ignores interrupts.
     program = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from hlo_lint.apps.cli.main import main; main()"
+        "from hlo_lint.apps.cli.program import main; main()"
     )
     options = ("check", "--watch", "--output-format", "concise", ".")
     with subprocess.Popen(

@@ -117,7 +117,7 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
     code = (
         "import time; from hlo_lint.engine.executors import local; "
         "local.run_batch = lambda *_: time.sleep(1000); "
-        "from hlo_lint.apps.cli.main import main; main()"
+        "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
     with subprocess.Popen(
@@ -145,7 +145,7 @@ def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     code = (
         "import os, signal; from hlo_lint.engine.executors import local; "
         "local.run_batch = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
-        "from hlo_lint.apps.cli.main import main; main()"
+        "from hlo_lint.apps.cli.program import main; main()"
     )
     report = tmp_path / "report.json"
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", "-o", str(report)]
@@ -204,7 +204,7 @@ def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
         "import os, signal; from hlo_lint.text import files; "
         "fsync = os.fsync; "
         "files.os.fsync = lambda file: (fsync(file), os.kill(os.getpid(), signal.SIGTERM)); "
-        "from hlo_lint.apps.cli.main import main; main()"
+        "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", str(CRASH), "-o", str(report)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -781,9 +781,8 @@ def test_the_server_ends_with_its_client() -> None:
 
 
 def test_without_its_library_the_server_says_what_to_install() -> None:
-    code = (
-        "import sys; sys.modules['pygls'] = None; from hlo_lint.apps.cli.main import main; main()"
-    )
+    program = "from hlo_lint.apps.cli.program import main; main()"
+    code = f"import sys; sys.modules['pygls'] = None; {program}"
     ran = subprocess.run(
         [sys.executable, "-c", code, "server"], capture_output=True, text=True, cwd=ROOT
     )

@@ -24,6 +24,7 @@ MAX_MODULES = 130
 MAX_MODULES_OF_A_HIT = 103
 LATE = (
     *(
+        "click",
         "concurrent",
         "ctypes",
         "hashlib",
@@ -39,6 +40,15 @@ LATE = (
     *("subprocess", "tempfile", "tomllib", "xml"),
 )
 """Modules that no plain check needs."""
+CHECK = """\
+import sys
+from hlo_lint.apps.cli.program import main
+sys.argv[1:] = ["check", "small.hlo"]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+"""
 RULES = {
     "form.dropped_operand",
     "form.unknown_word",
@@ -65,15 +75,11 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     Path(index.__file__).touch()
     folder = tmp_path_factory.mktemp("startup")
     (folder / "small.hlo").write_text(TEXT)
-    return imported(
-        "import sys; from hlo_lint.apps.cli.main import cli; "
-        "cli(['check', 'small.hlo'], standalone_mode=False)",
-        folder,
-    )
+    return imported(CHECK, folder)
 
 
 def imported(program: str, folder: Path, **variables: str) -> frozenset[str]:
-    shown = "; import sys; print(*sys.modules, file=sys.stderr)"
+    shown = "\nimport sys; print(*sys.modules, file=sys.stderr)"
     command = [sys.executable, "-c", program + shown]
     done = subprocess.run(
         command,
@@ -103,17 +109,22 @@ def test_a_check_imports_few_modules(modules: frozenset[str]) -> None:
 
 def test_a_check_of_what_is_known_imports_no_rule(tmp_path: Path) -> None:
     """Neither the rules, nor the verifier, nor shape inference: the cache has what they found."""
-    (tmp_path / "known.hlo").write_text(TEXT + "\n" * CACHE_MIN_BYTES)
-    program = (
-        "import sys; from hlo_lint.apps.cli.main import cli; "
-        "cli(['check', 'known.hlo'], standalone_mode=False)"
-    )
+    (tmp_path / "small.hlo").write_text(TEXT + "\n" * CACHE_MIN_BYTES)
     for _ in range(2):
-        modules = imported(program, tmp_path, HLO_LINT_CACHE_DIR=str(tmp_path))
+        modules = imported(CHECK, tmp_path, HLO_LINT_CACHE_DIR=str(tmp_path))
     own = {name for name in modules if name.startswith("hlo_lint")}
     assert not {name for name in own if name.count(".") == 3 and ".rules." in name}
     assert not {name for name in own if "verifier" in name or "shape_inference" in name}
     assert len(own) <= MAX_MODULES_OF_A_HIT, sorted(own)
+
+
+def test_the_defaults_of_options_stand_in_their_records() -> None:
+    """A check without options makes the records and asks click nothing."""
+    from hlo_lint.apps.cli import check, checking, common
+
+    arguments = check.command.make_context("check", ["small.hlo"]).params
+    defaults = {**common.NO_OPTIONS._asdict(), **checking.ReportOptions()._asdict()}
+    assert {name: arguments[name] for name in defaults} == defaults
 
 
 def test_the_program_looks_for_no_former_name(tmp_path: Path) -> None:

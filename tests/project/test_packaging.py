@@ -214,7 +214,7 @@ ODD = {
 
 SPAWNED = (
     "from hlo_lint.engine.executors import local; local._start_method = lambda: 'spawn'; "
-    "from hlo_lint.apps.cli.main import main; "
+    "from hlo_lint.apps.cli.program import main; "
     "__name__ == '__main__' and main()"
 )
 

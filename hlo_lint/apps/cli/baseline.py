@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DEFAULT = Path("hlo_lint_baseline.json")
 
 
 @click.command("baseline")
-@common.paths_argument
+@parameters.paths_argument
 @click.option(
     "--update", is_flag=True, help="Write all findings to the file; keep the reasons in it."
 )
@@ -33,7 +33,7 @@ DEFAULT = Path("hlo_lint_baseline.json")
     metavar="FILE",
     help=f"The baseline; by default the one in the settings, else {DEFAULT}.",
 )
-@common.settings_options
+@parameters.settings_options
 @click.pass_context
 def command(
     ctx: click.Context,

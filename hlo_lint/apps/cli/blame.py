@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.apps.cli import common, completing
+from hlo_lint.apps.cli import common, completing, parameters
 
 
 @click.command("blame")
 @click.argument("path", shell_complete=completing.paths)
 @click.argument("rule", required=False, shell_complete=completing.rules)
-@common.file_options
+@parameters.file_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report of `check` as JSON.")
 @click.pass_context
 def command(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import common, completing
+from hlo_lint.apps.cli import common, completing, parameters
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.children import Interpreter, Job
@@ -84,7 +84,7 @@ BACKENDS = ("default", "cublaslt")
     show_default=True,
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
-@common.rule_options
+@parameters.rule_options
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )

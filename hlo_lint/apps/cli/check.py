@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import checking, common, parameters
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.report.report import Report
-
-
-class ReportOptions(NamedTuple):
-    """The options that say how a report is made and printed."""
-
-    output_format: str | None
-    output: Path | None
-    statistics: bool = False
-    cured: bool = False
-    jobs: int | None = None
-    """0 if the size of the input decides; None if the settings do."""
-    executor: str | None = None
-    quiet: bool = False
-    verbose: bool = False
-    color: str = "auto"
-    fix: bool = False
-    """True to fix what can be fixed first; the report is of what remains."""
-    unsafe_fixes: bool | None = None
-    diff: bool = False
-
-
-MAX_FINDINGS = 1000
-"""Findings of one rule in one file that are reported, where the settings say nothing else."""
 
 
 def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -51,7 +25,7 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
     from hlo_lint.text.source import whole_number
 
     number = whole_number(value)
-    if number is not None and 1 <= number <= common.MAX_COUNT:
+    if number is not None and 1 <= number <= parameters.MAX_COUNT:
         return number
     raise click.BadParameter(f"{value[:60]!r} is neither auto nor a whole number from 1")
 
@@ -74,9 +48,9 @@ _COMMAND = "hlo_lint.command"
 
 
 @click.command("check", cls=_Check)
-@common.paths_argument
-@common.settings_options
-@common.report_options
+@parameters.paths_argument
+@parameters.settings_options
+@parameters.report_options
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -123,7 +97,7 @@ _COMMAND = "hlo_lint.command"
     metavar="PID",
     help="With --watch: the process that writes the files; the last check comes after its end.",
 )
-@common.color_option
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -150,7 +124,7 @@ def command(
     shared: common.SharedOptions,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
-    options = ReportOptions(
+    options = checking.ReportOptions(
         *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
         *(fix or diff, unsafe_fixes, diff),
     )
@@ -171,13 +145,13 @@ def command(
         ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
     if pid is not None:
         raise click.UsageError("--pid goes with --watch")
-    report = _check(paths, options, shared)
+    report = checking.check(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
 
 def _watch(
     paths: tuple[str, ...],
-    options: ReportOptions,
+    options: checking.ReportOptions,
     shared: common.SharedOptions,
     command: list[str] | None,
     pid: int | None,
@@ -197,7 +171,7 @@ def _watch(
         # While XLA writes, no module has died.
         living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
         is_alone = command is None and pid is None
-        last[:] = [_check(paths, options, shared if is_over or is_alone else living)]
+        last[:] = [checking.check(paths, options, shared if is_over or is_alone else living)]
 
     def keep_checking(is_written: Callable[[], bool] | None) -> int:
         settings = partial(common.settings_file, paths, shared)
@@ -213,54 +187,8 @@ def _watch(
     return keep_checking(None if pid is None else partial(watching.is_running, pid))
 
 
-def _check(paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions) -> Report:
-    """Check once, and print the report."""
-    from hlo_lint.apps.api import lint
-    from hlo_lint.engine.input_size import automatic_jobs
-
-    begun = time.monotonic()
-    settings = common.settings_of(paths, shared).overridden(
-        output_format=options.output_format,
-    )
-    if settings.max_findings is None:
-        settings = settings.overridden(max_findings=MAX_FINDINGS)
-    refuse_statistics(settings, options)
-    dump = common.open_given(paths, settings, shared)
-    if options.fix:
-        return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
-    jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
-    with common.progress_bar(dump, wanted=not options.quiet) as progress:
-        report = lint(
-            dump,
-            settings=settings.overridden(jobs=jobs),
-            cured=options.cured,
-            executor=options.executor,
-            progress=progress,
-        )
-    seconds = time.monotonic() - begun
-    print_report(report, settings.output_format, options, seconds)
-    if options.verbose:
-        _say(settings, report, jobs, seconds)
-    return report
-
-
-def _fix(dump: Dump, settings: Settings, options: ReportOptions, begun: float) -> Report:
-    """Fix what can be fixed, or print what would change, and print the report of what remains."""
-    from hlo_lint.apps.api import fix
-    from hlo_lint.apps.cli.fix import write_diff, write_in_place
-
-    with common.progress_bar(dump, wanted=not options.quiet) as progress:
-        result = fix(dump, settings=settings, progress=progress)
-    if options.diff:  # standard output is a patch
-        write_diff(result)
-        return result.remaining
-    click.echo(write_in_place(dump, result), err=True)
-    print_report(result.remaining, settings.output_format, options, time.monotonic() - begun)
-    return result.remaining
-
-
 def _check_shard(
-    text: str, paths: tuple[str, ...], options: ReportOptions, shared: common.SharedOptions
+    text: str, paths: tuple[str, ...], options: checking.ReportOptions, shared: common.SharedOptions
 ) -> None:
     """Check one shard, and write its report: JSON for `hlo-lint merge`."""
     from hlo_lint.apps.api import lint_shard
@@ -282,81 +210,7 @@ def _check_shard(
             executor=options.executor,
             progress=progress,
         )
-    write_report(report.to_json(), options.output)
-
-
-def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
-    """Refuse formats that have no statistics.
-
-    Raises:
-        UsageError: they are asked for in such a format.
-    """
-    from hlo_lint.text.errors import UsageError
-
-    if options.statistics and settings.output_format not in ("text", "concise", "json"):
-        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
-
-
-def print_report(
-    report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
-) -> None:
-    """Print a report, or write it to the file that the options name."""
-    if output_format == "text" and not options.statistics and options.output is None:
-        from hlo_lint.report import text
-
-        if not (report.findings or report.skipped):  # one line: rich takes longer to import
-            if not options.quiet:
-                click.echo(text.summary(report) + text.took(seconds, sys.stdout))
-            return
-        console = common.console(color=options.color)
-        if options.quiet:
-            text.print_text(console, report.findings)
-        else:
-            text.print_report(console, report, seconds)
-        return
-    write_report(_rendered(report, output_format, options), options.output)
-
-
-def write_report(text: str, output: Path | None) -> None:
-    """Write a report to a file, or to standard output."""
-    if output is None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-        return
-    from hlo_lint.text.files import write
-
-    write(output, text)
-
-
-def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:
-    if options.statistics:
-        from hlo_lint.report.statistics import render_statistics
-
-        return render_statistics(report, "json" if output_format == "json" else "text")
-    if options.quiet and output_format == "text":
-        from hlo_lint.report.text import as_text
-
-        return "".join(f"{as_text(finding)}\n\n" for finding in report.findings)
-    from hlo_lint.report.formats import render
-
-    return render(report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True))
-
-
-def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
-    """Print what was read, and with which settings, on standard error."""
-    from hlo_lint.rules.registry import all_rules
-    from hlo_lint.text.source import shown
-
-    rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
-    for label, message in (
-        ("settings", str(settings.file) if settings.file is not None else "no file"),
-        ("rules", rules),
-        ("processes", str(jobs)),
-        ("read", f"{report.stats['files']} files, {report.stats['modules']} modules of HLO"),
-        ("skipped", str(len(report.skipped))),
-        ("took", f"{seconds:.2f} s"),
-    ):
-        click.echo(f"{label}: {shown(message)}", err=True)
+    checking.write_report(report.to_json(), options.output)
 
 
 def _show_files(dump: Dump) -> None:

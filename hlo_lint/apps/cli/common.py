@@ -1,21 +1,14 @@
-"""Parts that several commands share: options, settings, the input, the terminal."""
+"""Parts that several commands share: settings, the input, the terminal."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-
-import click
-
-from hlo_lint.apps.cli import completing
-from hlo_lint.report.formats import FORMATS
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,12 +22,7 @@ if TYPE_CHECKING:
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows a progress bar."""
 
-MAX_COUNT = (1 << 31) - 1
-"""No number of an option is larger."""
-
 LEVELS = ("error", "warning", "info", "off")
-
-Command = TypeVar("Command", bound=Callable[..., object])
 
 
 class SharedOptions(NamedTuple):
@@ -59,201 +47,7 @@ class SharedOptions(NamedTuple):
     isolated: bool = False
 
 
-_SHARED = SharedOptions._fields
-_NO_OPTIONS = SharedOptions()
-
-paths_argument = click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completing.paths
-)
-before_option = click.option(
-    "--before",
-    metavar="PASS",
-    shell_complete=completing.passes,
-    help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
-)
-
-
-def leave_plugins_out(ctx: click.Context, _: click.Parameter | None, wanted: bool) -> bool:
-    """Set the environment variable, so that the worker processes of `--jobs` see it."""
-    from hlo_lint.rules.plugins import ISOLATED, is_isolated
-
-    if wanted and not is_isolated():
-        os.environ[ISOLATED] = "1"
-        ctx.call_on_close(lambda: os.environ.pop(ISOLATED))
-    return wanted
-
-
-_files = (
-    click.option(
-        "--config", metavar="FILE", help="Read this settings file instead of searching for one."
-    ),
-    click.option(
-        "--isolated",
-        is_flag=True,
-        callback=leave_plugins_out,
-        help="Read no settings file, and run no rules of other packages.",
-    ),
-)
-_choice = (
-    click.option(
-        "--select",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Run only these rules or families (repeatable).",
-    ),
-    click.option(
-        "--ignore",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Do not run these rules or families (repeatable).",
-    ),
-    click.option(
-        "--extend-select",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Also run these rules or families (repeatable).",
-    ),
-    click.option(
-        "--extend-ignore",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Also leave these rules or families out (repeatable).",
-    ),
-    click.option(
-        "--severity",
-        multiple=True,
-        metavar="RULE=LEVEL",
-        shell_complete=completing.levels,
-        help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
-    ),
-    before_option,
-    click.option(
-        "--stage",
-        metavar="STAGE",
-        help="The place in the pipeline of texts that do not state theirs, 'gpu post-layout': gpu, "
-        "cpu, tpu, pre-layout, post-layout, normalized, scheduled, final, FIELD=VALUE.",
-    ),
-    click.option(
-        "--baseline",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        help="Do not report the findings that this file lists.",
-    ),
-)
-_input = (
-    click.option(
-        "--exclude",
-        multiple=True,
-        metavar="GLOB",
-        help="Leave these files and folders out (repeatable).",
-    ),
-    click.option(
-        "--force-exclude", is_flag=True, help="Apply --exclude to files given by name, too."
-    ),
-    click.option(
-        "--stdin-filename", metavar="NAME", help="The file name for the text on standard input."
-    ),
-    click.option(
-        "--sniff",
-        is_flag=True,
-        help="Skip files that hold no HLO, whatever their names, and say so.",
-    ),
-    click.option(
-        "--allow-empty",
-        is_flag=True,
-        help="Accept a PATH that has no HLO to check; by default the exit status is then 2.",
-    ),
-    click.option(
-        "--no-cache",
-        is_flag=True,
-        help="Check every file, also those whose findings are known from an earlier run.",
-    ),
-)
-
-
-def seconds(least: float) -> click.FloatRange:
-    """The type of an option that takes a time."""
-    return _Seconds(least, MAX_COUNT)
-
-
-class _Seconds(click.FloatRange):
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        number: float = super().convert(value, param, ctx)
-        if number != number:
-            self.fail(f"{value!r} is not a number", param, ctx)
-        return number
-
-
-color_option = click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="When to use colours; auto obeys NO_COLOR, FORCE_COLOR and the terminal.",
-)
-
-
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the report to a file.",
-)
-
-
-def report_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Adds the options that say how a report is printed, and where."""
-    for option in (
-        click.option(
-            "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
-        ),
-        output_option,
-        click.option(
-            "--output-format",
-            type=click.Choice(list(FORMATS)),
-            help="The format of the report; by default the one in the settings, else text.",
-            envvar="HLO_LINT_OUTPUT_FORMAT",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _with_options(
-    command: Command, options: Sequence[Callable[[Command], Command]]
-) -> Callable[..., object]:
-    """The command with these options; it gets them as `shared`, a `SharedOptions`."""
-
-    @wraps(command)
-    def collected(*arguments: object, **values: Any) -> object:
-        shared = {name: values.pop(name) for name in _SHARED if name in values}
-        return command(*arguments, shared=SharedOptions(**shared), **values)
-
-    for option in reversed(options):
-        collected = option(collected)
-    return collected
-
-
-def settings_options(command: Command) -> Callable[..., object]:
-    """Adds the options that change settings, and those that say what is read."""
-    return _with_options(command, (*_choice, *_input, *_files))
-
-
-def rule_options(command: Command) -> Callable[..., object]:
-    """Adds the options that change settings, for a command that reads no file of the caller's."""
-    return _with_options(command, (*_choice, *_files))
-
-
-def file_options(command: Command) -> Callable[..., object]:
-    """Adds `--before`, and the options that name the settings file."""
-    return _with_options(command, (before_option, *_files))
+NO_OPTIONS = SharedOptions()
 
 
 def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
@@ -324,7 +118,7 @@ def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
 
 
 def open_given(
-    paths: Sequence[str], settings: Settings, shared: SharedOptions = _NO_OPTIONS
+    paths: Sequence[str], settings: Settings, shared: SharedOptions = NO_OPTIONS
 ) -> Dump:
     """The dump at paths, or on standard input if the path is `-`.
 
@@ -377,7 +171,7 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
     if report.unchecked and not shared.allow_empty:
         for entry in report.unchecked:
             place = shown(f"{entry.path}: {entry.reason}")
-            click.echo(f"Error: nothing checked: {place}", err=True)
+            print(f"Error: nothing checked: {place}", file=sys.stderr)
         return 2
     if report.is_incomplete:
         return 2

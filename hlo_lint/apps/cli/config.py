@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 
 
 @click.command("config")
@@ -13,7 +13,7 @@ from hlo_lint.apps.cli import common
 @click.option(
     "--schema", "as_schema", is_flag=True, help="Print the JSON Schema of a settings file."
 )
-@common.settings_options
+@parameters.settings_options
 def command(
     paths: tuple[str, ...], show: bool, as_schema: bool, shared: common.SharedOptions
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, completing
+from hlo_lint.apps.cli import common, completing, parameters
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @click.command("convert")
-@common.paths_argument
+@parameters.paths_argument
 @click.option(
     "--to",
     "dialects",

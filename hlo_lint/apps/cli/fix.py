@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @click.command("fix")
-@common.paths_argument
-@common.settings_options
+@parameters.paths_argument
+@parameters.settings_options
 @click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
 @click.option(
     "--form",
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if findings remain.")
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the findings that remain.")
-@common.color_option
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
-from hlo_lint.apps.cli.check import ReportOptions, print_report, refuse_statistics
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli.checking import ReportOptions, print_report, refuse_statistics
 
 if TYPE_CHECKING:
     from hlo_lint.engine.shards import ShardReport
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 @click.argument(
     "files", nargs=-1, required=True, metavar="REPORT.json…", type=click.Path(path_type=Path)
 )
-@common.report_options
+@parameters.report_options
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
-@common.color_option
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -43,7 +43,7 @@ def command(
 
     reports = [ShardReport.read(path) for path in files]
     paths, shared, cured = _arguments(files[0], reports[0])
-    common.leave_plugins_out(ctx, None, shared.isolated)
+    parameters.leave_plugins_out(ctx, None, shared.isolated)
     options = ReportOptions(
         output_format, output, statistics=statistics, cured=cured, quiet=quiet, color=color
     )

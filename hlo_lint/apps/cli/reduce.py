@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -130,20 +130,20 @@ _OPTIONS = (
     click.option(
         "--jobs",
         "-j",
-        type=click.IntRange(1, common.MAX_COUNT),
+        type=click.IntRange(1, parameters.MAX_COUNT),
         metavar="N",
         help="Tests at a time.",
     ),
     click.option(
         "--repeat",
-        type=click.IntRange(1, common.MAX_COUNT),
+        type=click.IntRange(1, parameters.MAX_COUNT),
         default=1,
         metavar="N",
         help="Test a module up to N times, for a problem that does not always show.",
     ),
     click.option(
         "--timeout",
-        type=common.seconds(0.1),
+        type=parameters.seconds(0.1),
         default=60.0,
         show_default=True,
         metavar="SECONDS",
@@ -154,7 +154,7 @@ _OPTIONS = (
 )
 
 
-def reduce_options(command: common.Command) -> Callable[..., object]:
+def reduce_options(command: parameters.Command) -> Callable[..., object]:
     """Adds the options; the command gets them as `options`."""
 
     @wraps(command)
@@ -189,7 +189,7 @@ def reduce_options(command: common.Command) -> Callable[..., object]:
     help="Write the module to this file instead of standard output.",
 )
 @reduce_options
-@common.settings_options
+@parameters.settings_options
 def command(
     path: Path,
     finding: str | None,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.phrases import counted
 
 
 @click.command("report")
-@common.paths_argument
+@parameters.paths_argument
 @click.option(
     "-o",
     "--output",
@@ -23,7 +23,7 @@ from hlo_lint.text.phrases import counted
     metavar="FILE",
     help="The file to write; `-` is standard output.",
 )
-@common.settings_options
+@parameters.settings_options
 @click.option(
     "--source",
     "sources",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
 from hlo_lint.text.source import shown
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     help="The directory to write; of several findings each gets a directory in it.",
 )
 @reduce_options
-@common.settings_options
+@parameters.settings_options
 def command(
     path: Path,
     findings: tuple[str, ...],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.errors import DumpError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("validate")
-@common.paths_argument
+@parameters.paths_argument
 @click.option(
     "--against",
     type=click.Path(path_type=Path, exists=True),
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(1, common.MAX_COUNT),
+    type=click.IntRange(1, parameters.MAX_COUNT),
     default=2,
     show_default=True,
     help="The number of sets of inputs; those of odd numbers are positive.",
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--seconds",
-    type=common.seconds(1),
+    type=parameters.seconds(1),
     envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--memory",
-    type=click.IntRange(1, common.MAX_COUNT),
+    type=click.IntRange(1, parameters.MAX_COUNT),
     envvar="HLO_LINT_XLA_MEMORY",
     default=8192,
     show_default=True,
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 @click.option(
     "--jobs",
     "-j",
-    type=click.IntRange(1, common.MAX_COUNT),
+    type=click.IntRange(1, parameters.MAX_COUNT),
     metavar="N",
     help="Programs that run at a time; by default as many as there are processors.",
 )
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="The format of the report.",
 )
-@common.output_option
-@common.color_option
-@common.file_options
+@parameters.output_option
+@parameters.color_option
+@parameters.file_options
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -90,7 +90,7 @@ class LocalExecutor:
 def _begin(task: Task) -> None:
     global _task
     _task = task
-    gc.disable()  # as in `cli.main`
+    gc.disable()  # as in `__main__`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, name=WAITING_THREAD, daemon=True).start()

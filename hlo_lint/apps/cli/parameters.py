@@ -1,0 +1,213 @@
+"""Options and arguments of the command line that several commands share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from hlo_lint.apps.cli import completing
+from hlo_lint.apps.cli.common import LEVELS, SharedOptions
+from hlo_lint.report.formats import FORMATS
+
+MAX_COUNT = (1 << 31) - 1
+"""No number of an option is larger."""
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+paths_argument = click.argument(
+    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completing.paths
+)
+before_option = click.option(
+    "--before",
+    metavar="PASS",
+    shell_complete=completing.passes,
+    help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
+)
+
+
+def leave_plugins_out(ctx: click.Context, _: click.Parameter | None, wanted: bool) -> bool:
+    """Set the environment variable, so that the worker processes of `--jobs` see it."""
+    from hlo_lint.rules.plugins import ISOLATED, is_isolated
+
+    if wanted and not is_isolated():
+        os.environ[ISOLATED] = "1"
+        ctx.call_on_close(lambda: os.environ.pop(ISOLATED))
+    return wanted
+
+
+_files = (
+    click.option(
+        "--config", metavar="FILE", help="Read this settings file instead of searching for one."
+    ),
+    click.option(
+        "--isolated",
+        is_flag=True,
+        callback=leave_plugins_out,
+        help="Read no settings file, and run no rules of other packages.",
+    ),
+)
+_choice = (
+    click.option(
+        "--select",
+        multiple=True,
+        metavar="RULE",
+        shell_complete=completing.rules,
+        help="Run only these rules or families (repeatable).",
+    ),
+    click.option(
+        "--ignore",
+        multiple=True,
+        metavar="RULE",
+        shell_complete=completing.rules,
+        help="Do not run these rules or families (repeatable).",
+    ),
+    click.option(
+        "--extend-select",
+        multiple=True,
+        metavar="RULE",
+        shell_complete=completing.rules,
+        help="Also run these rules or families (repeatable).",
+    ),
+    click.option(
+        "--extend-ignore",
+        multiple=True,
+        metavar="RULE",
+        shell_complete=completing.rules,
+        help="Also leave these rules or families out (repeatable).",
+    ),
+    click.option(
+        "--severity",
+        multiple=True,
+        metavar="RULE=LEVEL",
+        shell_complete=completing.levels,
+        help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
+    ),
+    before_option,
+    click.option(
+        "--stage",
+        metavar="STAGE",
+        help="The place in the pipeline of texts that do not state theirs, 'gpu post-layout': gpu, "
+        "cpu, tpu, pre-layout, post-layout, normalized, scheduled, final, FIELD=VALUE.",
+    ),
+    click.option(
+        "--baseline",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Do not report the findings that this file lists.",
+    ),
+)
+_input = (
+    click.option(
+        "--exclude",
+        multiple=True,
+        metavar="GLOB",
+        help="Leave these files and folders out (repeatable).",
+    ),
+    click.option(
+        "--force-exclude", is_flag=True, help="Apply --exclude to files given by name, too."
+    ),
+    click.option(
+        "--stdin-filename", metavar="NAME", help="The file name for the text on standard input."
+    ),
+    click.option(
+        "--sniff",
+        is_flag=True,
+        help="Skip files that hold no HLO, whatever their names, and say so.",
+    ),
+    click.option(
+        "--allow-empty",
+        is_flag=True,
+        help="Accept a PATH that has no HLO to check; by default the exit status is then 2.",
+    ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Check every file, also those whose findings are known from an earlier run.",
+    ),
+)
+
+
+def seconds(least: float) -> click.FloatRange:
+    """The type of an option that takes a time."""
+    return _Seconds(least, MAX_COUNT)
+
+
+class _Seconds(click.FloatRange):
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        number: float = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+color_option = click.option(
+    "--color",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    show_default=True,
+    help="When to use colours; auto obeys NO_COLOR, FORCE_COLOR and the terminal.",
+)
+
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report to a file.",
+)
+
+
+def report_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Adds the options that say how a report is printed, and where."""
+    for option in (
+        click.option(
+            "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
+        ),
+        output_option,
+        click.option(
+            "--output-format",
+            type=click.Choice(list(FORMATS)),
+            help="The format of the report; by default the one in the settings, else text.",
+            envvar="HLO_LINT_OUTPUT_FORMAT",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _with_options(
+    command: Command, options: Sequence[Callable[[Command], Command]]
+) -> Callable[..., object]:
+    """The command with these options; it gets them as `shared`, a `SharedOptions`."""
+
+    @wraps(command)
+    def collected(*arguments: object, **values: Any) -> object:
+        shared = {name: values.pop(name) for name in SharedOptions._fields if name in values}
+        return command(*arguments, shared=SharedOptions(**shared), **values)
+
+    for option in reversed(options):
+        collected = option(collected)
+    return collected
+
+
+def settings_options(command: Command) -> Callable[..., object]:
+    """Adds the options that change settings, and those that say what is read."""
+    return _with_options(command, (*_choice, *_input, *_files))
+
+
+def rule_options(command: Command) -> Callable[..., object]:
+    """Adds the options that change settings, for a command that reads no file of the caller's."""
+    return _with_options(command, (*_choice, *_files))
+
+
+def file_options(command: Command) -> Callable[..., object]:
+    """Adds `--before`, and the options that name the settings file."""
+    return _with_options(command, (before_option, *_files))

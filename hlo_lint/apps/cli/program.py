@@ -1,0 +1,116 @@
+"""The `hlo-lint` program: its streams, its signals, and its exit status."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import sys
+from contextlib import suppress
+
+_BY_SIGNAL = 128
+"""Added to the number of a signal, it is the exit status of a program that the signal ended."""
+SIGPIPE = 13
+"""Its number, also where the system has no such signal."""
+_MESSAGES = {
+    "SIGINT": "interrupted",
+    "SIGTERM": "terminated",
+    "SIGHUP": "the terminal was closed",
+}
+
+_FORMAT = "HLO_LINT_OUTPUT_FORMAT"
+_COMPLETION = "_HLO_LINT_COMPLETE"
+"""Variables that click reads."""
+
+
+class Signal(KeyboardInterrupt):
+    """A signal that ends the program; whatever cleans up after Ctrl-C does so after each."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+def main() -> None:
+    """The `hlo-lint` program."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed; no file may get its descriptor, and be printed into
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    for name in _MESSAGES:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as of `nohup`
+            signal.signal(number, _raise)
+    status = _status()
+    # Nothing is left to clean up: a signal ends the process at once.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if status > _BY_SIGNAL:
+        # The pool of workers, ended at its work, may print a traceback while Python shuts down.
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(status)
+    gc.freeze()  # Python's last collection, of all that was read, would take as long as a check
+    sys.exit(status)
+
+
+def _raise(number: int, _: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # the second one is obeyed at once
+    raise Signal(number)
+
+
+def _status() -> int:
+    """Run the command, and return its exit status."""
+    try:
+        status = _run(sys.argv[1:])
+        sys.stdout.flush()
+    except KeyboardInterrupt as error:  # it may have interrupted the import of click
+        return after_signal(number_of(error))
+    except BaseException as error:
+        if isinstance(error, MemoryError):
+            error.__traceback__ = None  # its frames hold all that was read
+        from hlo_lint.apps.cli.failures import status_after
+
+        return status_after(error)
+    return status if isinstance(status, int) else 0
+
+
+def _run(arguments: list[str]) -> object:
+    if not _is_plain_check(arguments):
+        from hlo_lint.apps.cli.main import cli
+
+        return cli.main(prog_name="hlo-lint", standalone_mode=False)
+    from hlo_lint.apps.cli import checking, common
+
+    report = checking.check(tuple(arguments[1:]), checking.ReportOptions(), common.NO_OPTIONS)
+    return common.exit_status(report, common.NO_OPTIONS)
+
+
+def _is_plain_check(arguments: list[str]) -> bool:
+    """True for `check PATH…` without an option: click, which nothing else needs then, takes a
+    fifth of the time of a small file.
+    """
+    if os.name == "nt" or not {_FORMAT, _COMPLETION}.isdisjoint(os.environ):
+        return False  # click expands patterns on Windows, and reads these variables
+    command, *paths = arguments or [""]
+    return command == "check" and paths != [] and not any(path.startswith("-") for path in paths)
+
+
+def number_of(interrupt: BaseException | None) -> int:
+    """The signal that an interrupt came from."""
+    return interrupt.number if isinstance(interrupt, Signal) else signal.SIGINT
+
+
+def after_signal(number: int) -> int:
+    """The exit status that a shell gives a program that the signal ended."""
+    if number == SIGPIPE:
+        discard_output()
+    else:
+        print(_MESSAGES[signal.Signals(number).name], file=sys.stderr)
+    return _BY_SIGNAL + number
+
+
+def discard_output() -> None:
+    """Have Python write the rest, which it does as it ends, to nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
