@@ -9,7 +9,6 @@ is, the operation runs beside the schedule, and other instructions must keep off
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -17,6 +16,7 @@ from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
 from hlo_lint.hlo.shape import Index, Shape, TupleShape, array_indices, part
+from hlo_lint.text.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
+from hlo_lint.text.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

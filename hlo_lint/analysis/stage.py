@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from typing import Any
 
 from hlo_lint.text.errors import UsageError, nearest
+from hlo_lint.text.lazy_dataclasses import dataclass, replace
 from hlo_lint.text.source import whole_number
 
 
@@ -208,7 +208,7 @@ def parse_stage(text: str) -> Stage:
 
 @cache
 def _fields() -> Mapping[str, str]:
-    return {field.name: str(field.type) for field in fields(Stage) if field.name != "assumed"}
+    return {name: kind for name, kind in Stage.__annotations__.items() if name != "assumed"}
 
 
 def _field_of(name: str) -> tuple[str, bool]:

@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
+from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import is_archive, on_disk, plain_name, read, unpacked
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.phases import AUTOTUNERS, RELEASE_MARKS
+from hlo_lint.text.lazy_dataclasses import dataclass
 
 Pass = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""

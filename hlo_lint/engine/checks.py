@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from inspect import signature
 from typing import Any
 
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
@@ -135,4 +134,6 @@ def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage)
 @cache
 def _fix_parameters(fix: Callable[..., object]) -> tuple[str, ...]:
     """The names of the parameters of `fix` after the instruction and the module."""
+    from inspect import signature  # nothing is fixed in most runs
+
     return tuple(signature(fix).parameters)[3:]

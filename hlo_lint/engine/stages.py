@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from hlo_lint.dumps.phases import (
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
+from hlo_lint.text.lazy_dataclasses import replace
 from hlo_lint.text.source import DIRECTIVE
 from hlo_lint.text.stored import plain_name
 

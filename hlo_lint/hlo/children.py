@@ -17,10 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.lazy_dataclasses import dataclass
 
 SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take for one module."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -23,6 +21,8 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError, UsageError, nearest
+from hlo_lint.text.lazy_dataclasses import dataclass, field
+from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Bad:
     @property
     def source(self) -> str:
         """The text without its marks."""
-        lines = cleandoc(self.text).split("\n")
+        lines = dedented(self.text).split("\n")
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
     marks: tuple[int, ...] = ()
@@ -188,13 +188,13 @@ class Bad:
         """The numbers of the marked lines, from 1."""
         if self.marks:
             return list(self.marks)
-        lines = cleandoc(self.text).split("\n")
+        lines = dedented(self.text).split("\n")
         return [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
 
     @property
     def fixed_source(self) -> str:
         """The fixed source."""
-        return cleandoc(self.fixed) + "\n"
+        return dedented(self.fixed) + "\n"
 
 
 @dataclass(frozen=True)
@@ -222,15 +222,15 @@ class Good:
     @property
     def source(self) -> str:
         """The text."""
-        return cleandoc(self.text) + "\n"
+        return dedented(self.text) + "\n"
 
 
 def _module_of(computations: str) -> str:
-    return f"HloModule m\n\n{cleandoc(computations)}"
+    return f"HloModule m\n\n{dedented(computations)}"
 
 
 def _entry_of(instructions: str) -> str:
-    body = cleandoc(instructions).replace("\n", "\n  ")
+    body = dedented(instructions).replace("\n", "\n  ")
     return _module_of(f"ENTRY e {{\n  {body}\n}}")
 
 
@@ -330,7 +330,7 @@ class Rule:
         """
         if cls.__doc__ is None:
             raise RuleError(f"{cls.__name__} has no docstring, which is its page")
-        return cleandoc(cls.__doc__)
+        return dedented(cls.__doc__)
 
     @classmethod
     def options(cls) -> dict[str, Option[Any]]:

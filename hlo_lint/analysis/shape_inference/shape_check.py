@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from enum import Enum
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
@@ -38,6 +37,7 @@ from hlo_lint.analysis.shape_inference.types import (
     without_memory_space,
 )
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
+from hlo_lint.text.lazy_dataclasses import replace
 
 OPCODES: Final[Table] = {
     opcode: inference

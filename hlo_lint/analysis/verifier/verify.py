@@ -7,7 +7,6 @@ of its name has as well, with the same operands and the same callees, were check
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -42,6 +41,7 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
+from hlo_lint.text.lazy_dataclasses import replace
 
 Violations = Mapping[str, tuple[Violation, ...]]
 """The violations, by name of the check."""

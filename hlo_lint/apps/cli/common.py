@@ -6,9 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hlo_lint.text.lazy_dataclasses import replace
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,6 @@ What fails is an `AssertionError` that says which example it was and what was fo
 from __future__ import annotations
 
 from collections import Counter
-from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,6 +16,7 @@ from hlo_lint.apps.api import fix, lint, validate
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.text.phrases import dedented
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
 """The ending of an example's file, by what its text has; where it has none of these, `log`."""
@@ -122,7 +122,7 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
     if example.file:
         (folder / example.file).write_text(example.source, "utf-8")
         for name, text in example.beside.items():
-            (folder / name).write_text(cleandoc(text) + "\n", "utf-8")
+            (folder / name).write_text(dedented(text) + "\n", "utf-8")
         return folder
     if not example.artefacts:
         endings = [ending for mark, ending in _ENDINGS.items() if mark in example.source]
@@ -131,7 +131,7 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
         return path
     (folder / f"{_STEM}.txt").write_text(example.source, "utf-8")
     for ending, text in example.artefacts.items():
-        (folder / f"{_STEM}{ending}").write_text(cleandoc(text) + "\n", "utf-8")
+        (folder / f"{_STEM}{ending}").write_text(dedented(text) + "\n", "utf-8")
     return folder
 
 

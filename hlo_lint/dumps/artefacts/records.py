@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import Lines, ParseError, shown
 
 Index = tuple[int, ...]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -32,7 +31,7 @@ def to_json(value: Any) -> Any:
         case Mapping():
             return {key: to_json(item) for key, item in value.items()}
         case _:
-            return [to_json(getattr(value, field.name)) for field in fields(value)]
+            return [to_json(getattr(value, name)) for name in value.__match_args__]
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -81,7 +80,7 @@ def _record(kind: Any) -> Reader:
     from hlo_lint.engine.suppressions.comments import CheckedFile
 
     hints = get_type_hints(kind, localns={"Diagnostic": Diagnostic, "CheckedFile": CheckedFile})
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else kind._fields
+    names = kind.__match_args__
     readers = [_reader(hints[name]) for name in names]
 
     def read(value: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
@@ -17,6 +16,7 @@ from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.grammar import int64, tokens, trees
+from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
@@ -29,6 +28,7 @@ from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.hlo.attributes.metadata import OpMetadata, read_metadata
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

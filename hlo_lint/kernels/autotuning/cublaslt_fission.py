@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from math import prod
@@ -27,6 +26,7 @@ from hlo_lint.analysis.buffers import source_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
+from hlo_lint.text.lazy_dataclasses import dataclass, replace
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 

@@ -9,7 +9,6 @@ From `BlockLevelFusionConfig` in `xla/service/gpu/backend_configs.proto`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from hlo_lint.kernels.custom_calls.carrier import (
     Json,
@@ -18,6 +17,7 @@ from hlo_lint.kernels.custom_calls.carrier import (
     reader_of,
     written_json,
 )
+from hlo_lint.text.lazy_dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
@@ -23,6 +21,7 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
+from hlo_lint.text.lazy_dataclasses import replace
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"
