@@ -9,7 +9,6 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,22 +17,18 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.compare import difference
-from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate
+from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate, leaves
 from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.programs import WIDE_BOUND
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from hlo_lint.engine.values.evaluator.arrays import Value
 
 MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""
@@ -168,22 +163,15 @@ def _differs(module: Module, other: Module) -> bool | None:
             inputs = inputs_of(module, seed, edges=edges)
             with np.errstate(all="ignore"):
                 sides = [
-                    list(_leaves(evaluate(each, inputs, max_work=MAX_WORK).result))
+                    leaves(evaluate(each, inputs, wide=True, max_work=MAX_WORK).result)
                     for each in (module, other)
                 ]
-            if difference(sides[0], sides[1]) is not None:
+            # A sum in another order is rounded otherwise, and is none.
+            if difference(sides[0], sides[1], WIDE_BOUND) is not None:
                 return True
     except (AttributeSyntaxError, NotEvaluated):
         return None
     return False
-
-
-def _leaves(value: Value) -> Iterator[NDArray[Any]]:
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _leaves(part)
-    elif value is not None:
-        yield np.asarray(value)
 
 
 # ---- the errors: the new line of an instruction, or None where it has none of the kind

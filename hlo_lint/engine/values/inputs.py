@@ -7,6 +7,7 @@ on the same inputs. Floats are small, and have few bits, so that every type of f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_integer, is_signed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_LIMIT: Final = 4
 """Integers that index nothing are smaller: a trip count among them keeps loops short."""
 _EDGE_SHARE: Final = 8
-"""With edge values, one element of so many is one."""
+"""Of so many elements one is an edge value or at a threshold, where there are any."""
 _FOLLOWED: Final = frozenset(
     "add bitcast broadcast call clamp concatenate convert copy fusion maximum minimum reshape "
     "select slice transpose".split()
@@ -35,73 +36,122 @@ def inputs_of(module: Module, seed: int = 0, *, edges: bool = False) -> list[NDA
     Integers that the module uses as indices are in range; others are smaller than `DEFAULT_LIMIT`,
     of both signs with an even seed, but for the unsigned ones of an odd seed, which have any bits.
     Floats of an even seed lie in [-2, 2], those of an odd one in [0.5, 2], where no logarithm and
-    no root is a NaN. With `edges` some elements are infinities, NaNs, zeros of both signs, and the
-    smallest and largest numbers of their type.
+    no root is a NaN. A scalar is neither 0 nor 1, which hide the other operand of a product, and
+    a predicate is true for one of two seeds in turn. With `edges` some elements are infinities,
+    NaNs, zeros of both signs, and the smallest and largest numbers of their type.
     """
     entry = module.entry
     if entry is None:
         return []
-    return values(
-        [
-            (shape, index_limit(parameter, module))
-            for parameter in entry.parameters
-            for shape in arrays(parameter.shape)
-        ],
-        seed,
-        edges=edges,
-    )
-
-
-def values(
-    shapes: Sequence[tuple[ArrayShape, int | None]], seed: int, *, edges: bool = False
-) -> list[NDArray[Any]]:
-    """Values for arrays; of integers with a limit, all are smaller."""
+    leaves = [
+        (shape, index_limit(parameter, module))
+        for parameter in entry.parameters
+        for shape in arrays(parameter.shape)
+    ]
     return [
         value(shape, (seed, number), limit=limit, edges=edges)
-        for number, (shape, limit) in enumerate(shapes)
+        for number, (shape, limit) in enumerate(leaves)
     ]
 
 
 def value(
-    shape: ArrayShape, seed: tuple[int, ...], *, limit: int | None = None, edges: bool = False
+    shape: ArrayShape,
+    seed: tuple[int, ...],
+    *,
+    limit: int | None = None,
+    thresholds: Sequence[float] = (),
+    edges: bool = False,
 ) -> NDArray[Any]:
-    """A value for one array; the first number of `seed` is that of the run."""
+    """A value for one array; the first number of `seed` is that of the run.
+
+    Some elements are one of `thresholds`, the constants that the program compares them with, or
+    next to one; a scalar is from the third run on, the constants first.
+    """
     import numpy as np
 
+    run, *leaf = seed
     random = np.random.default_rng(seed)
     dtype, dims = shape.dtype, shape.dims
     kind = numpy_dtype(dtype)
+    has_sign, is_scalar = run % 2 == 0, prod(dims) == 1
+    turn = int(np.random.default_rng(leaf).integers(1 << 30)) + run
     result: NDArray[Any]
-    if dtype == "pred":
-        result = random.integers(0, 2, dims).astype(bool)
+    if is_scalar and (dtype == "pred" or limit is not None):
+        result = np.full(dims, turn % (limit or 2))  # the next run takes the other branch
+    elif dtype == "pred":
+        result = random.integers(0, 2, dims)
     elif is_integer(dtype):
-        bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
-        # Without a sign they are bits: keys of random numbers, halves of wider integers.
-        is_bits = seed[0] % 2 == 1 and not is_signed(dtype)
-        end = min(limit or (1 << bits if is_bits else DEFAULT_LIMIT), 1 << min(bits, 62))
-        # A negative trip count runs no loop: those of an odd seed have none.
-        has_sign = seed[0] % 2 == 0 and is_signed(dtype) and limit is None
-        begin = 1 - end if has_sign else 0
-        result = random.integers(begin, max(end, 1), dims).astype(kind)
+        result = _integers(random, shape, limit, has_sign)
     elif dtype in PART_OF_COMPLEX:
-        real, imaginary = (_floats(random, dims, seed[0] % 2 == 1) for _ in range(2))
-        result = (real + 1j * imaginary).astype(kind)
+        result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
-        positive = seed[0] % 2 == 1 or dtype == "f8e8m0fnu"  # which has no sign and no zero
-        result = _floats(random, dims, positive).astype(kind)
-    if edges and result.size:
-        chosen = random.integers(0, _EDGE_SHARE, dims) == 0
-        special = _edge_values(dtype, limit)
-        result = np.where(chosen, special[random.integers(0, len(special), dims)], result)
+        # f8e8m0fnu has no sign and no zero.
+        result = _floats(random, dims, has_sign and dtype != "f8e8m0fnu")
+    result = result.astype(kind)
+    if thresholds:
+        near = _near(thresholds, dtype, limit)
+        if not is_scalar:
+            result = _mixed(random, result, near if has_sign else near[near > 0])
+        elif run > 1 and near.size:
+            result = np.full(dims, near[(run - 2) % near.size])
+    if edges:
+        result = _mixed(random, result, _edge_values(dtype, limit))
     return np.asarray(result, kind)
 
 
-def _floats(random: numpy.random.Generator, dims: tuple[int, ...], positive: bool) -> NDArray[Any]:
+def _mixed(
+    random: numpy.random.Generator, array: NDArray[Any], numbers: NDArray[Any]
+) -> NDArray[Any]:
+    """The array with some elements that are among `numbers`."""
+    import numpy as np
+
+    if not numbers.size:
+        return array
+    is_mixed = random.integers(0, _EDGE_SHARE, array.shape) == 0
+    return np.where(is_mixed, numbers[random.integers(0, numbers.size, array.shape)], array)
+
+
+def _integers(
+    random: numpy.random.Generator, shape: ArrayShape, limit: int | None, has_sign: bool
+) -> NDArray[Any]:
+    import numpy as np
+
+    dtype, dims = shape.dtype, shape.dims
+    bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
+    if not has_sign and not is_signed(dtype):
+        # Without a sign they are bits: keys of random numbers, halves of wider integers.
+        return random.integers(0, min(limit or 1 << bits, 1 << min(bits, 62)), dims)
+    end = max(min(limit or DEFAULT_LIMIT, 1 << min(bits, 62)), 1)
+    # A negative trip count runs no loop: those of an odd seed have none.
+    signed = has_sign and is_signed(dtype) and limit is None
+    if prod(dims) == 1:
+        return np.asarray(
+            random.integers(end // 2, end, dims) * (1 - 2 * signed * random.integers(0, 2))
+        )
+    return random.integers(1 - end if signed else 0, end, dims)
+
+
+def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: bool) -> NDArray[Any]:
     """Multiples of an eighth: bf16 and f16 hold them, the types of 8 bits the nearest ones."""
     import numpy as np
 
-    begin = 4 if positive else -16
-    return np.asarray(random.integers(begin, 17, dims) / 8)
+    numbers = np.asarray(random.integers(-16 if has_sign else 4, 17, dims))
+    return (numbers | 1 if prod(dims) == 1 else numbers) / 8
+
+
+def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray[Any]:
+    """The thresholds, then their neighbours, as far as the type has them."""
+    import numpy as np
+
+    near = [number + step for step in (0, -1, 1) for number in thresholds]
+    numbers = np.array(list(dict.fromkeys(near)))
+    if is_integer(dtype):
+        # -1 is the last index in Python: the program adds the size to it.
+        end = limit or np.inf
+        numbers = numbers[(-end <= numbers) & (numbers < end)].astype(np.int64)
+    with np.errstate(all="ignore"):
+        rounded = numbers.astype(numpy_dtype(dtype))
+        return np.asarray(rounded[rounded.astype(numbers.dtype) == numbers])
 
 
 def _edge_values(dtype: str, limit: int | None) -> NDArray[Any]:
@@ -175,12 +225,14 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
         return
     match user.opcode:
         case "gather" if operands[1:2] == [source]:
-            sizes = _integers(user, "slice_sizes")
-            for axis in _integers(user, "start_index_map"):
+            sizes = user.integers_attribute("slice_sizes") or ()
+            for axis in user.integers_attribute("start_index_map") or ():
                 yield array.dims[axis] - sizes[axis] + 1
         case "scatter" if len(operands) == 3 and operands[1] is source:
-            for axis in _integers(user, "scatter_dims_to_operand_dims"):
+            for axis in user.integers_attribute("scatter_dims_to_operand_dims") or ():
                 yield array.dims[axis]
+        case "conditional" if operands[0] is source:
+            yield len(user.called_computations)
         case "dynamic-slice" if source in operands[1:]:
             shape = user.shape_or_none
             if isinstance(shape, ArrayShape):
@@ -193,13 +245,3 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
                 for axis, operand in enumerate(operands[2:]):
                     if operand is source and axis < array.rank:
                         yield array.dims[axis] - update.dims[axis] + 1
-
-
-def _integers(instruction: Instruction, name: str) -> tuple[int, ...]:
-    """The integers that an attribute lists; none where it is absent."""
-    numbers = instruction.attribute(name)
-    return (
-        tuple(number for number in numbers if isinstance(number, int))
-        if isinstance(numbers, tuple)
-        else ()
-    )

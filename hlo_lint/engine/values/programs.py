@@ -53,6 +53,9 @@ MAX_JUDGED_WORK: Final = 1 << 27
 """Elementary operations that our own evaluator, the second judge, is given for one program."""
 
 
+MAX_THRESHOLDS: Final = 3
+"""Runs for the thresholds of scalars."""
+
 Inputs: TypeAlias = "tuple[Input, ...]"
 
 
@@ -110,6 +113,7 @@ class Runs:
                     input_.shape,
                     (seed, input_.leaf, input_.device),
                     limit=input_.limit,
+                    thresholds=input_.thresholds,
                     edges=self.edges,
                 )
                 for input_ in inputs
@@ -179,7 +183,7 @@ class Runs:
         if reason:
             return Comparison(Outcome.NOT_COMPARABLE, reason)
         verdicts = []
-        for seed in seeds:
+        for seed in _with_thresholds(seeds, inputs):
             verdict = self._compared(before, after, inputs, seed)
             if verdict.outcome in (Outcome.CHANGED, Outcome.NOT_RUN):
                 return verdict
@@ -233,6 +237,14 @@ class Runs:
         except NotEvaluated:
             return True
         return difference(sides[0], sides[1], bound) is not None
+
+
+def _with_thresholds(seeds: Sequence[int], inputs: Inputs) -> Sequence[int]:
+    """The seeds, and those that put scalars at their thresholds, one number in each run."""
+    scalars = [input_ for input_ in inputs if prod(input_.shape.dims) == 1]
+    count = max((len(scalar.thresholds) for scalar in scalars), default=0)
+    extra = range(2, 2 + min(count, MAX_THRESHOLDS))
+    return [*seeds, *(seed for seed in extra if seed not in seeds)]
 
 
 def _size(made: list[NDArray[Any]] | NotRun) -> int:

@@ -162,6 +162,17 @@ ENTRY e { k = s32[40] parameter(0) v = s32[40] parameter(1)
     assert order.tolist() == np.argsort(keys, kind="stable").tolist()
 
 
+def test_a_sort_by_a_comparator_that_is_not_transitive_has_no_value() -> None:
+    text = """
+beats { a = s32[] parameter(0) b = s32[] parameter(1) three = s32[] constant(3)
+  c = s32[] add(a, three) d = s32[] subtract(c, b) one = s32[] constant(1)
+  e = s32[] remainder(d, three) ROOT r = pred[] compare(e, one), direction=EQ }
+ENTRY e { k = s32[9] parameter(0) ROOT s = s32[9] sort(k), dimensions={0}, to_apply=beats }
+"""
+    with pytest.raises(NotEvaluated, match="strict weak order"):
+        value_of(text, np.arange(9) % 3)
+
+
 def test_a_scatter_combines_updates_of_one_place_in_order() -> None:
     text = """
 minus { a = s32[] parameter(0) b = s32[] parameter(1) ROOT c = s32[] subtract(b, a) }

@@ -80,3 +80,47 @@ def test_every_element_type_has_values(dtype: str, edges: bool) -> None:
 def test_numbers_of_an_odd_seed_have_no_sign(dtype: str) -> None:
     shape = ArrayShape(dtype, (256,))
     assert value(shape, (1,)).min() >= 0 > value(shape, (0,)).min()
+
+
+def test_a_scalar_hides_no_operand_and_a_predicate_takes_both_branches() -> None:
+    for run in range(8):
+        assert abs(value(ArrayShape("s32", ()), (run, 3))) >= 2
+        assert value(ArrayShape("f32", ()), (run, 3)) not in (0, 1)
+    for dtype, limit in (("pred", None), ("s32", 2)):
+        first, second = (value(ArrayShape(dtype, ()), (run, 3), limit=limit) for run in (0, 1))
+        assert {int(first), int(second)} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "seed", "limit", "expected"),
+    [
+        ("s32", 0, None, {-41, -40, -39, 5, 6, 7}),
+        ("s32", 1, None, {5, 6, 7}),
+        ("s32", 0, 7, {-1, 5, 6}),
+        ("s4", 0, None, {5, 6, 7}),
+        ("f32", 0, None, {-41, -40, -39, 5, 6, 7}),
+        ("f4e2m1fn", 0, None, {6}),
+    ],
+)
+def test_elements_are_at_thresholds(
+    dtype: str, seed: int, limit: int | None, expected: set[int]
+) -> None:
+    thresholds = (-40, 6) if limit is None else (0, 6, 9)
+    try:
+        array = value(ArrayShape(dtype, (999,)), (seed,), limit=limit, thresholds=thresholds)
+    except LiteralError:
+        pytest.skip("ml_dtypes lacks it")
+    numbers = array.astype(np.float64)
+    assert expected <= set(numbers)
+    if limit is None:
+        assert (abs(numbers) > 4).mean() < 0.25
+        assert {number for number in numbers if abs(number) > 4} == expected
+    else:
+        assert numbers.max() < limit
+
+
+def test_a_scalar_is_at_each_threshold_after_the_runs_without() -> None:
+    shape = ArrayShape("s32", ())
+    runs = [int(value(shape, (run,), thresholds=(10, 20))) for run in range(6)]
+    assert max(map(abs, runs[:2])) < 4
+    assert runs[2:] == [10, 20, 9, 19]

@@ -342,3 +342,31 @@ def test_another_window_is_not_one_of_a_dot(window: str, size: int) -> None:
         )
     )
     assert program.graph.roots[0].opcode == "convolution"
+
+
+def test_thresholds_are_the_constants_that_elements_meet() -> None:
+    text = """HloModule m
+
+clip { v = f32[8] parameter(0) low = f32[] parameter(1) high = f32[] parameter(2)
+  a = f32[8] broadcast(low), dimensions={} b = f32[8] broadcast(high), dimensions={}
+  ROOT c = f32[8] clamp(a, v, b) }
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  n = s32[] parameter(1)
+  free = f32[8] parameter(2)
+  zero = f32[] constant(0)
+  six = f32[] constant(6)
+  large = f32[] constant(1e+30)
+  clipped = f32[8] call(x, zero, six), to_apply=clip
+  many = f32[8] broadcast(large), dimensions={}
+  least = f32[8] minimum(clipped, many)
+  sum = f32[8] add(least, free)
+  numbers = s32[8] iota(), iota_dimension=0
+  count = s32[8] broadcast(n), dimensions={}
+  mask = pred[8] compare(numbers, count), direction=LT
+  ROOT r = f32[8] select(mask, sum, free)
+}
+"""
+    inputs = lowered(text).inputs
+    assert [each.thresholds for each in inputs] == [(0, 6), (0, 4, 7), ()]

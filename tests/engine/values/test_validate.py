@@ -112,6 +112,49 @@ def test_a_planted_error_is_found_at_its_step_and_instruction(xla: XlaCpu, name:
     assert (culprit.iteration is None) == (instruction in ("w", "r"))
 
 
+REMAINDER = """HloModule m
+
+ENTRY e {
+  x = s32[64] parameter(0)
+  y = s32[] parameter(1)
+  zero = s32[] constant(0)
+  one = s32[] constant(1)
+  none = pred[] compare(y, zero), direction=EQ
+  divisor = s32[] select(none, one, y)
+  d = s32[64] broadcast(divisor), dimensions={}
+  rest = s32[64] remainder(x, d)
+  zeros = s32[64] broadcast(zero), dimensions={}
+  below = pred[64] compare(rest, zeros), direction=LT
+  negative = pred[] compare(y, zero), direction=LT
+  signs = pred[64] broadcast(negative), dimensions={}
+  other = pred[64] compare(below, signs), direction=NE
+  some = pred[64] compare(rest, zeros), direction=NE
+  both = pred[64] and(other, some)
+  up = s32[64] add(rest, d)
+  ROOT r = s32[64] select(both, up, rest)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("compare(y, zero), direction=EQ", "compare(y, zero), direction=NE"),
+        ("compare(y, zero), direction=EQ", "compare(y, one), direction=EQ"),
+        ("compare(y, zero), direction=LT", "compare(y, zero), direction=GT"),
+        ("compare(rest, zeros), direction=NE", "compare(rest, zeros), direction=EQ"),
+        ("add(rest, d)", "copy(rest)"),
+        ("select(none, one, y)", "copy(y)"),
+    ],
+)
+def test_a_scalar_decides_on_both_sides_of_its_thresholds(
+    xla: XlaCpu, right: str, wrong: str
+) -> None:
+    assert right in REMAINDER
+    dumps = run_of([REMAINDER, REMAINDER.replace(right, wrong)])
+    assert changed(validate_dumps("m", dumps, xla)) == ["after_pass1"]
+
+
 def test_a_change_that_is_taken_back_shows_in_all_steps(xla: XlaCpu) -> None:
     other = LOOP.replace("negate(total)", "copy(total)")
     dumps = run_of([LOOP, other, LOOP])

@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from hlo_lint.engine.values.evaluator.arrays import Array, Value, accumulator
+from hlo_lint.engine.values.evaluator.arrays import Array, Unsupported, Value, accumulator
 from hlo_lint.engine.values.evaluator.contraction import positions, window_at
 from hlo_lint.engine.values.evaluator.movement import padded
 from hlo_lint.engine.values.evaluator.site import Kernel, Site
@@ -242,8 +242,10 @@ def _merge_sorted(rows: Arrays, less: Callable[..., Array]) -> Array:
             high = np.where(searching & ~before, probe, high)
         own = position - np.where(in_left, begin, middle)
         target = begin + own + (low - first)
-        merged = np.empty_like(order)
+        merged = np.full_like(order, -1)
         np.put_along_axis(merged, target, order, 1)
+        if (merged < 0).any():
+            raise Unsupported("a sort by what is not a strict weak order")
         order = merged
         width *= 2
     return order

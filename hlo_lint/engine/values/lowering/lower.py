@@ -8,7 +8,8 @@ program that computes the values of all of them (`collectives.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from hlo_lint.engine.values.lowering.graph import (
     spelled,
 )
 from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
+from hlo_lint.engine.values.lowering.thresholds import thresholds
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
@@ -60,14 +62,23 @@ class Program:
     """The values of a module."""
 
     graph: Graph
-    inputs: tuple[Input, ...]
-    """The parameters of the graph, in order."""
+    parameters: tuple[Input, ...]
+    """The parameters of the graph, in order, without their thresholds."""
     origins: Origins
     last: Origins
     """The last instruction whose value a node is: the copy of a copy."""
     cuts: tuple[Cut, ...]
     """The operations that cannot be run, in the order of the module."""
     devices: int
+
+    @cached_property
+    def inputs(self) -> tuple[Input, ...]:
+        """The parameters of the graph, in order."""
+        met = thresholds(self.graph)
+        return tuple(
+            replace(parameter, thresholds=tuple(sorted(met.get(number, ()))))
+            for number, parameter in enumerate(self.parameters)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,8 @@ class Input:
     shape: ArrayShape
     limit: int | None
     """The size that its integers index, if they index anything."""
+    thresholds: tuple[float, ...] = ()
+    """The constants that the program compares its elements with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,10 +460,12 @@ class Lowering:
                 next(bare(shape))
                 return self.nodes.reshape(leaves[0], shape.dims)
             case "transpose":
-                return self.nodes.transpose(leaves[0], _numbers(instruction, "dimensions"))
+                permutation = instruction.integers_attribute("dimensions") or ()
+                return self.nodes.transpose(leaves[0], permutation)
             case "broadcast" if isinstance(shape, ArrayShape):
                 node = self.nodes.convert(leaves[0], shape.dtype)
-                return self.nodes.broadcast(node, shape.dims, _numbers(instruction, "dimensions"))
+                dimensions = instruction.integers_attribute("dimensions") or ()
+                return self.nodes.broadcast(node, shape.dims, dimensions)
             case "convert" if isinstance(shape, ArrayShape):
                 return self.nodes.convert(leaves[0], shape.dtype)
             case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
@@ -624,16 +639,6 @@ def _part(value: Value, index: Sequence[int]) -> Value:
             raise NotLowered("an element is read of what is not a tuple")
         value = value[number]
     return value
-
-
-def _numbers(instruction: Instruction, name: str) -> tuple[int, ...]:
-    """The integers that an attribute lists."""
-    value = instruction.attribute(name)
-    if isinstance(value, int):
-        return (value,)
-    return (
-        tuple(item for item in value if isinstance(item, int)) if isinstance(value, tuple) else ()
-    )
 
 
 def _in_order(computation: Computation) -> list[Instruction]:
