@@ -31,8 +31,9 @@ from benchmarks.measure import unpacked
 from benchmarks.planted import Planted, is_small, plant_error
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import Outcome
-from hlo_lint.engine.values.validate import validate_pipeline
+from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 
 LARGE: Final = 1 << 20
@@ -163,8 +164,12 @@ def validated(task: Task, jobs: int) -> Verdict:
     """The verdict on one compilation."""
     pipeline = _opened(task.folder)[task.number]
     begun = time.monotonic()
-    validation = validate_pipeline(
-        pipeline, _xla(), all_steps=True, jobs=jobs if task.size > LARGE else 1
+    validation = validate_dumps(
+        pipeline.title,
+        in_order(pipeline),
+        _xla(),
+        all_steps=True,
+        jobs=jobs if task.size > LARGE else 1,
     )
     reasons = Counter(
         f"{step.comparison.outcome.value}: {step.comparison.reason}"

@@ -22,7 +22,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.options import DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import FIRST, main_pipelines, modules_of
+from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import (
     LOOSE,
@@ -271,14 +271,14 @@ def values_problem(
         UsageError: no pass does, or the pass of this release does not.
     """
     from hlo_lint.engine.reduce.values import ValuesTest
-    from hlo_lint.engine.values.validate import validate_pipeline
+    from hlo_lint.engine.values.validate import validate_dumps
     from hlo_lint.engine.values.xla_cpu import XlaCpu
 
     pipeline = _crashed(as_dump(path), path)
     file, name = pipeline.dumps[0], passes
     if path.is_dir():
         with XlaCpu() as xla:
-            changes = validate_pipeline(pipeline, xla).changes
+            changes = validate_dumps(pipeline.title, in_order(pipeline), xla).changes
         wanted = [
             change for change in changes if change.after.name and passes in change.after.name.after
         ]

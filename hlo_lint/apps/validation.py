@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
-from hlo_lint.dumps.selection import main_pipelines, names_of
+from hlo_lint.dumps.selection import in_order, main_pipelines, names_of
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -53,7 +53,7 @@ def validate_dump(
         import numpy  # noqa: F401
 
         from hlo_lint.engine.values.findings import diagnostic_of
-        from hlo_lint.engine.values.validate import validate_pair, validate_pipeline
+        from hlo_lint.engine.values.validate import validate_dumps, validate_pair
         from hlo_lint.engine.values.xla_cpu import XlaCpus
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
@@ -67,8 +67,10 @@ def validate_dump(
         with children.one() as xla:
             if len(compilation) == 2:
                 return validate_pair(*compilation, xla, seeds=seeds, edges=edges, progress=note)
-            return validate_pipeline(
-                compilation[0],
+            (pipeline,) = compilation
+            return validate_dumps(
+                pipeline.title,
+                in_order(pipeline),
                 xla,
                 seeds=seeds,
                 edges=edges,

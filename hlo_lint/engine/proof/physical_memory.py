@@ -266,7 +266,9 @@ def _copy(_: Instruction, source: Memory, shape: ArrayShape, padding: int) -> Me
 
 
 def _transpose(instruction: Instruction, source: Memory, shape: ArrayShape, padding: int) -> Memory:
-    order = _dimensions(instruction)
+    order = instruction.integers_attribute("dimensions")
+    if order is None:
+        raise NotCovered("a transpose whose dimensions cannot be read")
     dtype, dims, dynamic = _logical(source.shape)
     if sorted(order) != list(range(len(dims))):
         raise ValueChanged(f"dimensions={{{','.join(map(str, order))}}} of {source.shape}")
@@ -304,20 +306,6 @@ def _logical(shape: ArrayShape) -> tuple[str, tuple[int, ...], tuple[bool, ...]]
 
 def _memory_space(shape: ArrayShape) -> int:
     return 0 if shape.layout is None else shape.layout.memory_space
-
-
-def _dimensions(instruction: Instruction) -> tuple[int, ...]:
-    try:
-        value = instruction.attribute("dimensions")
-    except ValueError as error:
-        raise NotCovered(f"its dimensions cannot be read: {error}") from None
-    if value is None:
-        raise NotCovered("a transpose without dimensions")
-    numbers = value if isinstance(value, tuple) else ()
-    order = tuple(number for number in numbers if isinstance(number, int))
-    if order != value:
-        raise NotCovered(f"a transpose with dimensions={value}")
-    return order
 
 
 def _array(read: Instruction | Operand) -> ArrayShape:

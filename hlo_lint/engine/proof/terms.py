@@ -335,12 +335,9 @@ def _acts_outside(instruction: Instruction) -> bool:
 
 def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> IndexMap | None:
     """The sources of the elements of a data movement; None if that is not an index map."""
-    opcode, dimensions = instruction.opcode, instruction.attribute("dimensions")
+    opcode, order = instruction.opcode, instruction.integers_attribute("dimensions") or ()
     if opcode != "bitcast" and before.dtype != after.dtype:
         raise Differs(f"%{instruction.name} makes {after} of {before}")
-    order = (
-        tuple(n for n in dimensions if isinstance(n, int)) if isinstance(dimensions, tuple) else ()
-    )
     match opcode:
         case "copy" if before.dims == after.dims:
             return identity(after.elements)

@@ -19,7 +19,6 @@ from typing import Final
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering, Program
 from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, incomparable
@@ -97,33 +96,6 @@ class Validation:
         return sum(step.comparison.outcome not in missing for step in self._judged)
 
 
-def validate_pipeline(
-    pipeline: Pipeline,
-    xla: XlaCpu,
-    *,
-    seeds: Sequence[int] = SEEDS,
-    edges: bool = False,
-    all_steps: bool = False,
-    jobs: int = 1,
-    progress: Progress = lambda _: None,
-) -> Validation:
-    """Compare the dumps of one compilation in the order of the run.
-
-    With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
-    change that a later pass takes back is then not seen.
-    """
-    return validate_dumps(
-        pipeline.title,
-        in_order(pipeline),
-        xla,
-        seeds=seeds,
-        edges=edges,
-        all_steps=all_steps,
-        jobs=jobs,
-        progress=progress,
-    )
-
-
 def validate_dumps(
     title: str,
     dumps: Sequence[PassDump],
@@ -135,7 +107,11 @@ def validate_dumps(
     jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Validation:
-    """Compare dumps of one program, each with the one before it."""
+    """Compare dumps of one program in the order of the run, each with the one before it.
+
+    With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
+    change that a later pass takes back is then not seen.
+    """
     result = Validation(title)
     ran = xla.texts_run
     runs = Runs(xla, edges)

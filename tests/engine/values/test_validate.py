@@ -11,7 +11,7 @@ import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import Outcome
-from hlo_lint.engine.values.validate import Validation, validate_dumps, validate_pipeline
+from hlo_lint.engine.values.validate import Validation, validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import FIXTURES
@@ -81,7 +81,7 @@ def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: 
     (pipeline,) = [
         each for each in hlo_lint.open_dump(GPU) if "jit_" in each.title and len(each.dumps) > 9
     ][:1]
-    validation = validate_pipeline(pipeline, xla, all_steps=all_steps)
+    validation = validate_dumps(pipeline.title, in_order(pipeline), xla, all_steps=all_steps)
     assert validation.changes == []
     assert validation.compared == sum(validation.counts.values()) > 20
     assert validation.counts[Outcome.SAME_GRAPH] > 20

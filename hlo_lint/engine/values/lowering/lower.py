@@ -74,9 +74,9 @@ class Program:
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """The parameters of the graph, in order."""
-        met = thresholds(self.graph)
+        constants = thresholds(self.graph)
         return tuple(
-            replace(parameter, thresholds=tuple(sorted(met.get(number, ()))))
+            replace(parameter, thresholds=tuple(sorted(constants.get(number, ()))))
             for number, parameter in enumerate(self.parameters)
         )
 

@@ -36,7 +36,7 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
         elif node.opcode in ("constant", "iota"):
             holds[node.number] = frozenset(), _numbers(node)
         elif node.opcode in _DECIDING | _MOVING:
-            operands = [holds[each.number] for each in node.operands if each.number in holds]
+            operands = [holds[source.number] for source in node.operands if source.number in holds]
             parameters = frozenset().union(*(numbers for numbers, _ in operands))
             constants = frozenset().union(*(numbers for _, numbers in operands))
             if node.opcode in _DECIDING:
