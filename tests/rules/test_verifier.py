@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
+from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import hlo_lint
 from hlo_lint.analysis import verifier
+from hlo_lint.analysis.verifier.verify import clear_caches
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules, violations_of
@@ -273,3 +277,34 @@ ENTRY e {{
 }}
 """
     assert not hlo_lint.lint(text, stage=Stage(layouts=True)).findings
+
+
+def _calls(layers: int) -> Counter[str]:
+    """The calls of each function of the verifier on a module of so many equal layers."""
+    lines = [
+        f"""
+  t.{n} = (f32[8]{{0}}, f32[8]{{0}}) tuple(x.{n - 1}, x.{n - 1}), metadata={{op_name="t{n}"}}
+  x.{n} = f32[8]{{0}} add(t.{n}#0, t.{n}#1), metadata={{op_name="x{n}"}}"""
+        for n in range(1, layers)
+    ]
+    text = "HloModule m\n\nENTRY e {\n  x.0 = f32[8]{0} parameter(0)" + "".join(lines) + "\n}\n"
+    module = hlo_lint.parse(text)
+    calls: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "verifier" in frame.f_code.co_filename:
+            calls[frame.f_code.co_qualname] += 1
+
+    clear_caches()
+    sys.setprofile(count)
+    try:
+        assert not violations_of(module, Stage())
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
+    """More layers call nothing more often, but for the elements of tuples that they read."""
+    few, many = _calls(20), _calls(200)
+    assert many - few == {"_Types.__missing__": 2 * 180}

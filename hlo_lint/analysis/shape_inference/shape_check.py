@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from enum import Enum
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import (
@@ -209,17 +207,13 @@ def _errors(
     return (), precision_error
 
 
-@cache
-def _find_place() -> Callable[[str, int], re.Match[str] | None]:
-    """Compiled when first needed: nested patterns take milliseconds."""
-    return re.compile(
-        r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}(?:, backend_config=.*+)?\Z', re.S
-    ).match
+METADATA: Final = ", metadata={"
 
 
-def facts(tail: str) -> str:
-    """The attributes that may bear on a shape: metadata and what follows it left out."""
-    at = tail.find(", metadata={")
-    if at < 0:
-        return tail
-    return tail if _find_place()(tail, at) is None else tail[:at]
+def facts(attributes: str) -> str:
+    """The attributes before metadata; all of them if more than a backend_config follows it."""
+    head, _, after = attributes.partition(METADATA)
+    _, follows, config = after.partition("}, ")
+    if not follows or (config.startswith("backend_config=") and config.count("=") == 1):
+        return head
+    return attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import repeat
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
@@ -17,7 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     inference_of,
 )
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch
+from hlo_lint.analysis.verifier.batch import RowKind
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
@@ -60,37 +59,27 @@ Key: TypeAlias = tuple[object, ...]
 callees, the type of the result, the types of the operands."""
 
 
-def keys_of(
-    opcode: str,
-    batch: Batch,
-    by_name: Mapping[str, Computation],
-    *,
-    is_checked: bool,
-) -> list[Key]:
-    """The keys of some instructions of one opcode; none where nothing depends on them alone.
+def key_of(
+    kind: RowKind, callees: Sequence[str], by_name: Mapping[str, Computation], *, is_checked: bool
+) -> Key | None:
+    """The key of the instructions of a kind; None where nothing depends on it alone.
 
-    `is_checked` is True if a check that is marked `local` reads the rows, too.
+    `is_checked` is True if a check that is marked `local` reads them, too.
     """
+    opcode, type_text, attributes, operands = kind
+    if opcode == "constant":
+        return (operands[0], type_text) if is_checked else None
     inference = inference_of(opcode)
     if (opcode in _UNCHECKED or inference is None) and not is_checked:
-        return []
-    rows = batch.rows_of[opcode]
-    types = map(type_of, rows)
-    if opcode == "constant" and is_checked:
-        return list(zip(map(operands_of, rows), types, strict=True))
-    first: Iterable[object] = repeat("", len(rows))
+        return None
+    first: object = ""
     if is_checked or (inference is not None and inference.attributes):
-        first = batch.facts_of[opcode]
-    if inference is not None and inference.calls and batch.callees:
-        called = [batch.callees.get(at, ()) for at in batch.by_opcode[opcode]]
-        if any(called):
-            texts = [_without(names, str(text)) for names, text in zip(called, first, strict=True)]
-            signatures = [
-                tuple([(callee := by_name.get(name)) and signature_of(callee) for name in names])
-                for names in called
-            ]
-            first = zip(texts, signatures, strict=True)
-    return list(zip(first, types, batch.operands_of(opcode), strict=True))
+        first = attributes
+    if callees:
+        called = [by_name.get(name) for name in callees]
+        signatures = tuple([callee and signature_of(callee) for callee in called])
+        first = _without(callees, str(first)), signatures
+    return first, type_text, operands
 
 
 def summary_of(opcode: str, key: Key) -> Key | None:

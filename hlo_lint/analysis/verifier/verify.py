@@ -17,8 +17,9 @@ from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
+from hlo_lint.analysis.shape_inference.shape_check import facts, inference_of
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, Template, facts, template_of
+from hlo_lint.analysis.verifier.batch import Batch, RowKind, Template, template_of
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
@@ -26,7 +27,7 @@ from hlo_lint.analysis.verifier.shapes import (
     is_evident,
     is_known,
     is_right,
-    keys_of,
+    key_of,
     shape_violations,
     summary_of,
     type_errors,
@@ -307,17 +308,17 @@ class _Verifier:
 
     def _of_rows(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
         """The violations of single instructions, by what is wrong: type, shape, the rest."""
-        rows = batch.rows
-        wrong = {text for text in set(map(type_of, rows)) if type_errors(text)}
-        for at in [at for at, row in enumerate(rows) if type_of(row) in wrong] if wrong else ():
+        kinds_of_all = chain.from_iterable(batch.kinds.values())
+        for at in batch.of_kinds(kind for kind in kinds_of_all if type_errors(kind[1])):
             yield from self._at(batch, at, type_violations)
-        for opcode, places in batch.by_opcode.items():
-            yield from self._of_shapes(batch, opcode, places)
-        for opcode in self.checks.opcodes.keys() & batch.by_opcode.keys():
+        for opcode, kinds in batch.kinds.items():
+            yield from self._of_shapes(batch, opcode, kinds)
+        for opcode in self.checks.opcodes.keys() & batch.kinds.keys():
             for check, option, word in self.checks.opcodes[opcode]:
                 if option and not getattr(self.stage, option):
                     continue
-                for at in batch.with_word(opcode, word) if word else batch.by_opcode[opcode]:
+                holding = [kind for kind in batch.kinds[opcode] if word in kind[2]]
+                for at in batch.of_kinds(holding):
                     computation, number = batch.place(at)
                     for violation in check(self._scope(computation), computation.at(number)):
                         yield at, violation
@@ -330,23 +331,27 @@ class _Verifier:
             yield at, violation
 
     def _of_shapes(
-        self, batch: Batch, opcode: str, places: Sequence[int]
+        self, batch: Batch, opcode: str, kinds: Mapping[RowKind, int]
     ) -> Iterator[tuple[int, Violation]]:
-        """The violations of one opcode's shapes: equal instructions are checked once."""
+        """The violations of one opcode's shapes, of which equal ones are looked at once."""
         is_checked = opcode in self.checks.local
+        inference = inference_of(opcode)
+        calls = inference is not None and inference.calls
         good = self.good.setdefault(opcode, set())
-        keys = keys_of(opcode, batch, self.by_name, is_checked=is_checked)
-        example = dict(zip(keys, places, strict=True)) if keys else {}
-        new = example.keys() - good
-        if not new:
-            return
-        bad = {key for key in new if not self._is_good(batch, example[key], opcode, key, good)}
-        good |= new - bad
+        bad = []
+        for kind, at in kinds.items():
+            callees = batch.callees(at) if calls else ()
+            key = key_of(kind, callees, self.by_name, is_checked=is_checked)
+            if key is None or key in good:
+                continue
+            if self._is_good(batch, at, opcode, key, good):
+                good.add(key)
+            else:
+                bad.append(kind)
         if len(good) > _MAX_CACHED:
             good.clear()
-        for key, at in zip(keys, places, strict=True) if bad else ():
-            if key in bad:
-                yield from self._at(batch, at, self._shape_violations)
+        for at in batch.of_kinds(bad):
+            yield from self._at(batch, at, self._shape_violations)
 
     def _is_good(self, batch: Batch, at: int, opcode: str, key: Key, good: set[Key]) -> bool:
         """True if instructions with a key have no violations."""
@@ -385,7 +390,7 @@ class _Verifier:
             for word in words:
                 good = self.good.setdefault(word, set())
                 for at in batch.with_attribute(word, other_than):
-                    row = batch.rows[at]
+                    row = batch.row(at)
                     key = self.header, opcode_of(row), type_of(row), facts(attributes_of(row))
                     if is_local and key in good:
                         continue

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.layout_mismatches import types_in, types_of
+from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.shape_inference.shape_check import facts
+from hlo_lint.analysis.verifier.batch import different_computations, reading_of
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, type_of
+from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -80,10 +82,12 @@ class UnknownWord(Rule):
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
         """True if every word of a module is known."""
+        readings = map(reading_of, different_computations(module))
+        kinds = list(chain.from_iterable([reading.kinds for reading in readings]))
         return (
             opcodes_of(module) <= _OPCODES
-            and not any(map(_unknown_types, types_in(module)))
-            and not any(map(_unknown_attributes, _texts(chain.from_iterable(_rows(module)))))
+            and not any(map(_unknown_types, {kind[1] for kind in kinds}))
+            and not any(map(_unknown_attributes, {kind[2] for kind in kinds}))
         )
 
     def check(self, computation: Computation) -> Findings:
@@ -93,10 +97,10 @@ class UnknownWord(Rule):
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         if any(map(_unknown_types, types_of(computation))):
             yield from _types(computation)
-        words = set[str]().union(*map(_unknown_attributes, _texts(computation.rows)))
+        texts = {kind[2] for kind in reading_of(computation).kinds}
+        words = set[str]().union(*map(_unknown_attributes, texts))
         for instruction in computation.instructions if words else ():
-            text = _without_metadata(instruction.attributes_text)
-            for word in sorted(words & _unknown_attributes(text)):
+            for word in sorted(words & _unknown_attributes(facts(instruction.attributes_text))):
                 yield _finding(instruction, "attribute", word, _attributes())
                 words.discard(word)
 
@@ -107,22 +111,6 @@ def _types(computation: Computation) -> Findings:
     for word, text in words.items():
         number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
-
-
-def _rows(module: Module) -> Iterator[Sequence[InstructionRecord]]:
-    return (computation.rows for computation in module.computations)
-
-
-def _texts(rows: Iterable[InstructionRecord]) -> Set[str]:
-    """The distinct attributes of some rows but for metadata."""
-    return set(map(_without_metadata, set(map(attributes_of, rows))))
-
-
-def _without_metadata(attributes: str) -> str:
-    """The attributes but for the metadata, which differs from line to line."""
-    head, separator, metadata = attributes.partition(", metadata={")
-    rest = metadata.partition("}")[2]
-    return head + rest if separator and '"' not in rest else attributes
 
 
 @lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
