@@ -8,7 +8,7 @@ is, the operation runs beside the schedule, and other instructions must keep off
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 Position: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
 
+DISJOINT = "xla_disjoint_read_write_regions"
+"""A frontend attribute: what an instruction reads and writes of one buffer does not overlap.
+
+Copy insertion then leaves its users on that buffer (`xla/frontend_attributes.h`).
+"""
 _SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
 """Targets of custom calls that give memory and write nothing."""
@@ -562,41 +567,57 @@ class Accesses:
         if opcode == "call":
             return self._root(at, index)
         if is_done(at):
-            return self._source_of_done(at, index)
+            return result_in_start(at, index, self._source)
         if is_start(at):
             return self._source_of_start(at, index)
         return None
-
-    def _source_of_done(self, done: Instruction, index: Index) -> Position | None:
-        handle = operand_position(done, 0, ())
-        if handle is None:
-            return None
-        start = handle[0]
-        for _ in range(64):  # the form of the result is the start's to say
-            source = None if is_start(start) else self._source(start, ())
-            if source is None:
-                break
-            start = source[0]
-        prefix = _result_index(start) if is_start(start) else (1,)
-        return None if prefix is None else (handle[0], (*handle[1], *prefix, *index))
 
     def _source_of_start(self, start: Instruction, index: Index) -> Position | None:
         prefix = _result_index(start)
         if prefix is not None and index[: len(prefix)] == prefix:
             return self._root(start, index[len(prefix) :])
-        if start.opcode == "copy-start" and index == (1,):
-            return operand_position(start, 0, ())
-        if not index or index[0] != 0:
-            return None
-        if _holds_operands(start.shape_or_none):
-            return operand_position(start, index[1], index[2:]) if len(index) > 1 else None
-        return operand_position(start, 0, index[1:])
+        return operand_in_start(start, index)
 
     def _root(self, caller: Instruction, index: Index) -> Position | None:
         for callee in self._calls.callees(caller):
             if callee.root is not None:
                 return callee.root, index
         return None
+
+
+def operand_in_start(start: Instruction, index: Index) -> Position | None:
+    """The part of an operand that a part of a start's tuple is; None for any other part."""
+    if start.opcode == "copy-start" and index == (1,):
+        return operand_position(start, 0, ())
+    if not index or index[0] != 0 or _result_index(start) in ((), (0,)):
+        return None
+    if holds_operands(start.shape_or_none):
+        return operand_position(start, index[1], index[2:]) if len(index) > 1 else None
+    return operand_position(start, 0, index[1:])
+
+
+def result_in_start(
+    done: Instruction, index: Index, source: Callable[[Instruction, Index], Position | None]
+) -> Position | None:
+    """The part of its operand that a part of a done's result is.
+
+    The form of the result is the start's to say; `source` leads from an update back to it.
+    """
+    handle = operand_position(done, 0, ())
+    if handle is None:
+        return None
+    start = handle[0]
+    for _ in range(64):
+        before = None if is_start(start) else source(start, ())
+        if before is None:
+            break
+        start = before[0]
+    prefix = _result_index(start) if is_start(start) else (1,)
+    if prefix is None:
+        return None
+    if start.opcode == "recv":  # its done is (data, token): the data are element 0 of both
+        prefix = ()
+    return handle[0], (*handle[1], *prefix, *index)
 
 
 def _result_index(start: Instruction) -> Index | None:
@@ -610,12 +631,12 @@ def _result_index(start: Instruction) -> Index | None:
     if start.opcode in ("copy-start", "recv"):
         return (0,)
     shape = start.shape_or_none
-    if start.opcode == "all-reduce-start" and not _holds_operands(shape):
+    if start.opcode == "all-reduce-start" and not holds_operands(shape):
         return ()
     return (1,)
 
 
-def _holds_operands(shape: Shape | None) -> bool:
+def holds_operands(shape: Shape | None) -> bool:
     """True if a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
     return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
 
@@ -629,12 +650,8 @@ def operand_position(instruction: Instruction, number: int, index: Index) -> Pos
 
 
 def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
-    """True if both say that they use different regions of what they share.
-
-    Copy insertion then leaves them on one buffer (`xla_disjoint_read_write_regions`,
-    `xla/frontend_attributes.h`).
-    """
-    return all("xla_disjoint_read_write_regions" in op.attributes_text for op in (start, other))
+    """True if both say that they use different regions of what they share."""
+    return all(DISJOINT in op.attributes_text for op in (start, other))
 
 
 def _attribute(instruction: Instruction, name: str) -> str:

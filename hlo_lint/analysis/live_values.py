@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.async_ops import Accesses, Life, MemoryAccess, sequential_calls
+from hlo_lint.analysis.async_ops import DISJOINT, Accesses, Life, MemoryAccess, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
 
-_ON_PURPOSE: Final = ("xla_disjoint_read_write_regions", '"ConcatBitcast"')
+_ON_PURPOSE: Final = (DISJOINT, '"ConcatBitcast"')
 """In the text of instructions that use parts of what they share, and say so."""
 
 

@@ -1,9 +1,10 @@
 """Values that have to lie in one buffer, and reads of a value after another took its place.
 
 Mirrors `HloAliasAnalysis` (`xla/service/hlo_alias_analysis.cc`): a loop carries an element of its
-state in one buffer through operand, body, condition and result; calls and branches of conditionals
-lie where their caller lies; a dynamic-update-slice, and what declares `output_to_operand_aliasing`,
-writes into its operand. After copy insertion the values of one buffer are never alive at once
+state in one buffer through operand, body, condition and result; calls, branches of conditionals and
+asynchronous computations lie where their caller lies; a dynamic-update-slice, a scatter, a fusion
+that ends with one, and what declares `output_to_operand_aliasing`, write into an operand. After
+copy insertion the values of one buffer are never alive at once
 (`CopyInsertion::AddCopiesToResolveInterference`). Only what must share is known here, not what
 buffer assignment chooses to share.
 """
@@ -12,9 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.analysis.async_ops import Position, operand_position, sequential_calls
+from hlo_lint.analysis.async_ops import (
+    DISJOINT,
+    Position,
+    holds_operands,
+    is_done,
+    is_start,
+    is_update,
+    operand_in_start,
+    operand_position,
+    result_in_start,
+    sequential_calls,
+)
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import OPCODES
@@ -28,11 +41,16 @@ Value: TypeAlias = Position
 _HANDS_ON: Final = frozenset({"add-dependency", "bitcast", "opt-barrier"})
 _FORWARDS: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
 _CONTROL: Final = frozenset({"call", "conditional", "while"})
-_JOINS: Final = _CONTROL | {"dynamic-update-slice"}
-_MAY_JOIN: Final = _JOINS.union(
+_DECLARES: Final = frozenset(
     opcode for opcode, facts in OPCODES.items() if "output_to_operand_aliasing" in facts.allowed
 )
-"""Opcodes whose result may share a buffer with an operand, or with what they call."""
+_UPDATED: Final = {
+    "dynamic-update-slice": 0,
+    "ragged-all-to-all": 1,
+    "set-dimension-size": 0,
+}
+"""The operand whose memory the result takes."""
+_IN_PLACE: Final = _UPDATED.keys() | _DECLARES | {"all-reduce-start", "fusion", "scatter"}
 _WRITES_NOTHING: Final = frozenset({"constant", "parameter", "after-all"})
 
 
@@ -151,7 +169,7 @@ def _in_computation(
                 ):
                     continue
                 for reader in readers.get(value, ()):
-                    if reader is not writer and order.is_certain(writer, reader):
+                    if buffers.begun_by(reader) is not writer and order.is_certain(writer, reader):
                         yield Overwrite(writer, value, reader)
                         break
 
@@ -234,12 +252,18 @@ def _readers(computation: Computation, makers: Iterable[str]) -> list[Instructio
     while todo:
         for number in computation.users.get(todo.pop(), ()):
             user = computation.rows[number]
-            if opcode_of(user) not in _FORWARDS:
+            opcode = opcode_of(user)
+            if opcode not in _FORWARDS:
                 readers.add(number)
-            elif name_of(user) not in seen:
+            # A start holds its operands until it is done.
+            if (opcode in _FORWARDS or _is_async(opcode)) and name_of(user) not in seen:
                 seen.add(name_of(user))
                 todo.append(name_of(user))
     return [computation.at(number) for number in sorted(readers)]
+
+
+def _is_async(opcode: str) -> bool:
+    return opcode.endswith(("-start", "-update", "-done")) or opcode in ("send", "recv")
 
 
 def _reads_element(user: Instruction, parameter: Instruction, element: int) -> bool:
@@ -258,24 +282,40 @@ def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
     return tuple(name for name in names if name)
 
 
+class _InPlace(NamedTuple):
+    """A part of a result that takes the memory of a part of an operand."""
+
+    output_index: Index
+    operand: int
+    operand_index: Index
+
+
+def _one_or_each(count: int) -> Iterator[_InPlace]:
+    """One result in operand 0, or each element of a tuple in the operand of its number."""
+    for number in range(count):
+        yield _InPlace((number,) if count > 1 else (), number, ())
+
+
+def _handle(instruction: Instruction, _: Index) -> Position | None:
+    """The start, or the update before, that an update hands on."""
+    return operand_position(instruction, 0, ()) if is_update(instruction) else None
+
+
 class _Buffers:
     """The values of a module that have to share a buffer: sets that are joined, by number."""
 
     def __init__(self, module: Module) -> None:
+        self._module = module
         self._calls = sequential_calls(module)
         self._numbers: dict[Value, int] = {}
+        self._fused: dict[str, tuple[_InPlace, ...]] = {}
         self._joined: list[int] = []
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
-            for instruction in _joining(computation):
-                if instruction.opcode in _CONTROL:
+            for instruction in self._joining(computation):
+                if instruction.opcode in _CONTROL or is_start(instruction):
                     self._join_callees(instruction)
-                # Operand 0 is updated in place (hlo_dataflow_analysis.cc:
-                # GetInPlaceInputOutputPairs).
-                elif instruction.opcode == "dynamic-update-slice":
-                    self._join((instruction, ()), self._operand(instruction, 0, ()))
-                else:
-                    self._join_aliases(instruction)
+                self._join_in_place(instruction)
         self._join_donations(module)
 
     @cached_property
@@ -311,7 +351,19 @@ class _Buffers:
                 index = (element, *index)
             elif opcode == "tuple" and index:
                 number, index = index[0], index[1:]
-            elif opcode not in _HANDS_ON:
+            elif is_done(instruction):
+                position = result_in_start(instruction, index, _handle)
+                if position is None:
+                    return None
+                instruction, index = position
+                continue
+            elif is_start(instruction):
+                position = operand_in_start(instruction, index)
+                if position is None:
+                    return instruction, index
+                instruction, index = position
+                continue
+            elif opcode not in _HANDS_ON and not is_update(instruction):
                 return instruction, index
             position = operand_position(instruction, number, index)
             if position is None:
@@ -329,6 +381,13 @@ class _Buffers:
             or any(_reads_element(user, parameter, index[0]) for user in parameter.users)
             for parameter in parameters
         )
+
+    def begun_by(self, instruction: Instruction) -> Instruction | None:
+        """The start of the operation that an instruction is part of: itself, if it is not async."""
+        if not is_done(instruction) and not is_update(instruction):
+            return instruction
+        handle = self._operand(instruction, 0, ())
+        return None if handle is None else handle[0]
 
     def written_by(self, instruction: Instruction) -> frozenset[int]:
         """The shared buffers that an instruction writes, or what it runs."""
@@ -364,11 +423,16 @@ class _Buffers:
         # (hlo_alias_analysis.cc: ComputeWhileAliasedBuffers).
         returning = callees[:1] if caller.opcode == "while" else callees
         for index in array_indices(caller.shape_or_none):
+            inside = index
             if caller.opcode == "while":
                 self._join((caller, index), self._operand(caller, 0, index))
+            elif caller.opcode not in _CONTROL:
+                if index[:1] != (1,):
+                    continue
+                inside = index[1:]  # of `((operands...), result, context)`
             for callee in returning:
                 if callee.root is not None:
-                    self._join((caller, index), self.value(callee.root, index))
+                    self._join((caller, index), self.value(callee.root, inside))
 
     def _join_donations(self, module: Module) -> None:
         """The results of the entry with the parameters in whose memory they are returned."""
@@ -384,17 +448,82 @@ class _Buffers:
                 if result is not None:
                     self._join(result, (parameters[alias.operand], alias.operand_index))
 
-    def _join_aliases(self, instruction: Instruction) -> None:
+    def _join_in_place(self, instruction: Instruction) -> None:
+        if DISJOINT in instruction.attributes_text:
+            return
+        for output_index, operand, operand_index in self._in_place(instruction):
+            for index in array_indices(part(instruction.shape_or_none, output_index)):
+                self._join(
+                    (instruction, (*output_index, *index)),
+                    self._operand(instruction, operand, (*operand_index, *index)),
+                )
+
+    def _in_place(self, instruction: Instruction) -> Iterator[_InPlace]:
+        """The parts of a result that lie in an operand: `AliasInfo::GetInPlaceInputOutputPairs`."""
+        opcode = instruction.opcode
+        if opcode in _UPDATED:
+            yield _InPlace((), _UPDATED[opcode], ())
+        elif opcode == "scatter":
+            yield from _one_or_each((len(instruction.operand_names) - 1) // 2)
+        elif opcode == "all-reduce-start" and not holds_operands(instruction.shape_or_none):
+            yield from _one_or_each(len(instruction.operand_names))
+        elif opcode == "fusion":
+            body = self._module.callee(instruction)
+            yield from () if body is None else self._fused_in_place(body)
         aliases = instruction.attribute_or_none("output_to_operand_aliasing")
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias):
-                shape = part(instruction.shape_or_none, alias.output_index)
-                for index in array_indices(shape):
-                    output = instruction, (*alias.output_index, *index)
-                    operand = self._operand(
-                        instruction, alias.operand, (*alias.operand_index, *index)
-                    )
-                    self._join(output, operand)
+                yield _InPlace(alias.output_index, alias.operand, alias.operand_index)
+
+    def _fused_in_place(self, body: Computation) -> tuple[_InPlace, ...]:
+        """The results of a fusion that end with an update in place of one of its parameters."""
+        pairs = self._fused.get(body.name)
+        if pairs is None:
+            self._fused[body.name] = ()  # a fusion in itself
+            pairs = self._fused[body.name] = tuple(self._updated_parameters(body))
+        return pairs
+
+    def _updated_parameters(self, body: Computation) -> Iterator[_InPlace]:
+        root = body.root
+        if root is None or _IN_PLACE.isdisjoint(body.opcodes):
+            return
+        for index in array_indices(root.shape_or_none):
+            result = self.value(root, index)
+            for pair in () if result is None else self._in_place(result[0]):
+                if result is not None and pair.output_index == result[1]:
+                    updated = self._operand(result[0], pair.operand, pair.operand_index)
+                    number = None if updated is None else updated[0].parameter_number
+                    if updated is not None and number is not None:
+                        yield _InPlace(index, number, updated[1])
+
+    def _joining(self, computation: Computation) -> Iterator[Instruction]:
+        """The instructions whose results share a buffer with what they read or call."""
+        opcodes = computation.opcodes & (_CONTROL | _IN_PLACE)
+        opcodes |= set(filter(_is_async, computation.opcodes))
+        numbers: set[int] = set()
+        for opcode in opcodes:
+            positions = computation.positions(opcode)
+            if opcode not in _DECLARES or _is_async(opcode):
+                numbers.update(positions)
+                continue
+            called = calls_of(computation) if opcode == "fusion" else {}
+            numbers.update(
+                number
+                for number in positions
+                if "output_to_operand_aliasing=" in attributes_of(computation.rows[number])
+                or not self._updating.isdisjoint(called.get(number, ()))
+            )
+        yield from map(computation.at, sorted(numbers))
+
+    @cached_property
+    def _updating(self) -> frozenset[str]:
+        """Names of the bodies of fusions that may update a parameter in place."""
+        return frozenset(
+            body.name
+            for body in self._module.computations
+            if body.name in self._module.fusion_computations
+            and not _IN_PLACE.isdisjoint(body.opcodes)
+        )
 
     def _operand(self, instruction: Instruction, number: int, index: Index) -> Value | None:
         position = operand_position(instruction, number, index)
@@ -422,17 +551,3 @@ class _Buffers:
 @cached_analysis
 def _buffers(module: Module) -> _Buffers:
     return _Buffers(module)
-
-
-def _joining(computation: Computation) -> Iterator[Instruction]:
-    """The instructions whose results share a buffer with what they read or call."""
-    opcodes = _MAY_JOIN & computation.opcodes
-    opcodes |= {opcode for opcode in computation.opcodes if opcode.endswith(("-start", "-update"))}
-    numbers = {
-        number
-        for opcode in opcodes
-        for number in computation.positions(opcode)
-        if opcode in _JOINS
-        or "output_to_operand_aliasing=" in attributes_of(computation.rows[number])
-    }
-    yield from map(computation.at, sorted(numbers))

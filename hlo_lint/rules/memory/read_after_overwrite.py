@@ -94,6 +94,43 @@ ENTRY e {{
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 }}
 """
+_FUSED = """
+HloModule m, is_scheduled=true
+
+f {{
+  a = f32[8]{{0}} parameter(0)
+  v = f32[4]{{0}} parameter(1)
+  j = s32[] parameter(2)
+  n = f32[8]{{0}} negate(a)
+  w = f32[8]{{0}} dynamic-update-slice({updated}, v, j)
+  ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  u = f32[4]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  x = f32[8]{{0}} negate(p)
+  d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, u, i), kind=kLoop, calls=f{mark}
+  y = f32[8]{{0}} sine(x)
+  ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
+}}
+"""
+_IN_FLIGHT = """
+HloModule m, is_scheduled=true
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  u = f32[4]{{0}} parameter(1)
+  i = s32[] parameter(2)
+  x = f32[8]{{0}} negate(p)
+  s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
+  {first}
+  {second}
+  ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
+}}
+"""
+_COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"
 
 
 class ReadAfterOverwrite(Rule):
@@ -101,8 +138,9 @@ class ReadAfterOverwrite(Rule):
 
     ## Why
     Some values have to share a buffer: the state of a loop through all iterations, what calls and
-    conditionals take and give, a dynamic-update-slice and its operand, results with
-    `output_to_operand_aliasing`. Copy insertion puts copies where two of them would be alive at
+    conditionals take and give, a dynamic-update-slice or a scatter and its operand, alone or at the
+    end of a fusion, results with `output_to_operand_aliasing`. An asynchronous operation reads its
+    operands until its done. Copy insertion puts copies where two of them would be alive at
     once, then removes those that are not needed. If it removes one too many, or a later pass moves
     an instruction over such a write, the old value is gone when it is read, and the numbers are
     wrong. Nothing in XLA checks it again.
@@ -117,7 +155,10 @@ class ReadAfterOverwrite(Rule):
     Reports: openxla/xla@dadbe2c566.
     """
 
-    opcodes = frozenset({"call", "conditional", "dynamic-update-slice", "while"})
+    opcodes = frozenset(
+        "all-reduce-start call conditional dynamic-update-slice ragged-all-to-all scatter "
+        "set-dimension-size while".split()
+    )
     mentions = ("output_to_operand_aliasing=", "input_output_alias=")
     examples = (
         Bad(_PROGRAM.format(first=_UPDATE + "  // error", second=_READ)),
@@ -131,6 +172,10 @@ class ReadAfterOverwrite(Rule):
         Good(_LOOP.format(given="n, y", init="k", mark="", at_loop="")),
         Bad(_DONATED.format(result="(n, p)", mark="  // error")),
         Good(_DONATED.format(result="(n, n)", mark="")),
+        Bad(_FUSED.format(updated="a", mark="  // error")),
+        Good(_FUSED.format(updated="n", mark="")),
+        Bad(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
+        Good(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
         Bad(_CALL.format(index=0, mark="  // error")),
         Good(_CALL.format(index=1, mark="")),
         Good(
