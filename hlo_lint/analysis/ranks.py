@@ -19,7 +19,7 @@ from functools import cached_property
 from glob import glob, has_magic
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.device_groups import device_groups
@@ -47,8 +47,8 @@ _SHOWN: Final = (
 )
 _PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _natural = re.compile(r"(\d+)")
-_MAX_UNROLLED: Final = 100_000
-"""Collectives of a run, each iteration of a loop counted."""
+MAX_COLLECTIVES: Final = 100_000
+"""Collectives that are compared of a module, each iteration of a loop counted."""
 _MAX_FINGERPRINT: Final = 12
 """Hexadecimal digits that are shown; a run has a few variants at most."""
 
@@ -112,6 +112,11 @@ class Variant:
         """Its collectives, in the order of the schedule."""
         return scheduled_collectives(self.module)
 
+    @property
+    def is_cut(self) -> bool:
+        """True if it runs more collectives than are compared."""
+        return self.unrolled is None and len(self.collectives) >= MAX_COLLECTIVES
+
     @cached_property
     def unrolled(self) -> list[Collective] | None:
         """The same with those of loops in each iteration; None if these are not known."""
@@ -169,16 +174,29 @@ class RankedModule:
     """Ranks that did not compile it."""
 
     @cached_property
-    def divergences(self) -> tuple[Divergence, ...]:
-        """One for each variant whose collectives are not those of the first."""
+    def _compared(self) -> tuple[Variant, ...]:
         # An unfinished compilation is compared only with other unfinished ones.
         first = next((variant for variant in self.variants if variant.is_final), self.variants[0])
-        compared = (
-            _divergence(first, variant)
-            for variant in self.variants
-            if variant is not first and variant.is_final == first.is_final
+        return (
+            first,
+            *(
+                variant
+                for variant in self.variants
+                if variant is not first and variant.is_final == first.is_final
+            ),
         )
+
+    @cached_property
+    def divergences(self) -> tuple[Divergence, ...]:
+        """One for each variant whose collectives are not those of the first."""
+        first, *others = self._compared
+        compared = (_divergence(first, variant) for variant in others)
         return tuple(divergence for divergence in compared if divergence is not None)
+
+    @property
+    def is_cut(self) -> bool:
+        """True if a variant runs more collectives than are compared."""
+        return len(self._compared) > 1 and any(variant.is_cut for variant in self._compared)
 
 
 def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
@@ -239,12 +257,15 @@ def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Col
     """The collectives of a module in the order of the text, those of called computations inside.
 
     A loop's collectives count once, or, if unrolled, in each iteration; those of a conditional
-    count in each branch.
+    count in each branch. After `MAX_COLLECTIVES` the list ends.
 
     Raises:
         LookupError: where a loop to be unrolled has no known trip count, or runs too many.
     """
     return [] if module.entry is None else _Walk(module, unrolled).collectives(module.entry)
+
+
+_Steps: TypeAlias = list[tuple[Instruction, Sequence[Computation]]]
 
 
 class _Walk:
@@ -255,31 +276,57 @@ class _Walk:
         self._trip_counts = {loop.instruction: loop.trip_count for loop in loops(module)}
         self._known: dict[str, list[Collective]] = {}
 
-    def collectives(self, computation: Computation) -> list[Collective]:
-        """The collectives that a computation runs."""
-        if computation.name in self._known:
-            return self._known[computation.name]
-        self._known[computation.name] = []  # of a computation that calls itself
-        run: list[Collective] = []
+    def collectives(self, entry: Computation) -> list[Collective]:
+        """The collectives that a computation runs; callees are done before their callers."""
+        begun: dict[str, _Steps] = {}
+        waiting = [entry]
+        while waiting:
+            computation = waiting[-1]
+            name = computation.name
+            if name not in begun:
+                begun[name] = list(self._steps(computation))
+                # One that is begun and waits for this one calls itself: it adds nothing.
+                callees = chain.from_iterable(callees for _, callees in begun[name])
+                waiting += [callee for callee in callees if callee.name not in begun]
+                continue
+            if name not in self._known:
+                self._known[name] = self._run(begun[name])
+            waiting.pop()
+        return self._known[entry.name]
+
+    def _steps(
+        self, computation: Computation
+    ) -> Iterator[tuple[Instruction, Sequence[Computation]]]:
+        """The collectives of a computation, and the callers with what they call."""
         for instruction in computation.instructions:
-            opcode = instruction.opcode.removesuffix("-start")
-            # A transfer to or from the host waits for no other device.
-            if opcode in _COLLECTIVES:
+            if instruction.opcode.removesuffix("-start") in _COLLECTIVES:
+                # A transfer to or from the host waits for no other device.
                 if instruction.attributes.get("is_host_transfer") != "true":
-                    run.append(_collective(instruction, opcode, self._module))
+                    yield instruction, ()
+            elif instruction.opcode == "fusion":
+                # A fusion of one collective on XLA:GPU, of asynchronous ones on XLA:TPU.
+                body = self._module.callee(instruction)
+                if body is not None:
+                    yield instruction, (body,)
+            elif callees := self._calls.callees(instruction):
+                yield instruction, callees
+
+    def _run(self, steps: _Steps) -> list[Collective]:
+        run: list[Collective] = []
+        for instruction, callees in steps:
+            opcode = instruction.opcode.removesuffix("-start")
+            if opcode in _COLLECTIVES:
+                run.append(_collective(instruction, opcode, self._module))
             else:
-                run += self._called(instruction)
-            if self._unrolled and len(run) > _MAX_UNROLLED:
-                raise LookupError(instruction.name)
-        self._known[computation.name] = run
+                run += self._called(instruction, callees)
+            if len(run) >= MAX_COLLECTIVES:
+                if self._unrolled:
+                    raise LookupError(instruction.name)
+                return run[:MAX_COLLECTIVES]
         return run
 
-    def _called(self, caller: Instruction) -> list[Collective]:
-        if caller.opcode == "fusion":
-            # A fusion of one collective on XLA:GPU, of asynchronous ones on XLA:TPU.
-            body = self._module.callee(caller)
-            return [] if body is None else self.collectives(body)
-        callees = [self.collectives(callee) for callee in self._calls.callees(caller)]
+    def _called(self, caller: Instruction, callees: Sequence[Computation]) -> list[Collective]:
+        runs = [self._known.get(callee.name, []) for callee in callees]
         if caller.opcode == "conditional":
             # The same collective in another branch is met by other devices.
             return [
@@ -288,13 +335,13 @@ class _Walk:
                     attributes=(*collective.attributes, f"branch={number}"),
                     signature=(number, *collective.signature),
                 )
-                for number, callee in enumerate(callees)
-                for collective in callee
+                for number, run in enumerate(runs)
+                for collective in run
             ]
-        run = list(chain.from_iterable(callees))
+        run = list(chain.from_iterable(runs))
         if self._unrolled and caller.opcode == "while" and run:
             trip_count = self._trip_counts.get(caller)
-            if trip_count is None or trip_count * len(run) > _MAX_UNROLLED:
+            if trip_count is None or trip_count * len(run) > MAX_COLLECTIVES:
                 raise LookupError(caller.name)
             run *= trip_count
         return run

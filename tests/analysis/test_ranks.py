@@ -287,3 +287,43 @@ ENTRY e {
     assert divergence.collectives[1] is None
     assert divergence.collectives[0] is not None
     assert divergence.collectives[0].opcode == "all-reduce"
+
+
+def calls(depth: int, width: int, name: str = "reduced") -> str:
+    """Computations that call each other `width` times, the innermost with a collective."""
+    text = (
+        SUMS
+        + f"""
+c0 {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT {name} = f32[8]{{0}} all-reduce(p), channel_id=1, replica_groups={{{{0,1}}}}, to_apply=add
+}}
+"""
+    )
+    for level in range(1, depth):
+        lines = [
+            f"  {'ROOT ' * (number == width - 1)}x{number} = f32[8]{{0}} "
+            f"call({f'x{number - 1}' if number else 'p'}), to_apply=c{level - 1}"
+            for number in range(width)
+        ]
+        head = f"{'ENTRY ' * (level == depth - 1)}c{level} {{\n  p = f32[8]{{0}} parameter(0)"
+        text += "\n".join(["", head, *lines, "}", ""])
+    return text
+
+
+def test_calls_that_are_deep_or_double_are_followed(tmp_path: Path) -> None:
+    deep = calls(2000, 1)
+    (divergence,) = divergences(tmp_path, deep, deep.replace("{{0,1}}", "{{1,0}}"))
+    assert divergence.position == 0
+
+
+def test_collectives_beyond_the_limit_are_not_compared(tmp_path: Path) -> None:
+    for rank, name in (("one", "a"), ("other", "b")):
+        (tmp_path / rank).mkdir()
+        (tmp_path / rank / "step.hlo").write_text(calls(18, 2, name))
+    (module,) = compare_ranks(rank_folders([tmp_path / "one", tmp_path / "other"]))
+    assert not module.divergences
+    assert module.is_cut
+    words = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, sorted(tmp_path.iterdir()))]
+    output = subprocess.run(words, capture_output=True, check=True, text=True).stdout
+    assert "only the first 100,000 collectives were compared" in output

@@ -103,6 +103,8 @@ def _cause(divergence: Divergence) -> list[str]:
 
 def _show_modules(modules: list[RankedModule]) -> None:
     """The modules that were not compiled to the same text everywhere."""
+    from hlo_lint.analysis.ranks import MAX_COLLECTIVES
+
     for module in modules:
         if len(module.variants) > 1:
             name = shown(module.name) or "the module"
@@ -110,6 +112,8 @@ def _show_modules(modules: list[RankedModule]) -> None:
             for variant in module.variants:
                 state = "" if variant.is_final else ", not to the end"
                 click.echo(f"  {variant.fingerprint}  {_ranks(variant)}{state}")
+        if module.is_cut:
+            click.echo(f"  only the first {MAX_COLLECTIVES:,} collectives were compared")
         if module.missing:
             click.echo(f"{shown(module.name)}: not compiled on {_few(module.missing)}")
 
