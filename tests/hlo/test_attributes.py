@@ -45,7 +45,6 @@ from hlo_lint.hlo.attributes import (
     exact,
     origin,
     read_attribute,
-    read_by_grammar,
     shapes,
     sharding,
     split_attributes,
@@ -54,6 +53,7 @@ from hlo_lint.hlo.attributes import (
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
 from hlo_lint.hlo.parser.stack_frames import Frame, read_stack_frames
 from hlo_lint.hlo.shape import parse_shape
+from tests.hlo.by_grammar import read_by_grammar
 
 X, Y = AxisRef("x"), AxisRef("y")
 XY = Mesh((MeshAxis("x", 2), MeshAxis("y", 4)))

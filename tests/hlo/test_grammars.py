@@ -28,7 +28,7 @@ from hlo_lint.hlo.attributes import (
     read_attribute,
     split_attributes,
     split_attributes_strictly,
-    split_by_scanning,
+    splitting,
 )
 from hlo_lint.hlo.grammar import find, load, tokens, trees
 from hlo_lint.hlo.parser import shapes as shape_reader
@@ -40,6 +40,7 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import plain_name
 from tests import conftest
 from tests.conftest import DUMPS, ROUNDTRIP
+from tests.hlo.by_grammar import read_by_grammar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -515,7 +516,7 @@ def test_attributes_join_to_the_tail_of_a_dumped_line() -> None:
 
 def test_the_fast_way_to_split_attributes_is_the_exact_one() -> None:
     for tail in tails():
-        assert split_attributes_strictly(tail) == split_by_scanning(tail)
+        assert (split_attributes_strictly(tail), None) == splitting._scan(tail, 0, {})
 
 
 TAILS: dict[str, dict[str, str]] = {
@@ -585,7 +586,7 @@ def test_the_attributes_of_the_fixtures_read_the_same_by_grammar() -> None:
     for name, text in texts:
         value = read_attribute(name, text)
         try:
-            by_grammar = attributes.read_by_grammar(name, text)
+            by_grammar = read_by_grammar(name, text)
         except AttributeSyntaxError:
             assert value == text, name
         else:
@@ -694,7 +695,7 @@ def test_metadata_reads_every_field_it_knows() -> None:
         preserve_layout=True,
     )
     assert read_attribute("metadata", text) == expected
-    assert attributes.read_by_grammar("metadata", text) == expected
+    assert read_by_grammar("metadata", text) == expected
 
 
 # ---- names of dumps

@@ -8,19 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.exact import Language, parse_text
 from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.comments import COMMENT
-from hlo_lint.hlo.grammar import int64, tokens, trees
+from hlo_lint.hlo.grammar import int64
 from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
-
-if TYPE_CHECKING:
-    from lark import Token
 
 _is_integer = late(r"-?[0-9]{1,20}").fullmatch
 _is_integers = late(r"\{(?:\s*+-?[0-9]{1,18}\s*+(?:,(?!\s*\})|(?=\})))*+\s*+\}").fullmatch
@@ -170,54 +165,3 @@ def _fields(
         fields.append((field[1], field[2]))
         at = field.end()
     return fields
-
-
-# ---- the grammar
-
-
-def metadata_by_grammar(text: str) -> OpMetadata:
-    """The value that `read_metadata` reads, by `attribute.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a list of fields in braces.
-    """
-    fields = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
-    return OpMetadata(**{k: v for k, v in fields.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
-
-
-def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:
-    """The value that `read_frontend_attributes` reads, by `attribute.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a list of pairs in braces.
-    """
-    return {name: str(_scalar(value)) for name, value in _by_grammar("frontend_attributes", text)}
-
-
-def _by_grammar(name: str, text: str) -> list[tuple[str, Token]]:
-    language = Language("attribute", 'expected `name="text"` or `name=value`')
-    try:
-        (tree,) = trees(parse_text(language, f"{name}={text}"))
-    except AttributeSyntaxError as error:
-        offset = max(0, error.offset - len(name) - 1)
-        raise AttributeSyntaxError(error.message, text, offset) from None
-    pairs = (tokens(pair) for pair in trees(tree))
-    return [(str(key)[:-1], value) for key, value in pairs]
-
-
-def _field(name: str, token: Token) -> bool | int | str | tuple[int, ...]:
-    if _METADATA_FIELDS.get(name) is tuple:
-        return tuple(map(int, _find_integers(token)))
-    return _scalar(token)
-
-
-def _scalar(token: Token) -> bool | int | str:
-    match token.type:
-        case "INT":
-            return int(token)
-        case "BOOL":
-            return str(token) == "true"
-        case "STRING":
-            return unescape(token[1:-1])
-        case _:
-            return str(token)

@@ -63,18 +63,6 @@ KEPT_AS_TEXT = frozenset({"sparsity"})
 ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
 """The names that some release of XLA prints or reads."""
 
-_BY_GRAMMAR = {
-    **_READERS,
-    "dim_labels": "windows.dim_labels_by_grammar",
-    "frontend_attributes": "metadata.frontend_attributes_by_grammar",
-    "metadata": "metadata.metadata_by_grammar",
-    "entry_computation_layout": "shapes.program_shape_by_grammar",
-    "operand_layout_constraints": "shapes.shape_list_by_grammar",
-    "replica_groups": "devices.replica_groups_by_grammar",
-    "sharding": "sharding.sharding_by_grammar",
-    "window": "windows.window_by_grammar",
-}
-
 
 @lru_cache(maxsize=1 << 16)
 def read_attribute(name: str, text: str) -> AttributeValue:
@@ -96,16 +84,6 @@ def read_attribute(name: str, text: str) -> AttributeValue:
     if reader is not None:
         return _reader(reader)(text)
     return plain.READERS.get(name, plain.read_any)(name, text)
-
-
-def read_by_grammar(name: str, text: str) -> AttributeValue:
-    """The same value, read by a grammar: the slow and exact way.
-
-    Raises:
-        AttributeSyntaxError: where the grammar takes no such value.
-    """
-    reader = _BY_GRAMMAR.get(name)
-    return plain.plain_by_grammar(name, text) if reader is None else _reader(reader)(text)
 
 
 @cache

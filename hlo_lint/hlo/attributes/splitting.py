@@ -116,18 +116,6 @@ def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
     return spans, None
 
 
-def split_by_scanning(tail: str) -> dict[str, tuple[int, int]]:
-    """The same as `split_attributes_strictly`, without its fast path.
-
-    Raises:
-        AttributeSyntaxError: where attributes cannot be told apart.
-    """
-    spans, trouble = _scan(tail, 0, {})
-    if trouble is not None:
-        raise AttributeSyntaxError(trouble.message, tail, trouble.offset)
-    return spans
-
-
 def _scan(
     tail: str, at: int, spans: dict[str, tuple[int, int]]
 ) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
