@@ -14,9 +14,8 @@ import re
 import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Final, Self
 
 from hlo_lint.text.errors import UsageError
@@ -26,12 +25,14 @@ SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take for one module."""
 MEMORY: Final = "HLO_LINT_XLA_MEMORY"
 """The variable with the MB that a child may allocate."""
+LIMITED: Final = Path(__file__).with_name("limited.py")
+"""The file that sets limits: a child whose interpreter has no hlo_lint runs it by its path."""
 LOGS_ERRORS: Final = {"TF_CPP_MIN_LOG_LEVEL": "1"}
 """The variable with which XLA logs its errors, as jax sets it: of a field that it does not know."""
 
 _CHILD: Final = (
     "import sys, json; sys.path[:] = json.loads(sys.argv.pop(1)); "
-    "from hlo_lint.hlo.children import begin; begin(json.loads(sys.argv.pop(1))); "
+    "from hlo_lint.hlo.limited import begin; begin(json.loads(sys.argv.pop(1))); "
     "from {} import main; main()"
 )
 
@@ -105,10 +106,15 @@ def python_command(
     It imports from the search path, by default that of this process.
     """
     where = json.dumps(list(sys.path if search_path is None else search_path))
-    terms = {"parent": os.getpid(), "memory": limits.bytes, "seconds": limits.seconds}
     # -P: the child imports nothing from the current directory, which may hold dumps.
     code = _CHILD.format(module)
-    return [sys.executable, "-P", "-c", code, where, json.dumps(terms), *arguments]
+    terms = json.dumps(terms_of(limits))
+    return [sys.executable, "-P", "-c", code, where, terms, *arguments]
+
+
+def terms_of(limits: Limits) -> Mapping[str, int | float | None]:
+    """The limits of a child of this process, as `begin` of `limited.py` sets them."""
+    return {"parent": os.getpid(), "memory": limits.bytes, "seconds": limits.seconds}
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -154,34 +160,3 @@ def ending(status: int, log: str) -> str:
     if name == "SIGXCPU":
         return f"took too long ({SECONDS} sets the limit)"
     return f"was ended by {name}"
-
-
-# ---- in the child
-
-
-def begin(terms: Mapping[str, int | float | None]) -> None:
-    """Set the limits of this process, and have it end with its parent."""
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        _lower(resource.RLIMIT_DATA, terms["memory"])
-        # The parent looks at the clock. This is for a child whose parent was killed.
-        seconds = terms["seconds"]
-        processors = os.cpu_count() or 1
-        _lower(resource.RLIMIT_CPU, None if seconds is None else seconds * processors + 1)
-    threading.Thread(target=_end_with, args=(terms["parent"],), daemon=True).start()
-
-
-def _lower(kind: int, value: float | None) -> None:
-    import resource
-
-    _, hard = resource.getrlimit(kind)
-    if value is not None and (hard == resource.RLIM_INFINITY or value < hard):
-        resource.setrlimit(kind, (int(value), hard))
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import count
@@ -60,7 +61,7 @@ class LiveError(HloLintError):
 
 
 @dataclass
-class Live:
+class Live(AbstractContextManager["Live"]):
     """Checks that are installed until `remove`, or until the end of a `with`."""
 
     action: Action
@@ -118,9 +119,6 @@ class Live:
         from jax.extend.xla import clear_hlo_module_transformation
 
         clear_hlo_module_transformation(self.name, platforms=self.platforms)
-
-    def __enter__(self) -> Live:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final, Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
@@ -19,7 +19,7 @@ DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to
 """Flags with which a compilation writes each step to the folder that is named next."""
 
 
-class ValuesTest:
+class ValuesTest(AbstractContextManager["ValuesTest"]):
     """A pass of a release that makes of a module one that computes something else.
 
     XLA's compiler runs that pass alone and dumps the module before and after it; both are run as
@@ -37,9 +37,6 @@ class ValuesTest:
     def key(self) -> str:
         """The pass, and the flags."""
         return f"values {self.flags}"
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._children.__exit__()

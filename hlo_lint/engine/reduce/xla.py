@@ -10,10 +10,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
@@ -65,7 +65,7 @@ class Ending:
         return f"{self.status}: {stem}:{line}"
 
 
-class XlaServers:
+class XlaServers(AbstractContextManager["XlaServers"]):
     """Child processes that read or compile texts, one for each thread that asks at a time."""
 
     def __init__(
@@ -79,9 +79,6 @@ class XlaServers:
         self._idle: queue.SimpleQueue[_Server] = queue.SimpleQueue()
         self._all: list[_Server] = []
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         for server in self._all:

@@ -9,14 +9,22 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from hlo_lint.apps.jax.capture.targets import Target
 from hlo_lint.apps.jax.capture.worker import OptionRefused, TargetRefused, bytecode_of
-from hlo_lint.hlo.children import LOGS_ERRORS, ChildTimeout, Limits, ending, python_command
+from hlo_lint.hlo.children import (
+    LIMITED,
+    LOGS_ERRORS,
+    ChildTimeout,
+    Limits,
+    ending,
+    python_command,
+    terms_of,
+)
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
@@ -118,7 +126,8 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
         answer = Path(scratch, "answer.json")
         limits = Limits.by_default(seconds=MAX_SECONDS)
         given = {
-            **worker_limits(limits),
+            "limited": str(LIMITED),
+            "limits": terms_of(limits),
             "script": str(job.script),
             "function": job.function,
             "shapes": job.shapes,
@@ -160,7 +169,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
     return Answer(tuple(_outcome(program, died) for program in result["programs"]), text)
 
 
-class Compiler:
+class Compiler(AbstractContextManager["Compiler"]):
     """A child process that compiles one lowered program for a chip that is not there.
 
     XLA's code makes the description of the chip there first: if it aborts, the caller need not try.
@@ -190,9 +199,6 @@ class Compiler:
         if failure is not None:
             self.close()
             raise CaptureError(f"the description of the target: {failure}")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -267,11 +273,6 @@ def _refusal(kind: str, message: str, log: str, interpreter: Interpreter) -> Hlo
         f"jax {interpreter.jax} in {interpreter.path} cannot compile for this target: "
         f"{message}{detail}"
     )
-
-
-def worker_limits(limits: Limits) -> Mapping[str, int | float | None]:
-    """The limits as `worker` sets them for itself."""
-    return {"parent": os.getpid(), "memory": limits.bytes}
 
 
 def last_words(status: int, log: str) -> str:

@@ -17,8 +17,6 @@ import re
 import runpy
 import sys
 import tempfile
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -486,28 +484,6 @@ def _argument(shape: Any) -> Any:
 # The job
 
 
-def limit_process(terms: Mapping[str, Any]) -> None:
-    """Limit the memory of this process, and have it end with its parent.
-
-    As `hlo_lint.hlo.children`, which is not there for the interpreter of a script.
-    """
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # XLA may abort
-        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        memory = terms["memory"]
-        if memory is not None and (hard == resource.RLIM_INFINITY or memory < hard):
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
-
-    def watch() -> None:
-        while os.getppid() == terms["parent"]:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 def serve() -> None:
     """Make the target of the first line, then compile the module after the second.
 
@@ -536,7 +512,8 @@ def main() -> None:
         serve()
         return
     job = json.load(sys.stdin)
-    limit_process(job)
+    # It returns before anything is traced, so that it is in no stack of a dump.
+    runpy.run_path(job["limited"])["begin"](job["limits"])
     script = Path(job["script"])
     sys.path.insert(0, str(script.resolve().parent))
     answer: dict[str, Any] = {"programs": []}
