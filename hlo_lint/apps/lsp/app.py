@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcContentModified, JsonRpcException
@@ -290,8 +290,7 @@ def make_server() -> HloServer:
     logging.getLogger("pygls.protocol.json_rpc").addFilter(_is_defect)
     server = HloServer()
     _offer_texts(server)
-    _offer_names(server)
-    _offer_outline(server)
+    _offer_answers(server)
     _offer_fixes(server)
     return server
 
@@ -330,141 +329,107 @@ def _offer_texts(server: HloServer) -> None:
             server.configure(params.settings)
 
 
-def _offer_names(server: HloServer) -> None:
-    async def symbol_at(
-        named: types.TextDocumentIdentifier, position: types.Position
-    ) -> tuple[Document, Symbol] | None:
-        document = await server.document(named.uri)
-        if document is None:
-            return None
-        symbol = document.symbol_at(document.text.offset(position))
-        return None if symbol is None else (document, symbol)
+def _offer_answers(server: HloServer) -> None:
+    """Offer what is answered from the text alone, and None where it is not open."""
 
-    def location(document: Document, symbol: Symbol) -> types.Location:
-        return types.Location(document.text.uri, document.text.range(symbol.span))
+    def offer(feature: str, answer: Callable[[Document, Any], Any], options: Any = None) -> None:
+        @server.feature(feature, options)
+        @_answers
+        async def handle(params: Any) -> Any:
+            document = await server.document(params.text_document.uri)
+            return None if document is None else answer(document, params)
 
-    @server.feature(types.TEXT_DOCUMENT_HOVER)
-    @_answers
-    async def show(params: types.HoverParams) -> types.Hover | None:
-        document = await server.document(params.text_document.uri)
-        if document is None:
-            return None
-        at = document.text.offset(params.position)
-        hovered = hover(document, at, markdown=server.reads_markdown)
+    def offer_of_symbol(
+        feature: str, answer: Callable[[Document, Symbol, Any], Any], options: Any = None
+    ) -> None:
+        """None, too, where the text names nothing at the position."""
+
+        def at(document: Document, params: Any) -> Any:
+            symbol = document.symbol_at(document.text.offset(params.position))
+            return None if symbol is None else answer(document, symbol, params)
+
+        offer(feature, at, options)
+
+    def show(document: Document, params: types.HoverParams) -> types.Hover | None:
+        at, markdown = document.text.offset(params.position), server.reads_markdown
+        hovered = hover(document, at, markdown=markdown)
         if hovered is None:
             return None
-        markdown, plain = types.MarkupKind.Markdown, types.MarkupKind.PlainText
-        kind = markdown if server.reads_markdown else plain
+        kind = types.MarkupKind.Markdown if markdown else types.MarkupKind.PlainText
         content = types.MarkupContent(kind, hovered.text)
         return types.Hover(content, document.text.range(hovered.span))
 
-    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
-    @_answers
-    async def define(params: types.DefinitionParams) -> types.Location | None:
-        located = await symbol_at(params.text_document, params.position)
-        if located is None:
-            return None
-        document, symbol = located
-        defined = document.definition(symbol)
-        return None if defined is None else location(document, defined)
-
-    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
-    @_answers
-    async def refer(params: types.ReferenceParams) -> list[types.Location] | None:
-        located = await symbol_at(params.text_document, params.position)
-        if located is None:
-            return None
-        document, symbol = located
-        return [
-            location(document, occurrence)
-            for occurrence in document.occurrences(symbol)
-            if params.context.include_declaration or not occurrence.defines
-        ]
-
-    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT)
-    @_answers
-    async def highlight(
-        params: types.DocumentHighlightParams,
-    ) -> list[types.DocumentHighlight] | None:
-        located = await symbol_at(params.text_document, params.position)
-        if located is None:
-            return None
-        document, symbol = located
-        write, read = types.DocumentHighlightKind.Write, types.DocumentHighlightKind.Read
-        return [
-            types.DocumentHighlight(
-                document.text.range(occurrence.span), write if occurrence.defines else read
-            )
-            for occurrence in document.occurrences(symbol)
-        ]
-
-    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
-    @_answers
-    async def may_rename(
-        params: types.PrepareRenameParams,
-    ) -> types.PrepareRenamePlaceholder | None:
-        located = await symbol_at(params.text_document, params.position)
-        if located is None:
-            return None
-        document, symbol = located
-        if document.definition(symbol) is None:
-            return None
-        return types.PrepareRenamePlaceholder(document.text.range(symbol.span), symbol.name)
-
-    @server.feature(types.TEXT_DOCUMENT_RENAME, types.RenameOptions(prepare_provider=True))
-    @_answers
-    async def rename(params: types.RenameParams) -> types.WorkspaceEdit | None:
-        located = await symbol_at(params.text_document, params.position)
-        if located is None:
-            return None
-        document, symbol = located
-        name = new_name(document, symbol, params.new_name)
-        edits = [
-            types.TextEdit(document.text.range(occurrence.span), name)
-            for occurrence in document.occurrences(symbol)
-        ]
-        return types.WorkspaceEdit(changes={document.text.uri: edits})
-
-
-def _offer_outline(server: HloServer) -> None:
-    @server.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)
-    @_answers
-    async def outline(
-        params: types.DocumentSymbolParams,
-    ) -> list[types.DocumentSymbol] | list[types.SymbolInformation] | None:
-        document = await server.document(params.text_document.uri)
-        if document is None:
-            return None
+    def outline(
+        document: Document, _: object
+    ) -> list[types.DocumentSymbol] | list[types.SymbolInformation]:
         tree = symbols(document)
         return tree if server.knows_trees else list(flat(tree, document.text.uri))
 
-    @server.feature(types.TEXT_DOCUMENT_FOLDING_RANGE)
-    @_answers
-    async def fold(params: types.FoldingRangeParams) -> list[types.FoldingRange] | None:
-        document = await server.document(params.text_document.uri)
-        return None if document is None else folds(document)
+    offer(types.TEXT_DOCUMENT_HOVER, show)
+    offer_of_symbol(types.TEXT_DOCUMENT_DEFINITION, _definition)
+    offer_of_symbol(types.TEXT_DOCUMENT_REFERENCES, _references)
+    offer_of_symbol(types.TEXT_DOCUMENT_DOCUMENT_HIGHLIGHT, _highlights)
+    offer_of_symbol(types.TEXT_DOCUMENT_PREPARE_RENAME, _placeholder)
+    renames = types.RenameOptions(prepare_provider=True)
+    offer_of_symbol(types.TEXT_DOCUMENT_RENAME, _renamed, renames)
+    offer(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, outline)
+    offer(types.TEXT_DOCUMENT_FOLDING_RANGE, lambda document, _: folds(document))
+    offer(
+        types.TEXT_DOCUMENT_INLAY_HINT,
+        lambda document, params: list(hints(document, document.text.span(params.range))),
+    )
+    offer(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lambda document, _: tokens(document), LEGEND)
+    offer(
+        types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE,
+        lambda document, params: tokens(document, document.text.span(params.range)),
+        LEGEND,
+    )
 
-    @server.feature(types.TEXT_DOCUMENT_INLAY_HINT)
-    @_answers
-    async def hint(params: types.InlayHintParams) -> list[types.InlayHint] | None:
-        document = await server.document(params.text_document.uri)
-        if document is None:
-            return None
-        return list(hints(document, document.text.span(params.range)))
 
-    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, LEGEND)
-    @_answers
-    async def colour(params: types.SemanticTokensParams) -> types.SemanticTokens | None:
-        document = await server.document(params.text_document.uri)
-        return None if document is None else tokens(document)
+def _location(document: Document, symbol: Symbol) -> types.Location:
+    return types.Location(document.text.uri, document.text.range(symbol.span))
 
-    @server.feature(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE, LEGEND)
-    @_answers
-    async def colour_part(params: types.SemanticTokensRangeParams) -> types.SemanticTokens | None:
-        document = await server.document(params.text_document.uri)
-        if document is None:
-            return None
-        return tokens(document, document.text.span(params.range))
+
+def _definition(document: Document, symbol: Symbol, _: object) -> types.Location | None:
+    defined = document.definition(symbol)
+    return None if defined is None else _location(document, defined)
+
+
+def _references(
+    document: Document, symbol: Symbol, params: types.ReferenceParams
+) -> list[types.Location]:
+    return [
+        _location(document, occurrence)
+        for occurrence in document.occurrences(symbol)
+        if params.context.include_declaration or not occurrence.defines
+    ]
+
+
+def _highlights(document: Document, symbol: Symbol, _: object) -> list[types.DocumentHighlight]:
+    write, read = types.DocumentHighlightKind.Write, types.DocumentHighlightKind.Read
+    return [
+        types.DocumentHighlight(
+            document.text.range(occurrence.span), write if occurrence.defines else read
+        )
+        for occurrence in document.occurrences(symbol)
+    ]
+
+
+def _placeholder(
+    document: Document, symbol: Symbol, _: object
+) -> types.PrepareRenamePlaceholder | None:
+    if document.definition(symbol) is None:
+        return None
+    return types.PrepareRenamePlaceholder(document.text.range(symbol.span), symbol.name)
+
+
+def _renamed(document: Document, symbol: Symbol, params: types.RenameParams) -> types.WorkspaceEdit:
+    name = new_name(document, symbol, params.new_name)
+    edits = [
+        types.TextEdit(document.text.range(occurrence.span), name)
+        for occurrence in document.occurrences(symbol)
+    ]
+    return types.WorkspaceEdit(changes={document.text.uri: edits})
 
 
 def _offer_fixes(server: HloServer) -> None:
