@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import isinf, prod
 
 from hlo_lint.analysis.strict.shapes import invalid_layout
-from hlo_lint.analysis.strict.tokens import BLANK, blank_end
+from hlo_lint.analysis.strict.tokens import BLANK, Refused, blank_end
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
 from hlo_lint.hlo.grammar import int64
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TupleShape
@@ -25,23 +25,14 @@ _token = re.compile(
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
 
-class _LiteralError(Exception):
-    """A place where a text is not a literal of its shape."""
-
-    def __init__(self, message: str, at: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.at = at
-
-
 def literal_errors(shape: Shape, text: str) -> Iterator[ParseError]:
     """The first error in the literal `text` of a constant of that shape."""
     try:
         reader = _LiteralReader(text)
         reader.value(shape)
         if reader.token:
-            raise _LiteralError("expected `)` after the literal", reader.start)
-    except _LiteralError as error:
+            raise Refused("expected `)` after the literal", reader.start)
+    except Refused as error:
         yield ParseError(error.message, error.at, len(text))
 
 
@@ -64,12 +55,12 @@ class _LiteralReader:
         blank = blank_end(self.text, self.at)
         self.start, self.token = blank.end() if blank else self.at, ""
         if self.start < len(self.text):
-            raise _LiteralError("unexpected token in a literal", self.start)
+            raise Refused("unexpected token in a literal", self.start)
 
     def expect(self, sign: str, message: str) -> None:
         """Go past `sign`."""
         if self.token != sign:
-            raise _LiteralError(message, self.start)
+            raise Refused(message, self.start)
         self.advance()
 
     def value(self, shape: Shape) -> None:
@@ -89,14 +80,14 @@ class _LiteralReader:
             case BufferShape(element=ArrayShape() as element):
                 self.array(element)
             case OpaqueShape() | BufferShape():
-                raise _LiteralError(f"a constant cannot have the type {shape}", 0)
+                raise Refused(f"a constant cannot have the type {shape}", 0)
 
     def array(self, shape: ArrayShape) -> None:
         """The elements of an array, in braces as deep as it has dimensions."""
         if shape.dtype not in ELEMENT_TYPES:
-            raise _LiteralError(f"a constant cannot have the type {shape.dtype}", 0)
+            raise Refused(f"a constant cannot have the type {shape.dtype}", 0)
         for message in invalid_layout(shape):
-            raise _LiteralError(message, 0)
+            raise Refused(message, 0)
         dims, rank = shape.dims, len(shape.dims)
         counts = [0] * rank  # of the elements in each brace that is open
         depth, left = 0, prod(dims)
@@ -106,31 +97,31 @@ class _LiteralReader:
                     depth += 1
                     if depth > rank:
                         message = f"{shape} has values in {rank} pairs of braces, not in more"
-                        raise _LiteralError(message, self.start)
+                        raise Refused(message, self.start)
                     if depth > 1:
                         counts[depth - 2] += 1
                 case "}":
                     depth -= 1
                     if depth < 0:
-                        raise _LiteralError("unexpected `}` in a literal", self.start)
+                        raise Refused("unexpected `}` in a literal", self.start)
                     if counts[depth] != dims[depth]:
                         count = f"{dims[depth]} elements, not {counts[depth]}"
-                        raise _LiteralError(f"dimension {depth} of {shape} has {count}", self.start)
+                        raise Refused(f"dimension {depth} of {shape} has {count}", self.start)
                     counts[depth] = 0
                 case "...":
                     if depth != 1:
-                        raise _LiteralError("expected `...` in one pair of braces", self.start)
+                        raise Refused("expected `...` in one pair of braces", self.start)
                     counts[0] = dims[0]
                 case ",":
                     pass
                 case _:
                     left -= 1
                     if left < 0:
-                        raise _LiteralError(f"{shape} has fewer values", self.start)
+                        raise Refused(f"{shape} has fewer values", self.start)
                     if depth == rank and rank:
                         counts[-1] += 1
                     elif depth < rank and shape.dtype in PART_OF_COMPLEX:
-                        raise _LiteralError(f"{shape} has values in {rank} braces", self.start)
+                        raise Refused(f"{shape} has values in {rank} braces", self.start)
                     self.element(shape.dtype)
             self.advance()
             if not depth:
@@ -140,7 +131,7 @@ class _LiteralReader:
         """One value; the token at hand is its last afterwards."""
         if self.token in ("true", "false"):
             if dtype != "pred":
-                raise _LiteralError(f"expected a number: {dtype}", self.start)
+                raise Refused(f"expected a number: {dtype}", self.start)
         elif dtype in PART_OF_COMPLEX:
             self.complex(PART_OF_COMPLEX[dtype])
         elif dtype == "pred" or dtype[0] in "su":
@@ -151,7 +142,7 @@ class _LiteralReader:
     def integer(self, dtype: str) -> None:
         """An integer that fits into the type; any fits into pred and u64."""
         if not _is_integer(self.token):
-            raise _LiteralError(f"expected an integer: {dtype}", self.start)
+            raise Refused(f"expected an integer: {dtype}", self.start)
         number = self.int64()
         if dtype in ("pred", "u64"):
             return
@@ -161,7 +152,7 @@ class _LiteralReader:
             low, high = -(1 << bits - 1), (1 << bits - 1) - 1
         if not low <= number <= high:
             message = f"{self.token} does not fit into {dtype}: {low} to {high}"
-            raise _LiteralError(message, self.start)
+            raise Refused(message, self.start)
 
     def int64(self) -> int:
         """The token as the lexer reads it, which does not ask for the type."""
@@ -169,19 +160,19 @@ class _LiteralReader:
             return int64(self.token)
         except OverflowError:
             message = f"{self.token} does not fit into 64 bits"
-            raise _LiteralError(message, self.start) from None
+            raise Refused(message, self.start) from None
 
     def real(self, dtype: str) -> None:
         """A number, an infinity or a NaN."""
         token = self.token
         if token in ("true", "false") or (token[-1:] in "{}()," and "nan" not in token):
-            raise _LiteralError(f"expected a number: {dtype}", self.start)
+            raise Refused(f"expected a number: {dtype}", self.start)
         if "inf" in token or "nan" in token:
             payload = token.partition("(0x")[2].rstrip(")")
             bits = ELEMENT_TYPES[dtype].nan_payload_bits
             if payload and not 0 < int(payload, 16) < 1 << bits:
                 message = f"a NaN of {dtype} has {bits or 'no'} bits of payload, not {payload}"
-                raise _LiteralError(message, self.start)
+                raise Refused(message, self.start)
             return
         number = float(self.int64() if _is_integer(token) else token)
         is_unsigned = dtype == "f8e8m0fnu"
@@ -190,7 +181,7 @@ class _LiteralReader:
             or isinf(number)
             or (is_unsigned and number <= 0)
         ):
-            raise _LiteralError(f"{token} does not fit into {dtype}", self.start)
+            raise Refused(f"{token} does not fit into {dtype}", self.start)
 
     def complex(self, part: str) -> None:
         """Two parts in parentheses."""
@@ -199,4 +190,4 @@ class _LiteralReader:
             self.real(part)
             self.advance()
         if self.token != ")":
-            raise _LiteralError("expected `)` after a complex number", self.start)
+            raise Refused("expected `)` after a complex number", self.start)

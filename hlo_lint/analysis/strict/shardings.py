@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final
 
-from hlo_lint.analysis.strict.tokens import BLANK, blank_end
+from hlo_lint.analysis.strict.tokens import BLANK, Refused, blank_end
 from hlo_lint.hlo.attributes import AttributeSyntaxError, NamedSharding, read_attribute
 from hlo_lint.hlo.grammar import int64
 
@@ -31,21 +31,14 @@ _braces = re.compile(
 _is_integer = re.compile(r"-?[0-9]+").fullmatch
 
 
-class _Wrong(Exception):
-    def __init__(self, message: str, at: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.at = at
-
-
 def sharding_errors(text: str) -> Iterator[tuple[str, int]]:
     """The first error in the value of `sharding=`: a message, and the offset in it."""
     try:
         if text not in ("{replicated}", "{manual}"):
-            reader = _Reader(text)
+            reader = _ShardingReader(text)
             reader.sharding()
             reader.end()
-    except _Wrong as error:
+    except Refused as error:
         yield error.message, error.at
 
 
@@ -67,7 +60,7 @@ _find_parts = re.compile(_PART).finditer
 _is_domain = re.compile(rf"\{{\s*{_PART}(?:\s*,\s*{_PART}){{2}}\s*\}}").fullmatch
 
 
-class _Reader:
+class _ShardingReader:
     """A sharding, token by token."""
 
     def __init__(self, text: str) -> None:
@@ -87,20 +80,20 @@ class _Reader:
 
     def end(self) -> None:
         if self.token or self.start < len(self.text):
-            raise _Wrong("expected the end of the sharding", self.start)
+            raise Refused("expected the end of the sharding", self.start)
 
     def expect(self, token: str) -> None:
         if self.token != token:
-            raise _Wrong(f"expected `{token}`", self.start)
+            raise Refused(f"expected `{token}`", self.start)
         self.advance()
 
     def integer(self) -> int:
         if not _is_integer(self.token):
-            raise _Wrong("expected an integer", self.start)
+            raise Refused("expected an integer", self.start)
         try:
             return int64(self.advance())
         except OverflowError:
-            raise _Wrong("a number does not fit", self.start) from None
+            raise Refused("a number does not fit", self.start) from None
 
     def integers(self) -> list[int]:
         """Integers between commas."""
@@ -140,14 +133,14 @@ class _Reader:
         """A sharding over a named mesh."""
         braces = _braces(self.text, begin)
         if braces is None:
-            raise _Wrong("expected a sharding in braces", begin)
+            raise Refused("expected a sharding in braces", begin)
         try:
             sharding = read_attribute("sharding", braces[0])
         except AttributeSyntaxError as error:
-            raise _Wrong(error.message, begin + error.offset) from None
+            raise Refused(error.message, begin + error.offset) from None
         if isinstance(sharding, NamedSharding):
             for message, at in _axes_errors(sharding, braces[0]):
-                raise _Wrong(message, begin + at)
+                raise Refused(message, begin + at)
         self.next = braces.end()
         self.advance()
 
@@ -184,30 +177,30 @@ class _Reader:
                 case _ if word in _KINDS:
                     kinds.add(word)
                 case _:
-                    raise _Wrong(
+                    raise Refused(
                         "expected devices=[…], replicated, manual, maximal device=0 or mesh[…]", at
                     )
         self.advance()
         kind = next((kind for kind in _KINDS if kind in kinds), "")
         if kind == "maximal":
             if len(devices) != 1:
-                raise _Wrong("maximal needs one device", begin)
+                raise Refused("maximal needs one device", begin)
         elif kind:
             if devices:
-                raise _Wrong(f"{kind} has no devices", begin)
+                raise Refused(f"{kind} has no devices", begin)
         elif not tiles:
-            raise _Wrong("expected one of devices=[…], replicated, manual, maximal …", begin)
+            raise Refused("expected one of devices=[…], replicated, manual, maximal …", begin)
         elif dims and devices:
-            raise _Wrong("expected a list of devices or `<=[…]`, not both", begin)
+            raise Refused("expected a list of devices or `<=[…]`, not both", begin)
         elif len(order) != len(dims):
-            raise _Wrong(f"the order of {len(dims)} dimensions names {len(order)}", begin)
+            raise Refused(f"the order of {len(dims)} dimensions names {len(order)}", begin)
         elif not dims and len(devices) < 2:
-            raise _Wrong("tiles have more than one device", begin)
+            raise Refused("tiles have more than one device", begin)
         elif min(tiles) < 0 or (prod(dims) if dims else len(devices)) != prod(tiles):
             count = prod(dims) if dims else len(devices)
-            raise _Wrong(f"{count} devices for {prod(tiles)} places", begin)
+            raise Refused(f"{count} devices for {prod(tiles)} places", begin)
         elif subgroups + is_replicated_last > len(tiles) or (subgroups and is_replicated_last):
-            raise _Wrong(f"{subgroups} kinds of subgroups for {len(tiles)} dimensions", begin)
+            raise Refused(f"{subgroups} kinds of subgroups for {len(tiles)} dimensions", begin)
 
     def iota(self, dims: list[int], order: list[int]) -> None:
         """`<=[4,2]T(1,0)` adds to the dimensions and their order."""
@@ -219,14 +212,14 @@ class _Reader:
             order.append(0)
             return
         if self.token != "T":
-            raise _Wrong("expected `T(`, the order of several dimensions, like T(1,0)", self.start)
+            raise Refused("expected `T(`, the order of several dimensions, like T(1,0)", self.start)
         self.advance()
         self.expect("(")
         at = self.start
         order += self.integers()
         self.expect(")")
         if not all(0 <= number < len(dims) for number in order):
-            raise _Wrong("the order names a dimension that is not there", at)
+            raise Refused("the order names a dimension that is not there", at)
 
     def subgroups(self) -> int:
         """The number of kinds in `last_tile_dims={…}`."""
@@ -234,7 +227,7 @@ class _Reader:
         self.expect("{")
         while self.token != "}":
             if self.token not in _SUBGROUPS:
-                raise _Wrong("expected the kinds of subgroups, like {manual}", self.start)
+                raise Refused("expected the kinds of subgroups, like {manual}", self.start)
             self.advance()
             count += 1
             if self.token != ",":
@@ -247,11 +240,11 @@ class _Reader:
         """`metadata={…}`, or a list of such."""
         braces = _braces(self.text, self.start)
         if braces is None:
-            raise _Wrong("expected metadata in braces", self.start)
+            raise Refused("expected metadata in braces", self.start)
         try:
             read_attribute("sharding", f"{{replicated {self.text[at : braces.end()]}}}")
         except AttributeSyntaxError as error:
-            raise _Wrong(error.message, at) from None
+            raise Refused(error.message, at) from None
         self.next = braces.end()
         self.advance()
 

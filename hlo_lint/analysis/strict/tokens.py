@@ -31,6 +31,15 @@ class Unmade(ParseError):
     """An error of `CreateInstruction`: the whole instruction was read, and cannot be made."""
 
 
+class Refused(Exception):
+    """The first error in a value; what comes after it is not read."""
+
+    def __init__(self, message: str, at: int) -> None:
+        super().__init__(message)
+        self.message = message
+        self.at = at
+
+
 def blank_errors(text: str, start: int, end: int) -> Iterator[ParseError]:
     """An error if anything but white space and comments stands between `start` and `end`."""
     blank = blank_end(text, start, end)
