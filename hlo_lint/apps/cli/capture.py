@@ -17,7 +17,7 @@ from hlo_lint.apps.cli import common, completing, parameters
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.children import Interpreter, Job
-    from hlo_lint.apps.jax.capture.comparison import Comparison, Trial
+    from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Trial
     from hlo_lint.apps.jax.capture.targets import Target
 
 BACKENDS = ("default", "cublaslt")
@@ -227,7 +227,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _show(comparison: Comparison, *, has_winners: bool) -> None:
+def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
     from hlo_lint.apps.cli.tables import print_table
     from hlo_lint.report.text import print_text
     from hlo_lint.text.source import shown
@@ -254,7 +254,7 @@ def _row(trial: Trial) -> tuple[str, ...]:
     return trial.jax, trial.winner.value, trial.state.value, trial.values, findings
 
 
-def _as_dict(comparison: Comparison, is_kept: bool) -> dict[str, Any]:
+def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:
     return {
         "name": comparison.program,
         "verdict": comparison.verdict,

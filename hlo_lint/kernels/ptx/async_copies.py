@@ -345,7 +345,7 @@ class _Flow:
                 predecessors[successor].append(index)
         numbers = {event.at: event for event in conflicts}
         groups: dict[tuple[int, bool], list[_Event]] = defaultdict(list)
-        places: dict[tuple[int, bool], _Place] = {}
+        places: dict[tuple[int, bool], _MissingWait] = {}
         for store, ages in conflicts.items():
             for bulk in (False, True):
                 mine = {at: age for at, age in ages.items() if self.copies[at].bulk == bulk}
@@ -370,7 +370,7 @@ class _Flow:
         conflicting: dict[int, _Event],
         predecessors: dict[int, list[int]],
         bulk: bool,
-    ) -> _Place:
+    ) -> _MissingWait:
         """The place where a wait repairs it, with all that it repairs on the way to the store.
 
         That is the barrier before the first store that conflicts, if one is there.
@@ -383,7 +383,7 @@ class _Flow:
         # Walk back from the store as long as there is one way. A wait before the barrier in front
         # of the first conflicting store is seen by all threads; without a barrier it stands at the
         # store.
-        best = _Place(store.at, store.one, False, uncommitted)
+        best = _MissingWait(store.at, store.one, False, uncommitted)
         seeks_barrier = True
         index, at = store.block, store.at
         seen = {index}
@@ -397,10 +397,10 @@ class _Flow:
                 if one.is_a("cp.async.bulk.commit_group" if bulk else "cp.async.commit_group"):
                     uncommitted = True
                 if position in conflicting:
-                    best = _Place(position, one, False, uncommitted)
+                    best = _MissingWait(position, one, False, uncommitted)
                     seeks_barrier = True
                 elif seeks_barrier and _is_barrier(one, threads):
-                    best = _Place(position, one, True, uncommitted)
+                    best = _MissingWait(position, one, True, uncommitted)
                     seeks_barrier = False
             leading = predecessors[index]
             if index == 0 or len(leading) != 1 or leading[0] in seen:
@@ -413,7 +413,7 @@ class _Flow:
         self,
         stores: list[_Event],
         bulk: bool,
-        place: _Place,
+        place: _MissingWait,
         conflicts: dict[_Event, _Ages],
         lines: Lines,
     ) -> Hazard:
@@ -458,7 +458,7 @@ class _Flow:
         return Hazard(store.one.span, copy.one.span, message, tuple(notes), place.one.span, wait)
 
 
-class _Place(NamedTuple):
+class _MissingWait(NamedTuple):
     """The place of the missing wait."""
 
     at: int

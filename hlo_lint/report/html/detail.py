@@ -18,7 +18,7 @@ from hlo_lint.report.html.excerpt import (
     one_sided,
     side_by_side,
 )
-from hlo_lint.report.html.neighbourhood import Graph, draw, neighbourhood
+from hlo_lint.report.html.neighbourhood import Drawing, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after
 from hlo_lint.rules.findings import Severity
@@ -40,7 +40,7 @@ class Detail(TypedDict):
     rows: list[Row]
     remark: str
     """The reason that there is no side before, or that it is not a pass's input."""
-    graph: Graph | None
+    graph: Drawing | None
     move: Rearrangement | None
     fix: Preview | None
     source: list[tuple[int, str]]

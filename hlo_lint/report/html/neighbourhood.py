@@ -26,7 +26,7 @@ _BEND = 14
 _SWEEPS = 6
 
 
-class Node(TypedDict):
+class DrawnNode(TypedDict):
     """One instruction of the drawing."""
 
     name: str
@@ -42,14 +42,14 @@ class Node(TypedDict):
     """A note on what is not drawn: `3 more operands`."""
 
 
-class Graph(TypedDict):
+class Drawing(TypedDict):
     """A drawing; lengths are in pixels."""
 
     width: int
     height: int
     node: tuple[int, int]
     """Width and height of each node."""
-    nodes: list[Node]
+    nodes: list[DrawnNode]
     edges: list[list[list[int]]]
     """The points that each edge goes through."""
 
@@ -114,7 +114,7 @@ def _near(at: Instruction, up: bool) -> Iterable[Instruction]:
     return dict.fromkeys(instruction for instruction in read if instruction is not None)
 
 
-def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Graph:
+def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> Drawing:
     """The places of instructions and edges in the drawing; `added` are marked as new."""
     drawn = set(around.all)
     edges = [
@@ -129,7 +129,7 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
     places, width = _places(rows)
     height = len(rows) * (HEIGHT + RISE) - RISE
     nodes = [
-        Node(
+        DrawnNode(
             name=instruction.name,
             opcode=instruction.opcode,
             shape=instruction.type_text,
@@ -140,7 +140,7 @@ def draw(around: Neighbourhood, added: frozenset[Instruction] = frozenset()) -> 
         )
         for instruction in around.all
     ]
-    return Graph(
+    return Drawing(
         width=width,
         height=height,
         node=(WIDTH, HEIGHT),

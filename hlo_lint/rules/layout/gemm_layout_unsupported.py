@@ -91,14 +91,14 @@ class GemmLayoutUnsupported(Rule):
         )
 
 
-class _Side(NamedTuple):
+class _WrongSide(NamedTuple):
     operand: int | None
     shape: ArrayShape
     groups: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     why: str
 
 
-def _wrong_sides(call: Instruction) -> Iterator[_Side]:
+def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
     if not any(target in call.attributes_text for target in TARGETS):
         return
     from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
@@ -116,7 +116,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_Side]:
     for number, (shape, group) in enumerate(zip((lhs, rhs, result), groups, strict=True)):
         why = unsupported(shape, *group)
         if why:
-            yield _Side(number if number < 2 else None, shape, group, why)
+            yield _WrongSide(number if number < 2 else None, shape, group, why)
 
 
 def _product(call: Instruction) -> ArrayShape | None:

@@ -100,7 +100,7 @@ class Question:
 
 
 @dataclass
-class Comparison:
+class ProgramTrials:
     """All compiles of one program."""
 
     program: str
@@ -147,7 +147,7 @@ def compare(
     progress: Callable[[str], None] = lambda _: None,
     *,
     keep: bool,
-) -> list[Comparison]:
+) -> list[ProgramTrials]:
     """Compiles with each interpreter, and with each winner, into folders below `folder`.
 
     `progress` is called with what is done next.
@@ -169,11 +169,11 @@ def compare(
                 "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE for an environment "
                 "of its own"
             )
-    comparisons: dict[str, Comparison] = {}
+    comparisons: dict[str, ProgramTrials] = {}
     for interpreter in interpreters:
         for trial in _trials(question, interpreter, folder, progress, keep=keep):
             name = question.job.target.name
-            comparisons.setdefault(trial.program, Comparison(trial.program, name))
+            comparisons.setdefault(trial.program, ProgramTrials(trial.program, name))
             comparisons[trial.program].trials.append(trial)
     return list(comparisons.values())
 

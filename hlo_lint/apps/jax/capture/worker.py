@@ -308,7 +308,7 @@ def without_field(text: str, name: str, line: int, column: int) -> str | None:
 # What a script has to compile
 
 
-class Program:
+class CalledFunction:
     """A function with the arguments to compile it for."""
 
     def __init__(
@@ -318,7 +318,7 @@ class Program:
         self.name = str(getattr(function, "__name__", "") or "function")
 
 
-def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
+def function_of(script: Path, name: str, shapes: list[Any] | None) -> CalledFunction:
     """A function of a script with arguments of the given shapes, or of the script's own.
 
     Raises:
@@ -334,12 +334,12 @@ def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
             f"{script} has no function {name}; there is {', '.join(functions) or 'none'}"
         )
     if shapes is not None:
-        return Program(function, [_argument(shape) for shape in shapes], {})
+        return CalledFunction(function, [_argument(shape) for shape in shapes], {})
     example = getattr(module, "example_args", None)
     if isinstance(example, Mapping):
         example = example.get(name)
     if example is not None:
-        return Program(function, tuple(example), {})
+        return CalledFunction(function, tuple(example), {})
     if not _takes_none(function):
         raise ScriptFailed(
             f"the arguments of {name} in {script} are unknown: give --shape for each argument, "
@@ -347,11 +347,11 @@ def function_of(script: Path, name: str, shapes: list[Any] | None) -> Program:
         )
     made = _guarded(script, function)
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
-        return Program(made[0], tuple(made[1]), {})
-    return Program(function, (), {})
+        return CalledFunction(made[0], tuple(made[1]), {})
+    return CalledFunction(function, (), {})
 
 
-def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
+def programs_of(script: Path, arguments: Sequence[str]) -> list[CalledFunction]:
     """The functions that a script passes to `jax.jit`, one program for each set of shapes.
 
     Raises:
@@ -359,7 +359,7 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
     """
     jax = _jax()
 
-    recorded: dict[Any, Program] = {}
+    recorded: dict[Any, CalledFunction] = {}
     real = jax.jit
     sys.argv = [str(script), *arguments]
     jax.jit = _recording(real, recorded)
@@ -372,7 +372,7 @@ def programs_of(script: Path, arguments: Sequence[str]) -> list[Program]:
     return list(recorded.values())
 
 
-def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
+def _recording(real: Any, recorded: dict[Any, CalledFunction]) -> Any:
     """`jax.jit`, which keeps the shapes of each call that is not part of another's tracing."""
     jax = _jax()
 
@@ -390,7 +390,7 @@ def _recording(real: Any, recorded: dict[Any, Program]) -> Any:
             (leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else repr(leaf) for leaf in leaves
         )
         arguments, keywords = jax.tree.map(described, (arguments, keywords))
-        recorded.setdefault((id(jitted), tree, kinds), Program(jitted, arguments, keywords))
+        recorded.setdefault((id(jitted), tree, kinds), CalledFunction(jitted, arguments, keywords))
 
     @functools.wraps(real)
     def jit(*given: Any, **options: Any) -> Any:

@@ -52,7 +52,7 @@ Dimension = tuple[str, str, Index, int]
 """The computation, the instruction, the element of its tuple, and the number."""
 
 
-class _Sizes:
+class _DimensionClasses:
     """The dimensions of a draft in classes that have to be equal, and products that have to be."""
 
     def __init__(self, draft: Draft) -> None:
@@ -302,11 +302,11 @@ class ShrinkDimensions(Transformation):
         self._size = size
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        sizes = _Sizes(draft)
+        sizes = _DimensionClasses(draft)
         return [_target(place) for place in sizes.classes() if sizes.size[place] > self._size]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        sizes = _Sizes(draft)
+        sizes = _DimensionClasses(draft)
         wanted = {target: self._size for target in map(_dimension, chosen) if target in sizes.size}
         made = sizes.shrunk(wanted)
         if not wanted or made is None:
@@ -329,7 +329,7 @@ def _resized(
     shape: Shape,
     place: Place,
     index: Index,
-    sizes: _Sizes,
+    sizes: _DimensionClasses,
     made: Mapping[Dimension, int],
 ) -> Shape:
     if isinstance(shape, TupleShape):
