@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
@@ -21,14 +22,13 @@ from hlo_lint.text.lazy_dataclasses import dataclass
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
 
-Position: TypeAlias = tuple[Instruction, Index]
-"""A part of an instruction's result."""
-
 DISJOINT = "xla_disjoint_read_write_regions"
 """A frontend attribute: what an instruction reads and writes of one buffer does not overlap.
 
 Copy insertion then leaves its users on that buffer (`xla/frontend_attributes.h`).
 """
+_RENAMES = ("bitcast", "opt-barrier", "add-dependency", "while")
+"""Opcodes whose result lies in the memory of operand 0."""
 _SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
 """Targets of custom calls that give memory and write nothing."""
@@ -551,13 +551,6 @@ class Accesses:
 
     def _source(self, at: Instruction, index: Index) -> Position | None:
         opcode = at.opcode
-        if opcode == "get-tuple-element":
-            number = at.integer_attribute("index")
-            return None if number is None else operand_position(at, 0, (number, *index))
-        if opcode in ("bitcast", "opt-barrier", "add-dependency", "while") or is_update(at):
-            return operand_position(at, 0, index)
-        if opcode == "tuple":
-            return operand_position(at, index[0], index[1:]) if index else None
         if opcode == "parameter":
             for caller in self._calls.callers(at.computation):
                 argument = self._calls.argument(caller, at)
@@ -570,7 +563,7 @@ class Accesses:
             return result_in_start(at, index, self._source)
         if is_start(at):
             return self._source_of_start(at, index)
-        return None
+        return operand_position(at, 0, index) if is_update(at) else handed_on(at, index, _RENAMES)
 
     def _source_of_start(self, start: Instruction, index: Index) -> Position | None:
         prefix = _result_index(start)
@@ -639,14 +632,6 @@ def _result_index(start: Instruction) -> Index | None:
 def holds_operands(shape: Shape | None) -> bool:
     """True if a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
     return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)
-
-
-def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
-    """The position of part `index` of operand `number`; None where nothing defines it."""
-    operand = instruction.operand(number)
-    if operand is None or operand.instruction is None:
-        return None
-    return operand.instruction, (*operand.index, *index)
 
 
 def _share_on_purpose(start: Instruction, other: Instruction) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction, Operand
@@ -12,6 +12,10 @@ from hlo_lint.text.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
+
+
+Position: TypeAlias = tuple[Instruction, Index]
+"""A part of an instruction's result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,27 +62,13 @@ def memory_of(
     Looks through what only renames: get-tuple-element, bitcast, tuple. Empty where the buffer
     assignment does not say.
     """
+    position = None if instruction is None else (instruction, index)
     for _ in range(256):
-        if instruction is None:
-            return ()
-        values = buffers.values_of(instruction.name, index)
-        if values or not instruction.operands:
+        if position is None:
+            break
+        if values := buffers.values_of(position[0].name, position[1]):
             return values
-        operand = instruction.operands[0]
-        match instruction.opcode:
-            case "get-tuple-element":
-                number = instruction.attribute("index")
-                if not isinstance(number, int):
-                    return ()
-                index = (*operand.index, number, *index)
-            case "bitcast":
-                index = operand.index
-            case "tuple" if index and index[0] < len(instruction.operands):
-                operand = instruction.operands[index[0]]
-                index = (*operand.index, *index[1:])
-            case _:
-                return ()
-        instruction = operand.instruction
+        position = handed_on(*position, ("bitcast",))
     return ()
 
 
@@ -100,3 +90,24 @@ def source_of(
             break
         at = at.operands[0].instruction
     return at
+
+
+def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
+    """The position of part `index` of operand `number`; None where nothing defines it."""
+    operand = instruction.operand(number)
+    if operand is None or operand.instruction is None:
+        return None
+    return operand.instruction, (*operand.index, *index)
+
+
+def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> Position | None:
+    """The position that a part of a result comes from unchanged; None if it is computed.
+
+    Looks through tuples, their elements, and operations that hand operand 0 on.
+    """
+    if at.opcode == "get-tuple-element":
+        number = at.integer_attribute("index")
+        return None if number is None else operand_position(at, 0, (number, *index))
+    if at.opcode == "tuple":
+        return operand_position(at, index[0], index[1:]) if index else None
+    return operand_position(at, 0, index) if at.opcode in renames else None

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.async_ops import Calls, Position, operand_position, sequential_calls
+from hlo_lint.analysis.async_ops import Calls, sequential_calls
+from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -87,12 +88,7 @@ def _source(
         callers = calls.callers(at.computation)
         argument = calls.argument(callers[0], at) if len(callers) == 1 else None
         return None if argument is None else (argument[0], (*argument[1], *index))
-    if at.opcode == "get-tuple-element":
-        number = at.integer_attribute("index")
-        return None if number is None else operand_position(at, 0, (number, *index))
-    if at.opcode == "tuple":
-        return operand_position(at, index[0], index[1:]) if index else None
     if at.opcode == "copy-start":
         # The result is a tuple of the copy, the source and a context.
         return operand_position(at, 0, ())
-    return operand_position(at, 0, index) if at.opcode in _HANDS_ON or at in kernels else None
+    return operand_position(at, 0, index) if at in kernels else handed_on(at, index, _HANDS_ON)

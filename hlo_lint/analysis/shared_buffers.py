@@ -17,16 +17,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.async_ops import (
     DISJOINT,
-    Position,
     holds_operands,
     is_done,
     is_start,
     is_update,
     operand_in_start,
-    operand_position,
     result_in_start,
     sequential_calls,
 )
+from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -342,30 +341,18 @@ class _Buffers:
     def value(self, instruction: Instruction, index: Index) -> Value | None:
         """The source of a part of a result, through what passes it on; None if unknown."""
         for _ in range(1 << 10):
-            opcode = instruction.opcode
-            number = 0
-            if opcode == "get-tuple-element":
-                element = instruction.integer_attribute("index")
-                if element is None:
-                    return None
-                index = (element, *index)
-            elif opcode == "tuple" and index:
-                number, index = index[0], index[1:]
-            elif is_done(instruction):
+            if is_done(instruction):
                 position = result_in_start(instruction, index, _handle)
-                if position is None:
-                    return None
-                instruction, index = position
-                continue
             elif is_start(instruction):
                 position = operand_in_start(instruction, index)
                 if position is None:
                     return instruction, index
-                instruction, index = position
-                continue
-            elif opcode not in _HANDS_ON and not is_update(instruction):
+            elif is_update(instruction):
+                position = operand_position(instruction, 0, index)
+            elif instruction.opcode in _FORWARDS and (index or instruction.opcode != "tuple"):
+                position = handed_on(instruction, index, _HANDS_ON)
+            else:
                 return instruction, index
-            position = operand_position(instruction, number, index)
             if position is None:
                 return None
             instruction, index = position

@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import ResultArray, declared_aliases, source_of
+from hlo_lint.analysis.buffers import ResultArray, declared_aliases, handed_on, source_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Index
 
@@ -105,15 +105,10 @@ def _is_result(
     instruction: Instruction | None, index: Index, call: Instruction, result: ResultArray
 ) -> bool:
     """True if a value is a result of the call, seen through bitcasts and tuple elements."""
-    while instruction is not None and instruction is not call:
-        if instruction.opcode == "get-tuple-element":
-            number = instruction.attribute("index")
-            index = (*((number,) if isinstance(number, int) else ()), *index)
-        elif instruction.opcode not in ("bitcast", "reshape"):
-            return False
-        operand = instruction.operands[0]
-        instruction, index = operand.instruction, (*operand.index, *index)
-    return instruction is call and index == result.index
+    position = None if instruction is None else (instruction, index)
+    while position is not None and position[0] is not call:
+        position = handed_on(*position, ("bitcast", "reshape"))
+    return position == (call, result.index)
 
 
 def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
