@@ -370,3 +370,29 @@ ENTRY e {
 """
     inputs = lowered(text).inputs
     assert [each.thresholds for each in inputs] == [(0, 6), (0, 4, 7), ()]
+
+
+def test_a_top_k_is_the_sort_that_the_decomposer_makes_of_it() -> None:
+    nodes = Nodes()
+    whole = entry(
+        """  x = f32[4,8] parameter(0)
+  ROOT top = (f32[4,3], s32[4,3]) topk(x), k=3, largest=true"""
+    )
+    decomposed = """HloModule m
+
+greater { a = f32[] parameter(0) b = f32[] parameter(1)
+  c = s32[] parameter(2) d = s32[] parameter(3)
+  ROOT r = pred[] compare(a, b), direction=GT, type=TOTALORDER }
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  places = s32[4,8] iota(), iota_dimension=1
+  ordered = (f32[4,8], s32[4,8]) sort(x, places), dimensions={1}, is_stable=true, to_apply=greater
+  keys = f32[4,8] get-tuple-element(ordered), index=0
+  numbers = s32[4,8] get-tuple-element(ordered), index=1
+  first = f32[4,3] slice(keys), slice={[0:4], [0:3]}
+  second = s32[4,3] slice(numbers), slice={[0:4], [0:3]}
+  ROOT r = (f32[4,3], s32[4,3]) tuple(first, second)
+}
+"""
+    assert lowered(whole, nodes).graph is lowered(decomposed, nodes).graph

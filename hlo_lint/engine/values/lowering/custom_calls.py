@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, bare, flat, packed
+from hlo_lint.engine.values.lowering.graph import (
+    Attributes,
+    Node,
+    NotLowered,
+    Value,
+    bare,
+    flat,
+    packed,
+)
+from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.text.errors import PayloadError
@@ -89,23 +98,17 @@ def _workspace(lowering: Lowering, shape: Shape, count: int) -> list[Node]:
     return [lowering.nodes.filled(0, leaf) for leaf in list(bare(shape))[count:]]
 
 
-def comparator(
-    lowering: Lowering, keys: ArrayShape, others: Sequence[str], direction: str
-) -> Graph:
-    """A comparator of a sort: it compares the keys, and skips the values beside them."""
+def sort(
+    lowering: Lowering, columns: Sequence[Node], axis: int, comparison: Attributes
+) -> list[Node]:
+    """Arrays sorted by the first of them, with `direction=LT` upwards and with `GT` downwards."""
     nodes = lowering.nodes
-    scalars = [ArrayShape(dtype, ()) for dtype in (keys.dtype, *others) for _ in range(2)]
-    left, right = nodes.parameter(0, scalars[0]), nodes.parameter(1, scalars[1])
-    attributes = (("direction", direction),)
-    root = nodes.make("compare", ArrayShape("pred", ()), (left, right), attributes)
-    return nodes.graph(tuple(scalars), [root])
-
-
-def sort(lowering: Lowering, columns: Sequence[Node], axis: int, direction: str) -> list[Node]:
-    """Arrays sorted by the first of them, `LT` upwards and `GT` downwards."""
-    keys, *others = columns
-    graph = comparator(lowering, keys.shape, [node.shape.dtype for node in others], direction)
-    node = lowering.nodes.make(
+    scalars = [ArrayShape(column.shape.dtype, ()) for column in columns for _ in range(2)]
+    keys = [nodes.parameter(number, scalars[number]) for number in range(2)]
+    graph = nodes.graph(
+        tuple(scalars), [nodes.make("compare", ArrayShape("pred", ()), keys, comparison)]
+    )
+    node = nodes.make(
         "sort",
         tuple(column.shape for column in columns),
         columns,
@@ -114,7 +117,7 @@ def sort(lowering: Lowering, columns: Sequence[Node], axis: int, direction: str)
     )
     if len(columns) == 1:
         return [node]
-    return [lowering.nodes.element(node, at) for at in range(len(columns))]
+    return [nodes.element(node, at) for at in range(len(columns))]
 
 
 def top_k(
@@ -127,7 +130,10 @@ def top_k(
         ArrayShape(results[1].dtype, keys.shape.dims),
         attributes=(("iota_dimension", str(axis)),),
     )
-    ordered = sort(lowering, [keys, places], axis, "GT" if largest else "LT")
+    comparison: Attributes = (("direction", "GT" if largest else "LT"),)
+    if is_float(keys.shape.dtype):  # mirrors TopkDecomposer
+        comparison += (("type", "TOTALORDER"),)
+    ordered = sort(lowering, [keys, places], axis, comparison)
     return [
         nodes.slice(column, [0] * (axis + 1), result.dims)
         for column, result in zip(ordered, results, strict=True)
@@ -142,7 +148,7 @@ def _radix_sort(
 
     descending = backend_config(call).get("descending") is True
     axis = leaves[0].shape.rank - 1
-    return sort(lowering, leaves, axis, "GT" if descending else "LT")
+    return sort(lowering, leaves, axis, (("direction", "GT" if descending else "LT"),))
 
 
 def _side_by_side(

@@ -251,10 +251,11 @@ class Nodes:
 
     def slice(self, node: Node, starts: Sequence[int], limits: Sequence[int]) -> Node:
         """The part of an array from `starts` to `limits`."""
-        dims = tuple(limit - start for start, limit in zip(starts, limits, strict=True))
+        pairs = list(zip(starts, limits, strict=True))
+        dims = tuple(limit - start for start, limit in pairs)
         if dims == node.shape.dims:
             return node
-        ranges = ",".join(f"[{start}:{limit}]" for start, limit in zip(starts, limits, strict=True))
+        ranges = ", ".join(f"[{start}:{limit}]" for start, limit in pairs)
         shape = ArrayShape(node.shape.dtype, dims)
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
