@@ -65,8 +65,10 @@ def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Sha
 
 
 def _call(operation: Operation) -> Shape:
-    called = operation.callee()
-    _demand_arguments(operation, called, operation.shapes())
+    called, shapes = operation.callee(), operation.shapes()
+    if operation.opcode == "fusion":  # HandleFusion looks at the operands of parameters
+        shapes = shapes[: len(called.parameters)]
+    _demand_arguments(operation, called, shapes)
     return known(called.root)
 
 

@@ -140,11 +140,12 @@ class BrokenFusion(VerifierRule, Rule):
             name = name_of(body.rows[number])
             message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"
             yield Violation("fusion-dead-instruction", body.at(number), message)
-        # `CheckFusionInstruction` dies of it: CHECK_EQ of operands and fused parameters.
         taken, given = len(body.with_opcode("parameter")), len(fusion.operand_names)
         if taken < given:
             message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
-            yield Violation("fusion-parameters", fusion, message)
+            # Of jax 0.6.2 to 0.10.2 a CHECK ends the process; 0.11.2 and 0.12.0 compile it.
+            note = "releases before jax 0.11 die of it, later ones do not look at the others"
+            yield Violation("fusion-parameters", fusion, message, notes=(note,), is_warning=True)
         yield from parameter_layouts("fusion-parameters", scope, fusion)
 
     @on_module
