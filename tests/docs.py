@@ -178,15 +178,13 @@ def contracts_page() -> str:
 
 
 def _keepers(contract: Contract, order: Order) -> str:
-    """The releases whose pass lists keep an order, and those that do not."""
-    keeps: list[str] = []
-    breaks: list[str] = []
+    """The releases whose pass lists keep an order: all, or all but some."""
+    breaks: dict[str, list[str]] = {}
     for release in pass_lists():
-        if release.backend in contract.backends:
-            guilty = order.broken_by(release.passes)
-            (keeps if guilty is None else breaks).append(release.title)
-    said = ["all"] if not breaks else [*keeps, *(f"**not** {title}" for title in breaks)]
-    return ", ".join(said)
+        if release.backend in contract.backends and order.broken_by(release.passes) is not None:
+            breaks.setdefault(release.backend, []).append(release.version)
+    but = [f"{backend.upper()} {', '.join(breaks[backend])}" for backend in breaks]
+    return f"all but {'; '.join(but)}" if but else "all"
 
 
 def golden(name: str) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.lazy_dataclasses import dataclass, replace
 from hlo_lint.text.source import whole_number
@@ -99,7 +100,7 @@ class Stage:
 @lru_cache(maxsize=1 << 8)
 def _options(stage: Stage) -> Stage:
     deadlocks = stage.deadlocks
-    if deadlocks is None and stage.backend == "gpu" and stage.release is not None:
+    if deadlocks is None and stage.backend == "gpu" and jax_release(stage.release) >= (0, 10):
         deadlocks = True  # XLA:GPU of jax 0.10 and 0.11 sets the option
     return replace(
         stage,

@@ -42,7 +42,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     options = pipeline.options
     release, passes = upcoming_passes(pipeline, dump)
     # Without the flags no pass is known to leave a dump; without the list none is known to run.
-    if release is None or options is None or not pipeline.is_of(release):
+    if release is None or options is None or not pipeline.is_of_known_release:
         has_next = bool(name.before) and name.before != "pipeline-end"
         following = ((name.pipeline, name.before),) if has_next else ()
         if has_next and options is not None and options.pass_pattern == EVERY_PASS:
@@ -54,7 +54,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     # among those up to the first that leaves a dump.
     left = [entry for entry in passes if not options.disabled(entry[1])]
     suspects = tuple(_until_dumped(left, _leaves_dump(options)))
-    return CrashSite(dump, suspects, pipeline.release_title(release), bool(suspects))
+    return CrashSite(dump, suspects, pipeline.release_title, bool(suspects))
 
 
 _Leaves = Callable[[Pass, Pass | None], bool]

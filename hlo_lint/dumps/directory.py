@@ -6,13 +6,14 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
-from hlo_lint.dumps.pass_lists import backend_of
+from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
@@ -102,7 +103,7 @@ class Dump:
             for dump in left:
                 dump.release()
             if left:
-                kept.append(Pipeline(left, pipeline.artefacts, lone=pipeline.lone))
+                kept.append(pipeline.with_dumps(left, pipeline.artefacts))
         self.pipelines = kept
 
     @property
@@ -132,9 +133,10 @@ def open_dump(
 ) -> Dump:
     """The dumps under a path, or under several: directories, files, or both. Nothing is read yet.
 
-    A file given by name is judged by its name and by the debug options and metadata beside it. What
-    is given twice counts once. Files and folders that are excluded are not looked at; those that
-    are given by name are, unless `exclude_given`.
+    A file given by name is judged by its name, by the debug options and metadata beside it, and by
+    the release that the names in its folder show. What is given twice counts once. Files and
+    folders that are excluded are not looked at; those that are given by name are, unless
+    `exclude_given`.
 
     Raises:
         DumpError: for a path that is not there.
@@ -171,7 +173,10 @@ def held_dump(file: HloFile, path: Path) -> Dump:
     if not any(module.header or module.computations for module in file.modules):
         kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, file.text)
     beside = list(_records(path.parent, parts)) if path.is_absolute() else []
-    return Dump([Pipeline([new_dump(path, parts, file=file, kind=kind)], beside, lone=True)])
+    pipeline = Pipeline([new_dump(path, parts, file=file, kind=kind)], beside, lone=True)
+    if path.is_absolute():
+        _tell_release(pipeline, path.parent)
+    return Dump([pipeline])
 
 
 def _existing(given: str | Path) -> Path:
@@ -304,6 +309,7 @@ def _add_folder(
             unread.append(name)
     _join_renumbered(texts, artefacts)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
+    pipelines: list[Pipeline] = []
     for key, dumps in texts.items():
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
         others = {
@@ -312,12 +318,17 @@ def _add_folder(
             for module in (key[2], "")
             for path in artefacts.get((timestamp, key[1], module), ())
         }
-        dump.pipelines.append(Pipeline(dumps, list(others)))
-    dump.pipelines += [Pipeline([file], []) for file in loose]
+        pipelines.append(Pipeline(dumps, list(others)))
+    if len(pipelines) > 1:
+        releases = recognise_folder((run.names, run.steps_taken) for run in pipelines)
+        for pipeline in pipelines:
+            pipeline.folder_release = releases.get(pipeline.backend or "")
+    pipelines += [Pipeline([file], []) for file in loose]
+    dump.pipelines += pipelines
     if texts and "://" in str(folder):
         from hlo_lint.dumps.remote import read_ahead
 
-        for pipeline in dump.pipelines[-len(texts) - len(loose) :]:
+        for pipeline in pipelines:
             read_ahead([file.path for file in pipeline.dumps])
     return unread
 
@@ -385,11 +396,35 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
     _read_alone([*loose, *chain.from_iterable(texts.values())])
     for dumps in texts.values():
         beside = list(_records(folder, dumps[0].name))
-        dump.pipelines.append(Pipeline(dumps, beside, lone=True))
+        pipeline = Pipeline(dumps, beside, lone=True)
+        _tell_release(pipeline, folder)
+        dump.pipelines.append(pipeline)
     if unread:
         dump.skipped += [
             Skipped(str(folder / name), "it holds no HLO text", given=True) for name in unread
         ]
+
+
+def _tell_release(pipeline: Pipeline, folder: Path) -> None:
+    """Tell a file given by name the release that the names of all files of its folder show."""
+    if not pipeline.names or "://" in str(folder):
+        return
+    try:
+        beside = _names_in(folder, folder.stat().st_mtime_ns)
+    except OSError:
+        return
+    runs = ((names, steps_of(names, pipeline.is_disabled)) for names in beside)
+    pipeline.folder_release = recognise_folder(runs).get(pipeline.backend or "")
+
+
+@lru_cache(maxsize=8)
+def _names_in(folder: Path, modified: int) -> list[list[DumpName]]:
+    """The names of the dumps in a folder, by module; `modified` is the time of its last change."""
+    modules: dict[_Key, list[DumpName]] = {}
+    for name in map(parse_name, os.listdir(folder)):
+        if name is not None:
+            modules.setdefault(name.key, []).append(name)
+    return list(modules.values())
 
 
 def _records(folder: Path, name: DumpName | None) -> Iterator[Path]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hlo_lint.dumps.file_types import Kind, kind_of
-from hlo_lint.dumps.names import DumpName
+from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
@@ -142,3 +142,14 @@ def _has_directives(file: HloFile, text: str) -> bool:
     if cached is None:
         cached = memo[DIRECTIVE] = DIRECTIVE in text
     return bool(cached)
+
+
+def is_fusion_body(path: Path | None, module: Module) -> bool:
+    """True for the body of a fusion alone, which XLA:GPU's emitters write beside its dumps.
+
+    It is a computation without a header, and without those that it calls: XLA's parser never
+    meets it, and no pass normalizes it.
+    """
+    if path is None or module.header:
+        return False
+    return plain_name(path.name).endswith(".hlo") and parse_name(path.name) is not None

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.phases import AUTOTUNERS, RELEASE_MARKS
+from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
 from hlo_lint.text.lazy_dataclasses import dataclass
 
 Pass = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""
+
+Step = tuple[str, str, str]
+"""Pipeline, the pass that has run, and the next one."""
+
+Steps = Mapping[Step, Callable[[str], bool]]
+"""The steps of a run, each with the passes that were disabled there."""
+
+MIN_KNOWN_SHARE = 0.8
+"""Share of a run's steps that a release's pass list has to know for the run to be of that release;
+pipelines for several devices and for flags of their own are in no list."""
+MAX_MISFIT_SHARE = 0.0125
+"""Maximum share of misfits in the steps of such a run: flags and further devices add some. Folders
+of twelve programs of the next release have 0.015 to 0.12, of one device and the very release 0."""
+MAX_STRANGER_SHARE = 0.035
+"""Maximum share of strangers, for the same reason."""
+_CONFIG_ASSIGNER = (AUTOTUNERS[-1], AUTOTUNERS[-1], "")
+"""Releases with this pass write a dump before it that has a name of its own."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +46,26 @@ class PassList:
     """`gpu-jax0.10.0`"""
     passes: tuple[Pass, ...]
 
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], PassList], tuple[str]]:
+        return pass_list, (self.name,)
+
     @property
     def backend(self) -> str:
         """`gpu`, `cpu` or `tpu`"""
         return self.name.partition("-")[0]
 
     @property
+    def version(self) -> str:
+        """`0.10.0`"""
+        return self.name.partition("-jax")[2]
+
+    @property
     def title(self) -> str:
-        """`XLA:GPU of jax 0.10.0`"""
-        release = self.name.partition("-jax")[2]
-        return f"XLA:{self.backend.upper()} of jax {release}"
+        """`XLA:GPU with the passes of jax 0.10.0`: other releases may run the same passes."""
+        return f"XLA:{self.backend.upper()} with the passes of jax {self.version}"
 
     @cached_property
     def layouts_from(self) -> int:
@@ -119,28 +147,49 @@ class PassList:
             entry for number, entry in enumerate(later) if number >= stop or entry[0] != pipeline
         ]
 
-    def knows(self, name: DumpName) -> float:
-        """The fit of a dump's name: 1 if the passes follow each other, less if one has
-        been left out between them, 0 if the release has none of them."""
-        after_places = self._places.get((name.pipeline, unnumbered(name.after)), [])
-        before = unnumbered(name.before)
-        if any(self._next(place, name.pipeline) == before for place in after_places):
+    def knows(self, step: Step) -> float:
+        """The fit of a step of a run: 1 if the passes follow each other, less if others are
+        between them or only one is in the list, 0 if none is."""
+        pipeline, after, before = step
+        after_places = self._places.get((pipeline, after), [])
+        if any(self._next(place, pipeline) == before for place in after_places):
             return 1
-        return 0.5 if after_places and (name.pipeline, before) in self._places else 0
+        is_before_known = (pipeline, before) in self._places if before else bool(after_places)
+        return (bool(after_places) + is_before_known) / 4
 
-    def misfits(self, names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> int:
-        """The number of places where a run goes from one pass to another and this list does not,
-        passes that the run disabled aside. Passes and pipelines that are not in the list do not
-        count: flags and further devices add some."""
-        wrong = set()
-        for name in names:
-            step = name.pipeline, unnumbered(name.after), unnumbered(name.before)
-            places = self._places.get(step[:2], ())
-            if places and (name.pipeline, step[2]) in self._places:
-                nexts = {self._next_enabled(place, is_disabled) for place in places}
-                if step[2] not in nexts:
-                    wrong.add(step)
-        return len(wrong)
+    def contradictions(self, steps: Steps) -> tuple[int, int]:
+        """The numbers of misfits and of strangers in a run.
+
+        A misfit is a step from one pass to another that this list does not have, passes that the
+        run disabled aside; a stranger is a pass of a pipeline that has no such pass in this list.
+        Pipelines that are not in the list do not count: flags and further devices add some.
+        """
+        misfits, strangers = 0, set[Pass]()
+        for (pipeline, after, before), is_disabled in steps.items():
+            places = self._places.get((pipeline, after), [])
+            if (pipeline, "pipeline-start") in self._places:
+                strangers.update(
+                    (pipeline, name)
+                    for name in (after, before)
+                    if name and (pipeline, name) not in self._places
+                )
+            if places and (pipeline, before) in self._places:
+                nexts = {self._next(place, pipeline) for place in places}
+                if before not in nexts and before not in {
+                    self._next_enabled(place, is_disabled) for place in places
+                }:
+                    misfits += 1
+        return misfits, len(strangers)
+
+    def fits(self, steps: Steps) -> bool:
+        """True if a run is of this release, as far as the passes that were dumped show."""
+        listed = sum(self.knows(step) >= 0.5 for step in steps)
+        misfits, strangers = self.contradictions(steps)
+        return (
+            listed >= len(steps) * MIN_KNOWN_SHARE
+            and misfits <= len(steps) * MAX_MISFIT_SHARE
+            and strangers <= len(steps) * MAX_STRANGER_SHARE
+        )
 
     def _next_enabled(self, place: int, is_disabled: Callable[[str], bool]) -> str:
         pipeline = self.passes[place][0]
@@ -148,6 +197,15 @@ class PassList:
             if other == pipeline and not is_disabled(name):
                 return name
         return ""
+
+
+def jax_release(name: str | None) -> tuple[int, ...]:
+    """The release that a list is of, as numbers; empty for None.
+
+    >>> jax_release("gpu-jax0.10.2")
+    (0, 10, 2)
+    """
+    return tuple(map(int, name.partition("-jax")[2].split("."))) if name else ()
 
 
 def unnumbered(name: str) -> str:
@@ -164,10 +222,11 @@ _NUMBERED = "apply-xla-transforms"
 
 @cache
 def pass_lists(backend: str | None = None) -> tuple[PassList, ...]:
-    """Every list, or those of one backend, by name."""
+    """Every list, or those of one backend, from the oldest release to the newest."""
     folder = Path(__file__).parent / "pipelines"
-    names = sorted(path.stem for path in folder.glob(f"{backend or '*'}-*.txt"))
-    return tuple(map(pass_list, names))
+    names = [path.stem for path in folder.glob(f"{backend or '*'}-*.txt")]
+    by_release = sorted(names, key=lambda name: (name.partition("-")[0], jax_release(name)))
+    return tuple(map(pass_list, by_release))
 
 
 @cache
@@ -186,35 +245,61 @@ def pass_list(name: str) -> PassList:
     return PassList(name, tuple(passes))
 
 
-def recognise(names: Sequence[DumpName]) -> tuple[PassList, ...]:
-    """The known releases that are nearest to a run; several if they are equally near.
+class Recognition(NamedTuple):
+    """The release that the steps of a run, or of all runs of a folder, show."""
 
-    A mark that only some releases have decides, then the number of names that a list knows. Empty
-    if there is no mark, and none knows any.
+    nearest: tuple[PassList, ...] = ()
+    """The known releases that are nearest; several if they are equally near."""
+    is_known: bool = False
+    """True if these have the passes of the run: what is known of their passes binds."""
+
+
+def recognise(steps: Steps, backend: str | None) -> Recognition:
+    """The release of a run, by the names of its dumps: dumps hold no version.
+
+    A list that has two passes in this order counts twice as much as one that has another between
+    them, so that neighbouring releases can be told apart.
     """
-    backend = backend_of(names)
-    marked = [entry for entry in _marked(names) if backend in (None, entry.backend)]
-    # A list that has the two passes in this order counts twice as much as one that has another
-    # between them, so that neighbouring releases can be told apart.
-    steps = [name for name in names if name.step is not None]
-    known_steps = {entry: sum(map(entry.knows, steps)) for entry in marked or pass_lists(backend)}
-    most = max(known_steps.values(), default=0)
-    if not most and not marked:
-        return ()
-    return tuple(entry for entry, count in known_steps.items() if count == most)
+    scores = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
+    most = max(scores.values(), default=0)
+    nearest = tuple(entry for entry, score in scores.items() if most and score == most)
+    fitting = tuple(entry for entry in nearest if entry.fits(steps))
+    return Recognition(fitting or nearest, bool(fitting))
+
+
+def steps_of(names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> Steps:
+    """The steps that the names of dumps show."""
+    steps: dict[Step, Callable[[str], bool]] = {}
+    for name in names:
+        if name.step is not None:
+            steps[name.pipeline, unnumbered(name.after), unnumbered(name.before)] = is_disabled
+        elif name.rest.startswith(BEFORE_CONFIG_ASSIGNMENT):
+            steps[_CONFIG_ASSIGNER] = is_disabled
+    return steps
+
+
+def recognise_folder(runs: Iterable[tuple[Sequence[DumpName], Steps]]) -> dict[str, Recognition]:
+    """The release of the runs of one folder, for each backend.
+
+    One XLA wrote them all, and a small module alone fits several releases: what the passes of one
+    module contradict holds of none.
+    """
+    by_backend: dict[str, dict[Step, Callable[[str], bool]]] = {}
+    for names, steps in runs:
+        if steps and not is_helper(names):
+            backend = backend_of(names)
+            backends = {backend} if backend else {r.backend for r in recognise(steps, None).nearest}
+            if len(backends) == 1:
+                by_backend.setdefault(backends.pop(), {}).update(steps)
+    return {backend: recognise(steps, backend) for backend, steps in by_backend.items()}
+
+
+def is_helper(names: Iterable[DumpName]) -> bool:
+    """True if a pass made this module to try something, and nothing runs it."""
+    return any(name.step is not None and name.pipeline in HELPER_PIPELINES for name in names)
 
 
 def backend_of(names: Iterable[DumpName]) -> str | None:
     """The backend that names of dumps show; None if none does, or several do."""
     backends = {name.backend for name in names} - {None}
     return backends.pop() if len(backends) == 1 else None
-
-
-def _marked(names: Sequence[DumpName]) -> tuple[PassList, ...]:
-    seen = {(name.pipeline, entry) for name in names for entry in (name.after, name.before)}
-    if any(name.rest.startswith("before_config_assignment") for name in names):
-        seen.add((AUTOTUNERS[-1], AUTOTUNERS[-1]))  # releases with this pass write this dump
-    for titles, pipeline, entry in RELEASE_MARKS:
-        if (pipeline, entry) in seen or (pipeline == entry and any(p == entry for p, _ in seen)):
-            return tuple(map(pass_list, titles))
-    return ()

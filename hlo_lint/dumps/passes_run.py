@@ -58,7 +58,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
     return tuple(
         PassesRun(
             tuple(entry for entry in release.passes if not options.disabled(entry[1])),
-            f"as {pipeline.release_title(release)} runs them",
+            f"as {release.title} runs them",
         )
         for release in pipeline.releases
     )

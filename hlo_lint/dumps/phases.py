@@ -96,7 +96,10 @@ BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 LOOSE_BEFORE_LAYOUTS = (*BEFORE_LAYOUTS, "before_optimization")
 """Endings of such files' names that people chose."""
 
-AFTER_NORMALIZATION = ("before_config_assignment", "after_optimizations")
+BEFORE_CONFIG_ASSIGNMENT = "before_config_assignment"
+"""The named dump before the pass config-assigner."""
+
+AFTER_NORMALIZATION = (BEFORE_CONFIG_ASSIGNMENT, "after_optimizations")
 """Named dumps that are written when no layout_normalization is left to run, by their endings."""
 
 HELPER_PIPELINES = (
@@ -107,12 +110,3 @@ HELPER_PIPELINES = (
 """Pipelines on modules that are never run and never get a final dump: the autotuner's on a fusion
 it took out to try a backend, and the scheduler's of jax 0.7 and 0.8 on a clone without copies,
 which tells it the collectives that overlap with nothing."""
-
-RELEASE_MARKS = (
-    (("gpu-jax0.12.0",), "pre-scheduling-copy-insertion", "constant-fill-copy-rewriter"),
-    (("gpu-jax0.11.2",), "pre-spmd-partitioner", "async-collective-custom-call-rewriter"),
-    (("gpu-jax0.11.2", "gpu-jax0.12.0"), "config-assigner", "config-assigner"),
-    (("gpu-jax0.10.2",), "autotuner", "autotuner"),
-    (("gpu-jax0.10.0",), "post-layout_assignment", "autotuner"),
-)
-"""Marks of some releases alone: their pass lists, pipeline, a pass that runs or is next in it."""

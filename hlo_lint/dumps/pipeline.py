@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.layout_evidence import layouts_bind
+from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.options import (
     CHANGED_PASSES,
     EVERY_PASS,
@@ -18,25 +19,26 @@ from hlo_lint.dumps.options import (
     read_pass_runs,
 )
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
-from hlo_lint.dumps.pass_lists import PassList, backend_of, recognise
+from hlo_lint.dumps.pass_lists import (
+    PassList,
+    Recognition,
+    Steps,
+    backend_of,
+    is_helper,
+    pass_lists,
+    recognise,
+    steps_of,
+)
 from hlo_lint.dumps.phases import (
     AFTER_NORMALIZATION,
     AUTOTUNERS,
     BEFORE_LAYOUTS,
-    HELPER_PIPELINES,
     LAYOUT_ASSIGNMENT,
 )
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import on_disk, plain_name, read
-
-MIN_KNOWN_SHARE = 0.8
-"""Share of a run's dumps that a release's pass list has to know for the run to be of that release;
-pipelines for several devices and for flags of their own are in no list."""
-MAX_MISFITS = 1
-"""Number of places where passes of such a run may follow each other as they do not in the list:
-flags can add or drop a pass. Runs of neighbouring releases have 2 to 30."""
 
 
 class Transition(NamedTuple):
@@ -49,13 +51,26 @@ class Transition(NamedTuple):
 class Pipeline:
     """All files of one compilation of one module."""
 
-    def __init__(self, dumps: list[PassDump], artefacts: list[Path], *, lone: bool = False) -> None:
+    def __init__(
+        self,
+        dumps: list[PassDump],
+        artefacts: list[Path],
+        *,
+        lone: bool = False,
+        folder_release: Recognition | None = None,
+    ) -> None:
         self.dumps = sorted(dumps, key=_in_order)
         """Every HLO text, in the order of the run."""
         self.artefacts = sorted(artefacts)
         """Every other file of this module."""
         self.lone = lone
         """True if files were given by name: what is absent then proves nothing."""
+        self.folder_release = folder_release
+        """The release that all runs of its folder and backend show; None if it is by itself."""
+
+    def with_dumps(self, dumps: list[PassDump], artefacts: list[Path]) -> Pipeline:
+        """The same run with other files of it, or with the same in another folder."""
+        return Pipeline(dumps, artefacts, lone=self.lone, folder_release=self.folder_release)
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.title}: {len(self.dumps)} dumps>"
@@ -81,7 +96,7 @@ class Pipeline:
     @cached_property
     def is_helper(self) -> bool:
         """True if a pass made this module to try something, and nothing runs it."""
-        return any(dump.name.pipeline in HELPER_PIPELINES for dump in self.steps)
+        return is_helper(self.names)
 
     @property
     def crashed(self) -> bool:
@@ -136,34 +151,67 @@ class Pipeline:
                 dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
         return dumped
 
+    @property
+    def names(self) -> list[DumpName]:
+        """The parts of the names of its dumps."""
+        return [dump.name for dump in self.dumps if dump.name]
+
+    @property
+    def steps_taken(self) -> Steps:
+        """The steps from pass to pass that its dumps show."""
+        return steps_of(self.names, self.is_disabled)
+
+    def is_disabled(self, name: str) -> bool:
+        """True if the flags of the run switch a pass off."""
+        return self.options is not None and self.options.disabled(name)
+
+    @property
+    def recognition(self) -> Recognition:
+        """The release by its folder, where others of it are known, else by its own dumps."""
+        return self._own_release if self.folder_release is None else self.folder_release
+
     @cached_property
+    def _own_release(self) -> Recognition:
+        return recognise(self.steps_taken, backend_of(self.names))
+
+    @property
     def releases(self) -> tuple[PassList, ...]:
         """The known releases that are nearest; several if they are equally near."""
-        names = [dump.name for dump in self.dumps if dump.name]
-        return recognise(names) if names else ()
+        return self.recognition.nearest
+
+    @property
+    def is_of_known_release(self) -> bool:
+        """True if a known release has the passes of this run: what is known of its passes binds."""
+        return self.recognition.is_known
+
+    @property
+    def release(self) -> PassList | None:
+        """The one known release that has the passes of this run; None if none or several have."""
+        nearest, is_known = self.recognition
+        return nearest[0] if is_known and len(nearest) == 1 else None
+
+    @property
+    def possible_releases(self) -> tuple[PassList, ...]:
+        """The releases this run may be of: those that fit, else all that are known of its
+        backend; what is said of passes has to hold in each of them."""
+        return self.releases if self.is_of_known_release else pass_lists(self.backend)
+
+    @property
+    def release_title(self) -> str:
+        """`XLA:GPU with the passes of jax 0.10.0`; if it is not known, the backend alone."""
+        if not self.is_of_known_release:
+            backend = f"XLA:{self.backend.upper()}" if self.backend else "XLA"
+            return f"{backend} of a release whose passes are not known"
+        first, *others = self.releases
+        return " or ".join([first.title, *(release.version for release in others)])
 
     @cached_property
     def backend(self) -> str | None:
         """`gpu`, `cpu` or `tpu`, by names and pass lists; None if unknown."""
+        if named := backend_of(self.names):
+            return named
         backends = {release.backend for release in self.releases}
-        named = backend_of([dump.name for dump in self.dumps if dump.name])
-        return named or (backends.pop() if len(backends) == 1 else None)
-
-    def is_of(self, release: PassList) -> bool:
-        """True if this run is of a release, as far as the passes that were dumped show."""
-        # Names are what a release is known by: dumps hold no version.
-        names = [dump.name for dump in self.steps]
-        known_passes = sum(release.knows(name) > 0 for name in names)
-        options = self.options or DebugOptions({})
-        return (
-            known_passes >= len(names) * MIN_KNOWN_SHARE
-            and release.misfits(names, options.disabled) <= MAX_MISFITS
-        )
-
-    @cached_property
-    def is_of_known_release(self) -> bool:
-        """True if a known release has the passes of this run: what is known of its passes binds."""
-        return bool(self.releases) and self.is_of(self.releases[0])
+        return backends.pop() if len(backends) == 1 else None
 
     @property
     def records_every_change(self) -> bool:
@@ -172,12 +220,6 @@ class Pipeline:
         if options is None or "xla_dump_hlo_pipeline_re" in options.values:
             return False
         return options.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
-
-    def release_title(self, release: PassList) -> str:
-        """The release's title, or that of the unknown release that it is nearest to."""
-        if self.is_of(release):
-            return release.title
-        return f"a release that is not known, nearest to {release.title}"
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.

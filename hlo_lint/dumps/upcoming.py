@@ -144,9 +144,9 @@ def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pas
                     ran += release.remaining(place, last.pipeline, "")
             yield "the module's metadata: this run", ran
             return
-    for release in pipeline.releases:
+    for release in pipeline.possible_releases:
         for place in _places(pipeline, release, dump):
-            yield release.title, release.remaining(place, name.pipeline, name.before)
+            yield pipeline.release_title, release.remaining(place, name.pipeline, name.before)
 
 
 def _places(pipeline: Pipeline, release: PassList, dump: PassDump) -> list[int]:

@@ -105,7 +105,9 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
     names = [dump.name for dump in pipeline.dumps]
-    digest.update(repr((pipeline.lone, names, stages)).encode(errors="surrogateescape"))
+    release = pipeline.folder_release
+    key = pipeline.lone, names, stages, release and (release.is_known, *map(str, release.nearest))
+    digest.update(repr(key).encode(errors="surrogateescape"))
     for path in files_of(pipeline):
         try:
             stored = on_disk(path)
@@ -151,7 +153,7 @@ def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:
     for dump in pipeline.dumps:
         at_new_path = new_dump(new_path(dump.path), dump.name, dump.memo)
         dumps.append(at_new_path)
-    return Pipeline(dumps, list(map(new_path, pipeline.artefacts)), lone=pipeline.lone)
+    return pipeline.with_dumps(dumps, list(map(new_path, pipeline.artefacts)))
 
 
 def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from hlo_lint.analysis.stage import stage_at
-from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_dump import PassDump, is_fusion_body
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import (
     BEFORE_LAYOUTS,
@@ -20,7 +20,6 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
 from hlo_lint.text.lazy_dataclasses import replace
 from hlo_lint.text.source import DIRECTIVE
-from hlo_lint.text.stored import plain_name
 
 StageOf = Callable[[Path], Stage | None]
 """The stage that a caller states for the file of a path; None if it states none."""
@@ -54,8 +53,7 @@ class Stages:
             if dump.name is None:
                 cached = self._of_file(dump, scheduled=module.is_scheduled)
             else:
-                # Emitters write the body of a fusion alone: no pass normalizes what is in it.
-                is_body = plain_name(dump.path.name).endswith(".hlo") and not module.header
+                is_body = is_fusion_body(dump.path, module)
                 cached = self._of_step(dump, scheduled=module.is_scheduled, is_body=is_body)
             self._known[key] = cached
         return cached
@@ -92,7 +90,7 @@ class Stages:
         assert dump.name is not None
         layouts, final = self._has_layouts(dump), dump.name.is_final
         normalized = None if is_body else self._is_behind(dump, LAYOUT_NORMALIZATION)
-        backend = self.pipeline.backend
+        backend, release = self.pipeline.backend, self.pipeline.release
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
         key = layouts, normalized, scheduled, host_memory, final
@@ -100,7 +98,7 @@ class Stages:
         if cached is None:
             cached = self._made[key] = stage_at(
                 backend,
-                release=self._release,
+                release=release.name if release else None,
                 layouts=layouts,
                 normalized=normalized,
                 scheduled=scheduled,
@@ -116,11 +114,6 @@ class Stages:
         """The releases that fit; of a run of named dumps alone, all of its backend."""
         backend = self.pipeline.backend
         return self.pipeline.releases or (pass_lists(backend) if backend else ())
-
-    @cached_property
-    def _release(self) -> str | None:
-        is_known = len(self._candidates) == 1 and self.pipeline.is_of_known_release
-        return self._candidates[0].name if is_known else None
 
     @cached_property
     def _is_helper(self) -> bool:

@@ -66,7 +66,7 @@ class Run:
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
         """Each pass that changed a module, with its place: all rules share what a pair computes."""
         timeline, pipeline = self.timeline, self.timeline.pipeline
-        release = pipeline.releases[0].name if len(pipeline.releases) == 1 else None
+        release = pipeline.release.name if pipeline.release else None
         positions = {dump: at for at, dump in enumerate(timeline.dumps)}
         pairs = []
         for change in pipeline.transitions():
@@ -176,7 +176,8 @@ class AutotunerInput(View):
         dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
         if dump is None or dump not in held or pipeline.is_helper:
             return
-        releases = tuple(release.name for release in pipeline.releases)
+        is_known = pipeline.is_of_known_release
+        releases = tuple(release.name for release in pipeline.releases) if is_known else ()
         left = after.module if after is not None and after in held else None
         has_autotuned = run.reporter.before in AUTOTUNERS
 

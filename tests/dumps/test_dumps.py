@@ -19,7 +19,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import RESHAPES_ARE_BITCASTS
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, status_of
-from tests.conftest import CRASH, DUMPS
+from tests.conftest import CRASH, DUMPS, FIXTURES
 
 CASES = sorted(DUMPS.glob("*/*"))
 NO_DECOMPOSER = [
@@ -274,7 +274,10 @@ def test_metadata_that_was_cut_lists_nothing(text: str) -> None:
         ("gpu-jax0.10.0/cublaslt_fission_crash", ["gpu-jax0.10.0"]),
         ("gpu-jax0.10.0/no_reshape_decomposer_crash", ["gpu-jax0.10.0"]),
         ("gpu-jax0.10.2/cublaslt_fission", ["gpu-jax0.10.2"]),
-        ("gpu-jax0.10.2/no_reshape_decomposer_crash", ["gpu-jax0.10.2"]),
+        (
+            "gpu-jax0.10.2/no_reshape_decomposer_crash",
+            ["gpu-jax0.8.0", "gpu-jax0.9.0", "gpu-jax0.10.2"],
+        ),
         ("gpu-jax0.11.2/attention", ["gpu-jax0.11.2"]),
         ("gpu-jax0.11.2/cublaslt_fission", ["gpu-jax0.11.2"]),
         ("gpu-jax0.11.2/no_reshape_decomposer_crash", ["gpu-jax0.11.2"]),
@@ -302,8 +305,8 @@ def test_a_run_of_one_pass_fits_several_releases_its_own_among_them(case: str) -
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("post-layout_assignment.after_autotuner.before_x", ["gpu-jax0.10.0"]),
-        ("post-layout_assignment.after_x.before_autotuner", ["gpu-jax0.10.0"]),
+        ("post-layout_assignment.after_autotuner.before_x", ["gpu-jax0.9.0", "gpu-jax0.10.0"]),
+        ("post-layout_assignment.after_x.before_autotuner", ["gpu-jax0.9.0", "gpu-jax0.10.0"]),
         ("autotuner.after_pipeline-start.before_x", ["gpu-jax0.10.2"]),
         (
             "config-assigner.after_pipeline-start.before_x",
@@ -319,6 +322,36 @@ def test_one_file_is_recognised_by_the_pass_it_names(
     path.write_text(BAD)
     assert releases(path) == [expected]
     assert releases(tmp_path) == [expected]
+
+
+def test_what_one_module_contradicts_holds_of_no_module_of_its_folder(tmp_path: Path) -> None:
+    steps = [
+        ("0001.jit_f.0000.async-collective", "pipeline-start", "async-collective-replacer"),
+        ("0002.jit_g.0000.sharding-removal", "flatten-call-graph", "sharding-remover"),
+        ("0002.jit_g.0001.sharding-removal", "shardy-xla", "flatten-call-graph"),
+        ("0002.jit_g.0002.sharding-removal", "dce", "shardy-xla"),
+    ]
+    paths = [
+        tmp_path / f"module_{name}.after_{after}.before_{before}.txt"
+        for name, after, before in steps
+    ]
+    for path in paths[:1]:
+        path.write_text(BAD)
+    (alone,) = open_dump(tmp_path)
+    assert [release.name for release in alone.releases] == ["cpu-jax0.10.2"]
+    assert alone.is_of_known_release
+    for path in paths[1:]:
+        path.write_text(BAD)
+    for target in (tmp_path, paths[0]):
+        for pipeline in open_dump(target):
+            assert not pipeline.is_of_known_release
+            assert pipeline.release_title == "XLA:CPU of a release whose passes are not known"
+
+
+def test_a_folder_without_contradictions_tells_the_release_of_its_smallest_module() -> None:
+    for archive in ("gpu-jax0.7.2", "gpu-jax0.8.0"):
+        folder = open_dump(FIXTURES / "releases" / f"{archive}.tar.xz")
+        assert {run.release and run.release.name for run in folder} == {archive}
 
 
 # Layouts and what comes next

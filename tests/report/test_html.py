@@ -122,11 +122,19 @@ def test_the_page_shows_the_modules_and_the_passes_that_changed_them(
 ) -> None:
     page = opened(crash_page)
     assert page.title() == "report – hlo-lint"
-    assert page.locator(".top p").inner_text().startswith("XLA:GPU of jax 0.10.0 · 33 files of HLO")
+    assert (
+        page.locator(".top p")
+        .inner_text()
+        .startswith("XLA:GPU with the passes of jax 0.10.0 · 33 files of HLO")
+    )
     modules, passes = page.locator("main table").all()
     assert modules.locator("tbody").inner_text().split("\t") == [
-        "module_0001.jit_batched_dot", "XLA:GPU of jax 0.10.0", "compilation died", "33", "1 error",
-    ]  # fmt: skip
+        "module_0001.jit_batched_dot",
+        "XLA:GPU with the passes of jax 0.10.0",
+        "compilation died",
+        "33",
+        "1 error",
+    ]
     last = passes.locator("tr").last.inner_text()
     assert last.startswith("0030\tpost-layout_assignment\tautotuner\n● reshape-moves-data\n")
     assert page.locator("main svg .life").count() == 1

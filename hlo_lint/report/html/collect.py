@@ -198,11 +198,10 @@ def _owners(dump: Dump) -> dict[str, Pipeline]:
 def _compiled(
     pipeline: Pipeline, folder: str, line: PassTimeline, counts: Counter[str]
 ) -> Compiled:
-    releases = pipeline.releases
     return Compiled(
         title=pipeline.title,
         folder=folder,
-        release=pipeline.release_title(releases[0]) if len(releases) == 1 else "",
+        release=pipeline.release_title if pipeline.releases else "",
         state=_state(pipeline),
         dumps=len(pipeline.dumps),
         counts=dict(counts),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
+from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
@@ -133,11 +134,14 @@ class UnsupportedAtEmission(Rule):
             return
         if any(map(pipeline.artefact_path, _AFTER_EMISSION)):
             return  # it was emitted
+        is_late = pipeline.is_of_known_release and all(
+            jax_release(release.name) >= (0, 9) for release in pipeline.releases
+        )
         file = compilation.dumps.index(final)
         for module in final.file.modules:
             for computation in _running(module):
                 for pattern, message in NOT_EMITTED.items():
-                    if pattern in BEFORE_JAX_0_9 and not pipeline.is_of_known_release:
+                    if pattern in BEFORE_JAX_0_9 and not is_late:
                         continue
                     for hit in m.find(pattern, computation):
                         reason = message.format(hit.instruction.opcode)
