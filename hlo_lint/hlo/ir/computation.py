@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import (
+    NAME,
     OPCODE,
     REFERENCES,
     ROOT,
@@ -224,10 +225,14 @@ class Computation:
     def index(self) -> Mapping[str, int]:
         """Position by name; of a repeated name the first."""
         if self._index is None:
-            names = list(map(name_of, self.rows))
-            self._index = dict(zip(names, shared_range(len(names)), strict=False))
-            if len(self._index) < len(names):
-                self._index = dict(zip(reversed(names), range(len(names) - 1, -1, -1), strict=True))
+            rows = self.rows
+            if len(rows) <= 256:  # Python itself shares numbers up to 256
+                self._index = {row[NAME]: at for at, row in enumerate(rows)}
+            else:
+                names = map(name_of, rows)
+                self._index = dict(zip(names, shared_range(len(rows)), strict=False))
+            if len(self._index) < len(rows):
+                self._index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
         return self._index
 
     @property

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib import import_module
 from itertools import chain, pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
@@ -26,6 +29,18 @@ _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
+
+
+@cache
+def _general() -> ModuleType:
+    """The general reader, which most runs never need; a second `import` would take its time."""
+    return import_module("hlo_lint.hlo.parser.general")
+
+
+def _scanner(text: str) -> Scanner:
+    """A reader of text that no printer wrote."""
+    scanner: Scanner = _general().Scanner(text)
+    return scanner
 
 
 class Memo(LineMemo):
@@ -109,10 +124,7 @@ def _split(text: str) -> list[str]:
 
 
 def _is_void(part: str) -> bool:
-    from hlo_lint.hlo.parser.general import Scanner
-
-    scanner = Scanner(part)
-    return scanner.skip(0) >= len(part)
+    return _scanner(part).skip(0) >= len(part)
 
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
@@ -181,9 +193,7 @@ def _lead(block: str) -> int:
 
 def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
     """A module whose header no printer wrote."""
-    from hlo_lint.hlo.parser.general import SINGLE, Scanner
-
-    scanner = Scanner(text)
+    scanner = _scanner(text)
     begin = scanner.skip(0)
     if may_be_several:
         _refuse_several(text, begin + 1)
@@ -207,7 +217,7 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
     if bare is not None:
         builder.text(text[: scanner.skip(at)])
         builder.computation(bare[1])
-        builder.name, at = SINGLE, bare[0]
+        builder.name, at = bare[1].name, bare[0]
         builder.rough(text[at:])
     elif memo is not None and len(text) > MAX_TOGETHER and text.startswith("\n\n", at - 2):
         builder.text(text[: at - 2])
@@ -281,9 +291,7 @@ class _Builder:
             if may_be_several:
                 _refuse_several(text, at)
             if scanner is None:
-                from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
-
-                scanner = Scanner(text)
+                scanner = _scanner(text)
                 scanner.parse_errors = self.parse_errors
             while at < len(text):
                 # With a memo, too, no more is read generally than what a dump would not spell so.
@@ -318,11 +326,9 @@ class _Builder:
                 place = taken = begin + len(body)
                 continue
             if scanner is None and place < end:
-                from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
-
                 if may_be_several:
                     _refuse_several(text, begin)
-                scanner = Scanner(text)
+                scanner = _scanner(text)
             # What is not as a dump spells it may end within a later block.
             is_part = place > begin
             place = max(place, begin)
@@ -373,9 +379,7 @@ class _Builder:
         if not text.strip("\n"):
             self.text(text)
             return
-        from hlo_lint.hlo.parser.general import Scanner  # most runs never need it
-
-        scanner = Scanner(text)
+        scanner = _scanner(text)
         base, end = self.length, 0
         for begin, stop, computation in scanner.computations(0)[0]:
             self.text(text[end:begin])

@@ -22,24 +22,30 @@ from hlo_lint.hlo.parser.references import read_written_references
 from hlo_lint.hlo.records import NAME, InstructionRecord
 from hlo_lint.text.source import Span
 
+# Classes are spelled out: Python tests a class that holds `\\w` or `\\d` in several steps.
 # Brackets are matched roughly here, a pair of quotes or braces at a time. `are_balanced` and the
 # patterns after it decide. A statement ends where the next one begins, a comma or an open comment
 # do not follow.
 _WHITE = r"[ \t\r\n\f\v]"
 _LEAD = rf"{_WHITE}*+(?:(?://.*+|/\*[^*]*+\*/){_WHITE}*+)*+"
-_WORD = r"[A-Za-z_][\w.\-]*+"
+_WORD = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _COMMENT = r"/\*[^*\n]*+\*/"
-_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"'
+# First as if no escape but `\\"` were in it: a string of machine code has thousands of others.
+_STRING = (
+    r'"(?:[^"\n]*+(?:(?<=[^\\]\\)"[^"\n]*+)*+"(?<!\\")'
+    r'|[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")'
+)
 _ARRAY = (
-    r"[a-z][a-z0-9]*+\[(?:[\d, ?]++|<=)*+\]"
-    r"(?:\{(?:[-\d:?][-\d,:?]*+(?:[A-Z]*+\([-\d,*A-Z ]*+\))*+)?+\})?+"
+    r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
+    r"(?:\{(?:[-0-9:?][-0-9,:?]*+(?:[A-Z]*+\([-0-9,*A-Z ]*+\))*+)?+\})?+"
 )
 
 
 def _in_pairs(outside: str) -> str:
     """A pattern of text in which parentheses stand in pairs, at most six deep."""
     flat = rf"[^()=<\"'/{outside}]*+"
-    pairs = special = rf"(?:<=?|{_COMMENT}){flat}"
+    comment = _COMMENT if outside else rf"{_COMMENT}|//.*+"
+    pairs = special = rf"(?:<=?|{comment}){flat}"
     for _ in range(5):
         pairs = rf"(?:\({flat}(?:{pairs})*+\){flat}|{special})"
     return rf"{flat}(?:{pairs})*+"
@@ -60,7 +66,7 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     tail = rf",{tail_flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){tail_flat})*+"
     instruction = (
         rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_WORD}):?[ \t]*+=(?!=){gap}"
-        rf"(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][\w\-]*+)\(({inside})\)"
+        rf"(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)\(({inside})\)"
     )
     module = rf"HloModule[ \t]++%?({_WORD}):?"
     signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
@@ -91,15 +97,13 @@ Piece = tuple[str, ...]
 
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
 """Stands for a statement that is not plain."""
-_ODD_NAMES: Final = ("?",)
-"""Stands for the names of operands that are not plain: no name is a question mark."""
 _wrapping = _piece(wraps=True)
 _of_one_line = _piece(wraps=False)
 
 # What is checked together is joined with NUL, which no text has that is read here.
 _SEPARATOR = "\0"
 _strings = re.compile(_STRING, re.S)
-_comments = re.compile(_COMMENT)
+_comments = re.compile(rf"{_COMMENT}|//.*+")
 _inside = r"[^(){}\[\]\0]*+"
 _pair = re.compile(rf"\{{{_inside}\}}|\({_inside}\)|\[{_inside}\]")
 _sizes = re.compile(r"\[[\d, ]*+\](?:\{[\d,]*+\})?+")
@@ -127,7 +131,7 @@ def _usual() -> re.Pattern[str]:
     json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|\[(?:{flat})*+\])*+\}})*+\]"
     closed = rf"{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
     closed += rf"|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
-    value = rf"[^\s,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
+    value = rf"[^ \t\r\n\f\v,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
     name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}="
     return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++[ \t\r]*+)++(?:\0|\Z))*+", re.ASCII)
 
@@ -136,6 +140,7 @@ _are_usual = _usual().fullmatch
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _white = re.compile(r"\s+")
+_after_shape = re.compile(r"([\])}])(?=[%\w])", re.ASCII)
 
 
 class Stretch:
@@ -152,11 +157,10 @@ class Stretch:
         self.starts: list[int] = [*accumulate(map(len, map(_full_of, pieces)), initial=start)]
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
-        self.rows = _rows(pieces)
+        self.rows, self.stops = _rows(pieces) if pieces else ([], [])
         """A row for each piece; that of a head or a brace has no name, nor has `_NOT_PLAIN`."""
-        self.stops = [at for at, row in enumerate(self.rows) if not row[NAME]]
-        """The numbers of the pieces that are not plain instructions, and then of all pieces."""
         self.stops.append(len(pieces))
+        """The numbers of the pieces that are not plain instructions, and then of all pieces."""
         self.next = 0
         """The piece that is asked for next, most likely."""
 
@@ -247,50 +251,57 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
     return places
 
 
-def _rows(pieces: list[Piece]) -> list[InstructionRecord]:
-    """A row for each piece, `_NOT_PLAIN` for those that are not."""
-    if not pieces:
-        return []
+def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int]]:
+    """A row for each piece, `_NOT_PLAIN` for those that are not, and which are no instructions."""
     _, roots, names, types, opcodes, texts, _, tails, _, _, signatures, _ = zip(
         *pieces, strict=True
     )
     odd: set[str] = set()
-    nested: list[int] = []
     bracketed = {text for text in {*types, *signatures} if "(" in text}
     operands = list(texts)
     for at, opcode in enumerate(opcodes):
         if opcode in LITERAL_OPERANDS:
             operands[at] = ""
-            if _has_bracket(texts[at]):
-                bracketed.add(texts[at])
+            text = texts[at]
+            if not text.isalnum() and _has_bracket(text):
+                bracketed.add(text)
     joined = "\n".join(operands)
+    not_plain: set[int] = set()
     if "(" in joined and _has_instruction(joined):
-        for at, text in enumerate(operands):
-            if _has_instruction(text):
-                operands[at] = ""
-                nested.append(at)
-    if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
-        odd.update(text for text in bracketed if not _are_in_pairs(text))
+        not_plain.update(at for at, text in enumerate(operands) if _has_instruction(text))
+        operands = ["" if at in not_plain else text for at, text in enumerate(operands)]
+        joined = "\n".join(operands)
     if joined.count("\n") >= len(operands):
-        operands = [_white.sub(" ", text).strip() if "\n" in text else text for text in operands]
-    references = read_written_references("\n".join(operands))
+        operands = [_in_one_line(text) if "\n" in text else text for text in operands]
+        joined = "\n".join(operands)
+    references = read_written_references(joined)
     if references is None:
         references = []
-        for text in operands:
-            references += read_written_references(text) or [_ODD_NAMES]
+        for at, text in enumerate(operands):
+            read = read_written_references(_in_one_line(text))
+            references += read or [()]
+            if read is None:
+                not_plain.add(at)
+    if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
+        odd.update(text for text in bracketed if not _are_in_pairs(text))
     distinct = {*tails}
     distinct.discard("")
     if distinct and not are_attributes(_SEPARATOR.join(distinct)):
         odd.update(tail for tail in distinct if not are_attributes(tail))
     stripped = map(str.rstrip, tails)
     rows = list(zip(roots, names, types, opcodes, texts, stripped, references, strict=True))
-    for at in nested:
+    if odd:
+        columns = zip(types, texts, tails, signatures, strict=True)
+        not_plain.update(at for at, column in enumerate(columns) if not odd.isdisjoint(column))
+    for at in not_plain:
         rows[at] = _NOT_PLAIN
-    if odd or _ODD_NAMES in references:
-        for at, (_, _, shape, _, text, _, read) in enumerate(rows):
-            if read is _ODD_NAMES or odd & {shape, text, tails[at], signatures[at]}:
-                rows[at] = _NOT_PLAIN
-    return rows
+    return rows, [at for at, row in enumerate(rows) if not row[NAME]]
+
+
+def _in_one_line(operands: str) -> str:
+    """The operands without comments, a blank wherever it is usual and nowhere else."""
+    text = _white.sub(" ", _comments.sub(" ", operands)).strip().replace(" ,", ",")
+    return _after_shape.sub(r"\1 ", text)
 
 
 def _are_in_pairs(joined: str) -> bool:

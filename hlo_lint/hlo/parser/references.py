@@ -9,8 +9,8 @@ _is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").
 # One after part of a name stays, and makes the list one that is not plain.
 _remove_comments = re.compile(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
 _no_name = re.compile(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
-_NAME = r"%?[A-Za-z_][\w.\-]*+(?:#[0-9]++)*+"
-_are_names = re.compile(rf"(?:(?:(?:,{_NAME})++|,)(?:\n|\Z))*+", re.A).fullmatch
+_NAME = r"%?[A-Za-z_][A-Za-z0-9_.\-]*+(?:#[0-9]++)*+"
+_are_names = re.compile(rf"(?:(?:(?:, ?+{_NAME})++|,)(?:\n|\Z))*+", re.A).fullmatch
 _ARRAY = (
     r"[a-z][a-z0-9]*+\[[^()\[\]{}=<\n]*+(?:<=?[^()\[\]{}=<\n]*+)*+\]"
     r"(?:\{(?:[ \t]*+[-\d:?][^()\[\]{}\n]*+(?:\([^()\[\]{}\n]*+\)[^()\[\]{}\n]*+)*+)?+\})?+"
@@ -25,7 +25,7 @@ def _shape() -> str:
     return shape
 
 
-_remove_shapes = re.compile(rf",{_shape()} ").sub
+_remove_shapes = re.compile(rf", ?+{_shape()} ").sub
 
 NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = NAME_BYTES + b"# "
@@ -80,12 +80,12 @@ def read_written_references(joined: str) -> list[tuple[str, ...]] | None:
     """
     if "/" in joined:
         joined = _remove_comments("", joined)
-    joined = "," + joined.replace(", ", ",").replace("\n", "\n,")
-    if " " in joined:
+    joined = "," + joined.replace("\n", "\n,")
+    if "[" in joined or "(" in joined:
         joined = _remove_shapes(",", joined)
     if not _are_names(joined):
         return None
-    lists = joined[1:].replace("%", "").split("\n,")
+    lists = joined[1:].replace("%", "").replace(" ", "").split("\n,")
     return [tuple(names.split(",")) if names else () for names in lists]
 
 
