@@ -240,7 +240,7 @@ class _Run:
 
 def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index) -> bool:
     """True if every iteration hands on an element of the loop's tuple as it got it."""
-    if root.opcode != "tuple" or len(path) != 1 or path[0] >= len(root.operands):
+    if root.opcode != "tuple" or len(path) != 1 or path[0] >= len(root.operand_names):
         return False
     operand = root.operands[path[0]]
     source, index = operand.instruction, operand.index

@@ -131,7 +131,7 @@ class Loop:
     def counter(self) -> Counter | None:
         """The counter; None where the condition is not a comparison with a constant."""
         root = self.condition.root
-        if root is None or root.opcode != "compare" or len(root.operands) != 2:
+        if root is None or root.opcode != "compare" or len(root.operand_names) != 2:
             return None
         direction = root.attributes.get("direction", "")
         if direction not in COMPARISONS:
@@ -159,7 +159,7 @@ class Loop:
         shape, direction = operand_shape(root, 0), root.attributes.get("direction", "")
         if index is None or limit is None or not isinstance(shape, ArrayShape):
             return None
-        if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operands):
+        if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operand_names):
             return None
         change = _followed(end, index)
         if change is None or change.opcode not in ("add", "subtract"):
@@ -180,7 +180,7 @@ class Loop:
     def step(self, index: int) -> int | None:
         """The constant that an iteration adds to an element of the state; None if there is none."""
         root = self.body.root
-        if root is None or root.opcode != "tuple" or index >= len(root.operands):
+        if root is None or root.opcode != "tuple" or index >= len(root.operand_names):
             return None
         if self.is_invariant(index):
             return 0

@@ -157,17 +157,25 @@ def check_shape(
     return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)
 
 
-@lru_cache(maxsize=1 << 14)
 def element_type(text: str, index: str) -> str:
     """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
-    shape = shape_or_none(text)
     for number in index.split("#"):
-        if not isinstance(shape, TupleShape) or not number.isdecimal() or len(number) > 9:
+        elements = _element_types(text)
+        if not number.isdecimal() or len(number) > 9 or int(number) >= len(elements):
             return ""
-        if int(number) >= len(shape.elements):
-            return ""
-        shape = shape.elements[int(number)]
-    return "" if shape is None else str(shape)
+        text = elements[int(number)]
+    return text
+
+
+@lru_cache(maxsize=1 << 12)
+def _element_types(text: str) -> tuple[str, ...]:
+    """The types of the elements of a tuple; none of another shape."""
+    shape = shape_or_none(text)
+    if not isinstance(shape, TupleShape):
+        return ()
+    if text.find("(", 1) < 0 and "/" not in text:  # as it is spelled where all are arrays
+        return tuple(text[1:-1].split(", "))
+    return tuple(map(str, shape.elements))
 
 
 def _infer(inference: Inference, operation: Operation) -> Inferred:

@@ -114,8 +114,15 @@ class Batch:
                 groups[kind[2]].append(kind)
         return groups
 
+    @cached_property
+    def _attributes(self) -> str:
+        """The attributes of all kinds: most hold no word that a check asks for."""
+        return "\n".join(self._by_attributes)
+
     def with_attribute(self, word: str, other_than: frozenset[str] = frozenset()) -> list[int]:
         """The rows whose attributes hold a word, those of some opcodes left out."""
+        if word not in self._attributes:
+            return []
         holding = [kinds for text, kinds in self._by_attributes.items() if word in text]
         return self.of_kinds(
             {kind for kinds in holding for kind in kinds if kind[0] not in other_than}
