@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -43,7 +43,7 @@ EXCLUDED = "it is excluded"
 MAX_INNER_ARCHIVE = 64 << 20
 """Bytes of the largest archive that is unpacked though only a folder above it was named."""
 _SNIFFED_BYTES = 1 << 12
-_begins_module = re.compile(rb"^[ \t]*HloModule(?![\w.\-])", re.M).search
+_MODULE_START = rb"^[ \t]*HloModule(?![\w.\-])"
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
@@ -114,7 +114,7 @@ class Dump:
 
 def _holds_hlo(dump: PassDump) -> bool:
     try:
-        if not dump.is_read and _begins_module(read(dump.path, _SNIFFED_BYTES)):
+        if not dump.is_read and re.search(_MODULE_START, read(dump.path, _SNIFFED_BYTES), re.M):
             return True  # and stays unread: the cache may know its findings
         modules = dump.file.modules
     except (OSError, DumpError):
@@ -160,7 +160,7 @@ def open_dump(
     for path in folders:
         _add_directory(dump, path, seen, excludes)
     for folder, files in picked.items():
-        _add_picked(dump, folder, [path for path in files if _is_new(path, seen)])
+        _add_picked(dump, folder, [path for path in files if _is_new(on_disk(path).stat(), seen)])
     return dump
 
 
@@ -198,9 +198,20 @@ def _existing(given: str | Path) -> Path:
     return path
 
 
-def _is_new(path: Path, seen: set[tuple[int, int]]) -> bool:
-    """True if a file was not seen before, under any name."""
+def _status(path: Path) -> os.stat_result:
+    """The status of a regular file.
+
+    Raises:
+        OSError: it is not one, or cannot be read.
+    """
     status = on_disk(path).stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("it is not a regular file")
+    return status
+
+
+def _is_new(status: os.stat_result, seen: set[tuple[int, int]]) -> bool:
+    """True if a file was not seen before, under any name."""
     # Links, and a path that is given twice, are one file.
     identity = status.st_dev, status.st_ino
     new = identity not in seen
@@ -232,13 +243,13 @@ def _add_directory(
     is_folder = root.is_dir()
     for directory, folders, names in _walked(root, not_listed):
         kept_folders = [name for name in sorted(folders) if not excludes(directory / name)]
-        kept = [name for name in sorted(names) if not excludes(directory / name)]
+        files = {name: directory / name for name in sorted(names)}
+        kept = {name: path for name, path in files.items() if not excludes(path)}
         excluded |= len(kept_folders) < len(folders) or len(kept) < len(names)
         folders[:] = kept_folders
         if is_folder:
-            for name in filter(is_archive, kept):
-                _add_inner_archive(dump, directory / name, seen, excludes)
-            kept = [name for name in kept if not is_archive(name)]
+            for name in filter(is_archive, list(kept)):
+                _add_inner_archive(dump, kept.pop(name), seen, excludes)
         unread += _add_folder(dump, directory, kept, seen)
     empty = len(dump.pipelines) == before
     if unread:
@@ -279,19 +290,19 @@ def _walked(
 
 
 def _add_folder(
-    dump: Dump, folder: Path, names: list[str], seen: set[tuple[int, int]]
+    dump: Dump, folder: Path, files: Mapping[str, Path], seen: set[tuple[int, int]]
 ) -> list[str]:
-    """Add the files of a folder itself; return the names of those that are not HLO."""
+    """Add the files of a folder itself, by name; return the names of those that are not HLO."""
     memo = Memo()
     texts: dict[tuple[str, int, str], list[PassDump]] = {}
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
     loose: list[PassDump] = []
     unread: list[str] = []
-    beside = frozenset(names)
-    for name in names:
-        path, parts = folder / name, parse_name(name)
+    for name, path in files.items():
+        parts = parse_name(name)
         try:
-            is_read = _is_read(path, parts, beside)
+            is_read = _is_read(path, parts, files)
+            is_new = is_read and _is_new(_status(path), seen)
         except OSError as error:
             dump.skipped.append(Skipped(str(path), f"cannot be read: {error.strerror or error}"))
             continue
@@ -299,7 +310,7 @@ def _add_folder(
             dump.skipped.append(Skipped(str(path), str(error).removeprefix(f"{path}: ")))
             continue
         if is_read:
-            if _is_new(path, seen):
+            if is_new:
                 file = new_dump(path, parts, memo)
                 (loose if parts is None else texts.setdefault(parts.key, [])).append(file)
             continue
@@ -446,7 +457,7 @@ def _is_text(path: Path) -> bool:
     return name.endswith(TEXT_ENDINGS) and not name.endswith(_KNOWN_ARTEFACTS)
 
 
-def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool:
+def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool:
     """True if a file of a directory is to be read, as HLO or as a log: by its first words.
 
     What XLA writes after a pass is HLO by its name.
@@ -457,10 +468,9 @@ def _is_read(path: Path, parts: DumpName | None, beside: frozenset[str]) -> bool
     """
     name = plain_name(path.name)
     if _is_text(path):
-        if not stat.S_ISREG(on_disk(path).stat().st_mode):
-            raise OSError("it is not a regular file")
         if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
+        _status(path)  # to read a pipe would wait
         head = read(path, 64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:

@@ -6,7 +6,6 @@ The result is that of `Checker.check_dump`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +26,7 @@ from hlo_lint.engine.parts import (
 )
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.text.lazy_dataclasses import replace
 
 _BATCH_BYTES = 4 << 20
 """Bytes of small pipelines that are sent to a process together."""

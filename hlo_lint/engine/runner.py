@@ -8,6 +8,7 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -243,12 +244,14 @@ class Checker:
         self, pipelines: Iterable[Pipeline], is_wanted: Callable[[int], bool] = lambda _: True
     ) -> None:
         """Check what the pipelines of a folder show together, in the folders of these numbers."""
-        folders: dict[Path, list[Pipeline]] = {}
+        folders: dict[str, list[Pipeline]] = {}
         for pipeline in pipelines:
-            folders.setdefault(pipeline.dumps[0].path.parent, []).append(pipeline)
+            # As text: to make a path, and its hash, takes longer than to look up what is cached.
+            folder = os.path.dirname(str(pipeline.dumps[0].path))
+            folders.setdefault(folder, []).append(pipeline)
         wanted = {
-            folder: held
-            for number, (folder, held) in enumerate(folders.items())
+            held[0].dumps[0].path.parent: held
+            for number, held in enumerate(folders.values())
             if is_wanted(number)
         }
         self._check_all(wanted, [])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work, run_batch
-from hlo_lint.engine.executors.forks import WAITING_THREAD, can_fork
 from hlo_lint.engine.parts import Task
 from hlo_lint.text.errors import DumpError
 
@@ -88,6 +86,10 @@ class LocalExecutor:
 
 
 def _begin(task: Task) -> None:
+    import threading
+
+    from hlo_lint.engine.executors.forks import WAITING_THREAD
+
     global _task
     _task = task
     gc.disable()  # as in `__main__`
@@ -112,4 +114,6 @@ def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
 
 def _start_method() -> str:
     """`fork` is the quicker one."""
+    from hlo_lint.engine.executors.forks import can_fork
+
     return "fork" if can_fork() else "spawn"

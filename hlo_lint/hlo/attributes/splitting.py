@@ -9,6 +9,7 @@ from typing import Final
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.comments import BLANK
+from hlo_lint.text.patterns import late
 
 # Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
 # all values; deeper JSON, meshes and comments are for the scanner below.
@@ -25,12 +26,12 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
     return re.compile(rf", ?([A-Za-z_][A-Za-z0-9_.\-]*+)=({value})(?=,|\Z)", re.S).match
 
 
-_match_head = re.compile(rf"{BLANK},{BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={BLANK}", re.S).match
-_match_blank = re.compile(BLANK, re.S).match
-_find_structure = re.compile(
+_match_head = late(rf"{BLANK},{BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={BLANK}", re.S).match
+_match_blank = late(BLANK, re.S).match
+_find_structure = late(
     rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
 ).finditer
-_match_device_order = re.compile(r",\s*device_ids=\(").match
+_match_device_order = late(r",\s*device_ids=\(").match
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -45,7 +46,7 @@ class _Malformed(Exception):
 
 COUNTS_BRACES: Final = frozenset(("backend_config", "origin"))
 """Attributes whose value ends where its braces do, whatever other brackets it opens or closes."""
-_find_braces = re.compile(rf"[{{}}]|{STRING}|\"", re.S).finditer
+_find_braces = late(rf"[{{}}]|{STRING}|\"", re.S).finditer
 
 
 def end_of_braces(text: str, at: int, stop: int) -> int:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_is_no_index = re.compile(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
+from hlo_lint.text.patterns import late
+
+_is_no_index = late(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
 # One after part of a name stays, and makes the list one that is not plain.
-_remove_comments = re.compile(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
-_no_name = re.compile(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
+_remove_comments = late(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
+_no_name = late(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
 _NAME = r"%?[A-Za-z_][A-Za-z0-9_.\-]*+(?:#[0-9]++)*+"
 _are_names = re.compile(rf"(?:(?:(?:, ?+{_NAME})++|,)(?:\n|\Z))*+", re.A).fullmatch
 _ARRAY = (
@@ -25,7 +27,7 @@ def _shape() -> str:
     return shape
 
 
-_remove_shapes = re.compile(rf", ?+{_shape()} ").sub
+_remove_shapes = late(rf", ?+{_shape()} ").sub
 
 NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = NAME_BYTES + b"# "
