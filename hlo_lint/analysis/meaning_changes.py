@@ -21,7 +21,7 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
-from hlo_lint.text.phrases import an
+from hlo_lint.text.phrases import an, shortened
 
 _COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())
 _GROUPS: Final = "replica_groups"
@@ -147,7 +147,11 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
     if old.opcode == "constant":
         ours, theirs = _literal(old), _literal(new)
         is_other = ours != theirs and "..." not in ours + theirs
-        return f"the value of the constant from {cut(ours)} to {cut(theirs)}" if is_other else ""
+        return (
+            f"the value of the constant from {shortened(ours)} to {shortened(theirs)}"
+            if is_other
+            else ""
+        )
     replaced = _replaced_constant(old, new)
     is_reordered = not replaced and old.operand_names != new.operand_names
     if is_reordered and (
@@ -159,8 +163,8 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
         if old.opcode in _CALLS:
             return ""
         differences = [
-            f"{name} from {cut(old.attributes.get(name, 'none'))} "
-            f"to {cut(new.attributes.get(name, 'none'))}"
+            f"{name} from {shortened(old.attributes.get(name, 'none'))} "
+            f"to {shortened(new.attributes.get(name, 'none'))}"
             for name in sorted(_MEANING[old.opcode])
             if _differs(old, new, name)
         ]
@@ -402,8 +406,3 @@ def _accuracy(old: Instruction, new: Instruction) -> str:
         if ours is not None and ours != theirs:
             return f"{name} from {ours} to {theirs or 'the default'}"
     return ""
-
-
-def cut(text: str, length: int = 60) -> str:
-    """A text that is shown, cut off after so many characters."""
-    return text if len(text) <= length else text[:length] + "..."

@@ -15,14 +15,7 @@ from hlo_lint.dumps.selection import in_order, modules_of
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import NO_BUFFER
 from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
-from hlo_lint.hlo.shape import (
-    ArrayShape,
-    BufferShape,
-    Shape,
-    ShapeSyntaxError,
-    TupleShape,
-    parse_shape,
-)
+from hlo_lint.hlo.shape import byte_sizes, shape_or_none
 
 
 class Effect(Enum):
@@ -211,22 +204,7 @@ def _exchanged(
 
 
 def _bytes(text: str) -> int:
-    try:
-        return _size(parse_shape(text))
-    except ShapeSyntaxError:
-        return 0
-
-
-def _size(shape: Shape) -> int:
-    match shape:
-        case ArrayShape():
-            return shape.byte_size or 0
-        case TupleShape(elements):
-            return sum(map(_size, elements))
-        case BufferShape(element):
-            return _size(element)
-        case _:
-            return 0
+    return sum(size or 0 for size in byte_sizes(shape_or_none(text)))
 
 
 def as_dict(step: PassStats) -> dict[str, Any]:

@@ -284,6 +284,14 @@ def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
             yield leaf
 
 
+def byte_sizes(shape: Shape | None) -> Iterator[int | None]:
+    """The bytes of each array in a shape, of those in buffers, too; None for an unknown size."""
+    for _, leaf in leaves(shape) if shape is not None else ():
+        array = leaf.element if isinstance(leaf, BufferShape) else leaf
+        if isinstance(array, ArrayShape):
+            yield array.byte_size
+
+
 def array_indices(shape: Shape | None) -> Iterator[Index]:
     """The indices of the arrays in a shape; none where it is not known."""
     for index, leaf in leaves(shape) if shape is not None else ():

@@ -10,6 +10,15 @@ def counted(number: int, name: str) -> str:
     return f"{number} {name}{'' if number == 1 else 's'}"
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """A text of at most so many characters: what is cut off is `…`.
+
+    >>> shortened("reshape", 7), shortened("reshape", 4)
+    ('reshape', 'res…')
+    """
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def an(noun: str) -> str:
     """The noun with its article.
 

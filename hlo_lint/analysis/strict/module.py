@@ -43,6 +43,7 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape, spelled_index
+from hlo_lint.text.phrases import shortened
 from hlo_lint.text.source import ParseError, Span
 
 MAX_SPELLED = 200
@@ -424,9 +425,8 @@ def _entry_layout(text: str) -> Iterator[tuple[str, int]]:
 
 def _aliases(result: Shape | None, aliases: Sequence[object]) -> Iterator[tuple[str, int]]:
     """Errors in aliases and donors: `HloInputOutputAliasConfig` looks at the result only."""
-    spelled = str(result)  # once: a header may hold 100,000 aliases of a tuple as long
-    if len(spelled) > MAX_SPELLED:
-        spelled = f"{spelled[:MAX_SPELLED]}…"
+    # Once: a header may hold 100,000 aliases of a tuple as long.
+    spelled = shortened(str(result), MAX_SPELLED)
     for alias in aliases:
         if isinstance(alias, Alias) and not has_element(result, alias.output_index):
             yield f"the result is {spelled}: there is no {spelled_index(alias.output_index)}", 0

@@ -10,6 +10,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.hlo.parser.tokens import Role
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import part, shape_or_none
+from hlo_lint.text.phrases import shortened
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 40
@@ -33,10 +34,9 @@ def hints(document: Document, span: Span) -> Iterator[types.InlayHint]:
             shape = part(shape, symbol.element)
             if shape is None:
                 continue
-            label = shown(str(shape))
             yield types.InlayHint(
                 position=document.text.position(start),
-                label=label if len(label) <= WIDTH else f"{label[: WIDTH - 1]}…",
+                label=shortened(shown(str(shape)), WIDTH),
                 kind=types.InlayHintKind.Type,
                 padding_right=True,
             )

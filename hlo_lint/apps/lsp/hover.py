@@ -32,12 +32,13 @@ from hlo_lint.hlo.shape import (
     Index,
     Shape,
     TupleShape,
+    byte_sizes,
     part,
     shape_or_none,
     spelled_index,
 )
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.text.phrases import counted, listed
+from hlo_lint.text.phrases import counted, listed, shortened
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200
@@ -219,9 +220,9 @@ def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
                 yield f"{where}{_order(shape)}"
             yield from (f"{where}{fact}" for fact in _layout_facts(shape))
         case TupleShape(elements=elements):
-            sizes = [_bytes_of(part) for part in elements]
-            total = None if None in sizes else sum(size for size in sizes if size is not None)
-            bytes_ = "" if total is None else f", {_bytes(total)}"
+            sizes = list(byte_sizes(shape))
+            total = sum(size or 0 for size in sizes)
+            bytes_ = "" if None in sizes else f", {_bytes(total)}"
             yield f"{where}a tuple of {counted(len(elements), 'element')}{bytes_}"
             if not at:
                 for number, element in enumerate(elements[:NAMES]):
@@ -270,19 +271,6 @@ def _layout_facts(shape: ArrayShape) -> Iterator[str]:
     if layout.memory_space:
         kind = " (the host's)" if layout.memory_space == 5 else ""
         yield f"in memory space {layout.memory_space}{kind}"
-
-
-def _bytes_of(shape: Shape) -> int | None:
-    match shape:
-        case ArrayShape():
-            return shape.byte_size
-        case TupleShape(elements=elements):
-            sizes = [_bytes_of(part) for part in elements]
-            return None if None in sizes else sum(size for size in sizes if size is not None)
-        case BufferShape(element=element):
-            return element.byte_size
-        case _:
-            return 0
 
 
 def _bytes(size: int) -> str:
@@ -338,4 +326,4 @@ def _joined(items: Iterator[str]) -> str:
 def _short(text: str) -> str:
     """A text of the dump as one line that is safe to show."""
     line = " ".join(text.split("\n")) if "\n" in text else text
-    return shown(line if len(line) <= WIDTH else line[: WIDTH - 1] + "…")
+    return shown(shortened(line, WIDTH))

@@ -10,7 +10,7 @@ from lsprotocol import types
 from hlo_lint.apps.lsp.documents import ComputationPlace, Document
 from hlo_lint.engine.suppressions.comments import read_comments
 from hlo_lint.hlo.records import name_of, opcode_of, type_of
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, shortened
 from hlo_lint.text.source import Span, shown
 
 INSTRUCTIONS = 20_000
@@ -89,10 +89,9 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
         name = (
             Span(start, start + len(name_of(row))) if start >= 0 else Span(span.start, span.start)
         )
-        shape = type_of(row) if len(type_of(row)) <= DETAIL else type_of(row)[: DETAIL - 1] + "…"
         yield types.DocumentSymbol(
             name=shown(name_of(row)),
-            detail=shown(f"{shape} {opcode_of(row)}".strip()),
+            detail=shown(f"{shortened(type_of(row), DETAIL)} {opcode_of(row)}".strip()),
             kind=_KINDS.get(opcode_of(row), types.SymbolKind.Variable),
             range=document.text.range(span),
             selection_range=document.text.range(name),

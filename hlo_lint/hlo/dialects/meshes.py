@@ -23,7 +23,6 @@ from hlo_lint.hlo.attributes.sharding import NamedSharding, read_sharding
 from hlo_lint.hlo.dialects.text_editor import TextEditor, statements
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.tokens import split_at_commas
-from hlo_lint.hlo.records import InstructionRecord, attributes_of
 
 _MESHES = ("{mesh[", "{maximal_mesh[")
 
@@ -31,7 +30,7 @@ _MESHES = ("{mesh[", "{maximal_mesh[")
 def tiles(module: Module, editor: TextEditor) -> None:
     """Say by tiles and lists of devices what a named mesh says."""
     for _, instructions in statements(module):
-        for statement in instructions.where(_names_a_mesh):
+        for statement in instructions.mentioning("mesh["):
             places = statement.values()
             if "sharding" in places:
                 _convert_sharding(editor, *places["sharding"])
@@ -39,10 +38,6 @@ def tiles(module: Module, editor: TextEditor) -> None:
                 start, end = places["replica_groups"]
                 if editor.text.startswith("mesh[", start):
                     _convert_groups(editor, start, end)
-
-
-def _names_a_mesh(row: InstructionRecord) -> bool:
-    return "mesh[" in attributes_of(row)
 
 
 def _convert_sharding(editor: TextEditor, start: int, end: int) -> None:

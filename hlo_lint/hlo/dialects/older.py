@@ -59,7 +59,7 @@ class Parser:
         for computation, instructions in statements(module):
             for row in computation.rows:
                 self._note_unknown(row, editor)
-            for statement in instructions.where(_has_attributes):
+            for statement in instructions.mentioning("="):
                 dropped = self.attributes & statement.values().keys()
                 for name in sorted(dropped):
                     opcode = opcode_of(statement.record)
@@ -95,10 +95,6 @@ class Parser:
         if kept.keys() != fields.keys():
             text = " ".join(f"{name}={value}" for name, value in kept.items())
             editor.replace(*place, "{" + text + "}")
-
-
-def _has_attributes(row: InstructionRecord) -> bool:
-    return "=" in attributes_of(row)
 
 
 _ORIGIN: Final = frozenset({"origin"})

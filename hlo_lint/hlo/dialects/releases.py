@@ -111,12 +111,8 @@ def drop_undefined_predecessors(module: Module, editor: TextEditor) -> None:
     """Take out control predecessors that nothing defines, for which XLA refuses a text."""
     for computation, instructions in statements(module):
         if computation.mentions("control-predecessors="):
-            for statement in instructions.where(_waits):
+            for statement in instructions.mentioning("control-predecessors="):
                 _drop_undefined(statement, computation, editor)
-
-
-def _waits(row: InstructionRecord) -> bool:
-    return "control-predecessors=" in attributes_of(row)
 
 
 def readable_by_0_10_0(module: Module, editor: TextEditor) -> None:
@@ -124,16 +120,12 @@ def readable_by_0_10_0(module: Module, editor: TextEditor) -> None:
     for computation, instructions in statements(module):
         for row in computation.rows:
             _note_unknown(row, editor, OPCODES_NEW_IN_0_10_2, "0.10.0")
-        for statement in instructions.where(_has_payload):
+        for statement in instructions.mentioning("metadata_payload="):
             place = statement.values().get("metadata")
             payload = _payload.search(editor.text, *place) if place else None
             if payload:
                 editor.replace(payload.start(), payload.end(), "")
                 editor.note("metadata_payload: jaxlib 0.10.0 does not know it")
-
-
-def _has_payload(row: InstructionRecord) -> bool:
-    return "metadata_payload=" in attributes_of(row)
 
 
 def _note_unknown(

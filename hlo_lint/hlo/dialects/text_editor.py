@@ -11,7 +11,7 @@ from itertools import pairwise
 from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans, OperandSpan, split_at_commas
-from hlo_lint.hlo.records import InstructionRecord, references_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, references_of, type_of
 from hlo_lint.text.source import Span
 
 _line_feeds = re.compile(r"\n*").match
@@ -157,6 +157,10 @@ class Statements:
         """Those whose row is wanted, in the order of the text."""
         rows = self._computation.rows
         return (self[number] for number, row in enumerate(rows) if wanted(row))
+
+    def mentioning(self, text: str) -> Iterator[Statement]:
+        """Those with a text in their attributes, in the order of the text."""
+        return self.where(lambda row: text in attributes_of(row))
 
 
 def statements(module: Module) -> Iterator[tuple[Computation, Statements]]:

@@ -17,7 +17,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.shape import arrays
+from hlo_lint.hlo.shape import byte_sizes
 from hlo_lint.report.html.visible import visible
 from hlo_lint.text.errors import DumpError
 
@@ -116,8 +116,8 @@ def module_graph(
             graph["names"].append(instruction.name)
             graph["opcode"].append(opcodes.setdefault(instruction.opcode, len(opcodes)))
             graph["shape"].append(shapes.setdefault(instruction.type_text, len(shapes)))
-            sizes = [array.byte_size or 0 for array in arrays(instruction.shape_or_none)]
-            graph["bytes"].append(sum(sizes))
+            sizes = byte_sizes(instruction.shape_or_none)
+            graph["bytes"].append(sum(size or 0 for size in sizes))
             graph["born"].append(births.get(instruction.name, -1))
             for operand in _operands(computation, instruction.operand_names):
                 graph["edges"] += (start + operand, at)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.meaning_changes import cut, meaning_changes
+from hlo_lint.analysis.meaning_changes import meaning_changes
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.phrases import shortened
 
 _PROGRAM = """
 HloModule m
@@ -195,11 +196,13 @@ class MeaningChanged(Rule):
             yield Finding(
                 new,
                 f"{change.pass_name} changed {difference}",
-                notes=() if is_accuracy else (f"before it: {_shortened(old)}",),
+                notes=() if is_accuracy else (f"before it: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
 
 
-def _shortened(instruction: Instruction) -> str:
-    text = f"{instruction.opcode}({cut(instruction.operands_text)}){instruction.attributes_text}"
-    return cut(text.partition(", metadata=")[0], 160)
+def _excerpt(instruction: Instruction) -> str:
+    text = (
+        f"{instruction.opcode}({shortened(instruction.operands_text)}){instruction.attributes_text}"
+    )
+    return shortened(text.partition(", metadata=")[0], 160)
