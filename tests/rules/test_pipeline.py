@@ -636,3 +636,23 @@ def test_a_loose_text_may_share_computations(tmp_path: Path) -> None:
     for text in (path.read_text(), bad.source):
         assert hlo_lint.lint(text, ["call-graph-not-flat"]).findings == ()
         assert hlo_lint.lint(text, ["call-graph-not-flat"], before="copy-insertion").findings
+
+
+@pytest.mark.parametrize(("before", "after", "count"), [("nan", "-nan", 0), ("nan", "1", 1)])
+def test_a_nan_is_a_value_that_equals_itself(
+    before: str, after: str, count: int, tmp_path: Path
+) -> None:
+    program = """HloModule m
+
+ENTRY e {{
+  p = f32[] parameter(0)
+  c{name} = f32[] constant({value})
+  ROOT s = f32[] add(p, c{name})
+}}
+"""
+    steps = ("after_pipeline-start.before_algsimp", "after_algsimp.before_pipeline-end")
+    for number, (value, step) in enumerate(zip((before, after), steps, strict=True)):
+        name = f"module_0001.m.000{number + 1}.simplification.{step}.txt"
+        (tmp_path / name).write_text(program.format(name=number, value=value))
+    report = hlo_lint.lint(tmp_path, select=["meaning-changed"])
+    assert len(report.findings) == count
