@@ -68,6 +68,7 @@ def are_unequal(one: Instruction, other: Instruction, depth: int = 4) -> bool:
         opcodes = {one.opcode, other.opcode}
         same_operand = one.operand_names == other.operand_names
         return one is not other and opcodes <= _FUNCTIONS and same_operand
+    # The caller is free to pass any two values.
     if one.opcode == "parameter":
         return True
     if not depth or one.opcode not in _FUNCTIONS.union(_NEUTRAL):
@@ -117,6 +118,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
             long = [] if shape is None else [number for number in moved if shape.dims[number] > 1]
             return bool(long) if step.opcode == "reverse" else long != sorted(long)
         case "all-reduce":
+            # A sum over groups of one device each is the value itself.
             reducer = module.callee(step)
             is_sum = reducer is not None and "add" in reducer.opcodes
             return is_sum and any(len(group) > 1 for group in device_groups(step, module))
@@ -125,6 +127,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case "reduce-precision":
             held = _PRECISION.get(source.type_text.partition("[")[0])
             kept = step.integer_attribute("exponent_bits"), step.integer_attribute("mantissa_bits")
+            # What was rounded before may have no bits left to lose.
             rounded = source.opcode in ("convert", "reduce-precision")
             return held is not None and None not in kept and held > kept and not rounded
         case "custom-call":

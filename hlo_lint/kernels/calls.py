@@ -84,6 +84,7 @@ def operand_source(call: Instruction, number: int, module: Module) -> Instructio
     fusion = None if call.computation.is_entry else fusion_of(call, module)
     if fusion is None:
         return source
+    # The fusion hands the kernel the address of the slice: no buffer of its own is made.
     while source is not None and source.opcode in ("slice", "dynamic-slice"):
         source = source_of(source.operands[0])
     if source is None or source.opcode != "parameter":

@@ -147,6 +147,7 @@ class HloServer(LanguageServer):
             text = opened.text.frozen()
             future = loop.run_in_executor(self._readers, _read, opened, text, opened.serial)
             opened.reading = opened.serial, future
+        # Several requests wait for one reading: to cancel one of them must not stop it.
         return await asyncio.shield(opened.reading[1])
 
     def check_soon(self, uri: str, delay: float) -> None:

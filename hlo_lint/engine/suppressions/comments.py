@@ -273,6 +273,7 @@ def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
         for name in comment.names:
             if comment.verb == "allow-begin":
                 open_at.setdefault(name, []).append(at)
+            # An end closes the innermost region of its name, as a bracket does.
             elif comment.verb == "allow-end" and open_at.get(name):
                 ends.setdefault(open_at[name].pop(), {})[name] = comment
             elif comment.verb == "allow-end":

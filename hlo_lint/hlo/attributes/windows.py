@@ -87,6 +87,7 @@ def window_by_grammar(text: str) -> Window:
 def _window(parts: dict[str, str], text: str) -> Window:
     if not parts:
         return ()
+    # A part that is left out has its default in each dimension (hlo_parser.cc: ParseWindow).
     longest = max(part.count("x") for part in parts.values()) + 1
     columns: list[list[str]] = []
     for name in _PARTS:
@@ -167,6 +168,7 @@ def dim_labels_by_grammar(text: str) -> ConvolutionDimensionNumbers:
 def _dimension_numbers(
     labels: str, kernel: str, output: str, text: str
 ) -> ConvolutionDimensionNumbers:
+    # One digit a dimension (hlo_parser.cc: ParseConvolutionDimensionNumbers).
     spatial = "".join(sorted(label for label in labels if label.isdigit()))
     if spatial != "0123456789"[: len(spatial)]:
         raise AttributeSyntaxError("spatial dimensions are 0, 1, … each once", text, 0)

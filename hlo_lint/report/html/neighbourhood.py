@@ -209,6 +209,7 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
         for one, other in pairwise(chain):
             upper.setdefault(other, []).append(one)
             lower.setdefault(one, []).append(other)
+    # The barycenter heuristic of layered drawings: few sweeps leave few crossings.
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         neighbours = upper if down else lower

@@ -88,6 +88,7 @@ def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int
     last = place.get(died.path) if died is not None else None
     point = finding.seen_in is None
     if finding.seen_in is not None and born is None and first is not None:
+        # No pass is known to have introduced it: the dumps that have it are counted back.
         end = count if last is None else last
         first = max(0, min(first, end - finding.seen_in))
     return FindingSpan(finding=number, first=first, born=born is not None, last=last, point=point)

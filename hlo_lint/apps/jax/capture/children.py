@@ -159,6 +159,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
                 late = f"{ChildTimeout(limits)}"
             log.seek(0)
             text = decode(log.read())
+        # The worker wrote it before and after each program: XLA may have ended the process.
         result = json.loads(answer.read_bytes()) if answer.exists() else {"programs": []}
     if "error" in result:
         kind, message = result["error"]

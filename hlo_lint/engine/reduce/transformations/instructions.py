@@ -194,6 +194,7 @@ class MergeValues(Transformation):
             for names in by_shape.values()
             for name in names
             for other in names
+            # To read a value that depends on this one would be a cycle.
             if name not in (other, entry.root, anchor and anchor[1]) and other not in below[name]
         ]
 
@@ -290,6 +291,7 @@ def inlined(
         for inner in callee.rows:
             if opcode_of(inner) == "parameter":
                 continue
+            # What it waited for has other names here, and may be a parameter.
             inner = without_predecessors(inner, predecessors(inner))
             if references_of(inner):
                 operands = [renamed(reference, names) for reference in references_of(inner)]

@@ -90,6 +90,7 @@ class _DimensionClasses:
         size = {self.find(place): self.size[place] for place in self._parent}
         size.update({self.find(place): new for place, new in wanted.items()})
         chosen = {self.find(place) for place in wanted}
+        # A round settles one product at least, or there is no solution.
         for _ in range(len(self._products) + 1):
             is_stable = True
             for one, other in self._products:
@@ -284,6 +285,7 @@ class _DimensionClasses:
             if self.size[first] == self.size[second]:
                 self._parent[first] = second
             else:
+                # They ought to be equal: the module is wrong here, and may be kept for that.
                 self._fixed |= {one, other}
 
     def _fix(self, place: Place, index: Index) -> None:
