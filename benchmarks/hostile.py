@@ -9,19 +9,23 @@ from __future__ import annotations
 import argparse
 import gzip
 import io
+import json
+import lzma
 import os
 import re
 import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 MAX_SECONDS = 20
 """CPU time after which a run is killed."""
@@ -45,8 +49,15 @@ class Hostile:
     small: int
     """That of the tests, which double it."""
     arguments: tuple[str, ...]
+    """`@` in them stands for the path of the input, which else comes last."""
     file: str
     """The name of the file."""
+
+    def command(self, path: Path) -> list[str]:
+        """The arguments with the path; the server reads its standard input."""
+        if any("@" in word for word in self.arguments):
+            return [word.replace("@", str(path)) for word in self.arguments]
+        return [*self.arguments, *([] if self.arguments == ("server",) else [str(path)])]
 
     def write(self, folder: Path, size: int) -> Path:
         """Write the input; return the path that the command gets."""
@@ -1055,6 +1066,395 @@ def _match(size: int) -> str:
     return _chain(size)
 
 
+# Archives
+
+
+def _tarred(members: Iterable[tuple[str, bytes, bytes]], mode: str = "w") -> bytes:
+    """An archive of members: a name, a type and a content."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode=mode, format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
+        for name, kind, content in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.size = kind, len(content)
+            member.linkname = "../../../../etc/passwd" if kind != tarfile.REGTYPE else ""
+            archive.addfile(member, io.BytesIO(content))
+    return held.getvalue()
+
+
+@_input("files in an archive", 2_000, 32, file="dump.tar")
+def _tar_files(size: int) -> bytes:
+    text = _module("  ROOT %p = f32[8]{0} parameter(0)\n").encode()
+    return _tarred((f"f{i}.hlo", tarfile.REGTYPE, text) for i in range(size))
+
+
+@_input("names, links and devices in an archive that lead out of it", 2_000, 32, file="dump.tar")
+def _tar_links(size: int) -> bytes:
+    kinds = tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE
+    links = [(f"f{i}.hlo", kinds[i % 4], b"") for i in range(size)]
+    return _tarred(
+        [*links, ("../up.hlo", tarfile.REGTYPE, b"x"), ("/top.hlo", tarfile.REGTYPE, b"x")]
+    )
+
+
+@_input("names of N bytes in an archive", 500_000, file="dump.tar")
+def _tar_name(size: int) -> bytes:
+    return _tarred([("d/" * (size // 2) + "f.hlo", tarfile.REGTYPE, b"")])
+
+
+def _zeros_in_tar(size: int, compressor: Any) -> bytes:
+    member = tarfile.TarInfo("f.hlo")
+    member.size = size
+    block = b"\0" * (1 << 16)
+    parts = [compressor.compress(member.tobuf())]
+    parts += [compressor.compress(block) for _ in range(size >> 16)]
+    return b"".join((*parts, compressor.flush()))
+
+
+@_input("a gzipped archive of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.gz")
+def _tar_gz(size: int) -> bytes:
+    return _zeros_in_tar(size, zlib.compressobj(9, zlib.DEFLATED, 31))
+
+
+@_input("an archive in xz of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.xz")
+def _tar_xz(size: int) -> bytes:
+    return _zeros_in_tar(size, lzma.LZMACompressor(preset=1))
+
+
+@_input("an archive in zstd of a file of N bytes", 1 << 28, 1 << 16, file="dump.tar.zst")
+def _tar_zst(size: int) -> bytes:
+    import zstandard
+
+    return _zeros_in_tar(size, zstandard.ZstdCompressor(3).compressobj())
+
+
+@_input("files in a zip", 100, 8, file="dump.zip")
+def _zip(size: int) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for i in range(size):
+            archive.writestr(f"f{i}.hlo", _module(PARAMETER))
+    return held.getvalue()
+
+
+# Protocol buffers
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*out, value))
+
+
+@_input("messages in each other", 20_000, file="module.hlo.pb")
+def _proto_nested(size: int) -> bytes:
+    lengths = [0]
+    for _ in range(size):
+        lengths.append(lengths[-1] + 1 + len(_varint(lengths[-1])))
+    return b"".join(b"\x0a" + _varint(length) for length in reversed(lengths[:-1]))
+
+
+@_input("groups in each other", 1_000_000, file="module.hlo.pb")
+def _proto_groups(size: int) -> bytes:
+    return b"\x0b" * size + b"\x0c" * size
+
+
+@_input("bytes of one number of a message", 1_000_000, file="module.hlo.pb")
+def _proto_digits(size: int) -> bytes:
+    return b"\x08" + b"\xff" * size + b"\x01"
+
+
+@_input("fields that promise 2^62 bytes", 200_000, file="module.hlo.pb")
+def _proto_promise(size: int) -> bytes:
+    return _field(1, (b"\x7a" + _varint(1 << 62)) * size)
+
+
+@_input("instructions of a message that name no operand", 10_000, file="module.hlo.pb")
+def _proto_instructions(size: int) -> bytes:
+    one = _field(1, b"a") + _field(2, b"add") + b"\xa8\x02" + _varint(7) + b"\xa0\x02\xff\x7f"
+    computation = _field(1, b"e") + _field(2, one) * size
+    return _field(1, _field(1, b"m") + _field(2, b"e") + _field(3, computation))
+
+
+@_input("a text of a message, nested", 100_000, file="module.hlo.pbtxt")
+def _pbtxt(size: int) -> str:
+    return "hlo_module { computations { " + "a { " * size + "} " * size + "} }\n"
+
+
+# Files beside a dump
+
+
+def _beside(ending: str, text: str) -> dict[str, bytes | str]:
+    return {FINAL: _final(2), FINAL.removesuffix(".txt") + ending: text}
+
+
+@_input("lines of a thunk sequence", 20_000)
+def _thunks(size: int) -> dict[str, bytes | str]:
+    lines = "".join(
+        f"{i:03d}: kCustomKernel [prev={i - 1:03d} (1) | next={i + 1:03d} (1)] a.{i} grid: [1, 1, 1]"
+        " threads: [1, 1, 1]  shared_memory: 0 bytes\n"
+        for i in range(size)
+    )
+    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
+
+
+@_input("a thunk sequence that is indented ever deeper", 2_000, 32)
+def _thunks_nested(size: int) -> dict[str, bytes | str]:
+    lines = "".join(f"{'  ' * i}{i:03d}: kWhile [source | sink]\n" for i in range(size))
+    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
+
+
+@_input("lines of a live range", 20_000)
+def _live_ranges(size: int) -> dict[str, bytes | str]:
+    lines = "".join(f"    a.{i}{{}}:0-{size - i}\n" for i in range(size))
+    return _beside(
+        "-live-range.txt",
+        f"HloLiveRange (max {size}):\n  InstructionSequence:\n  BufferLiveRange:\n{lines}",
+    )
+
+
+@_input("lines of a memory report", 20_000)
+def _memory_report(size: int) -> dict[str, bytes | str]:
+    lines = "".join(
+        f"     {i}; allocation {i}; size {10**18}\n" + "a" * 99 + "\n" for i in range(size)
+    )
+    return _beside(
+        "-memory-usage-report.txt",
+        f"Total bytes used: 1 (1B)\n\nAllocations sorted by size:\n{lines}",
+    )
+
+
+@_input("brackets of a memory report", 100_000)
+def _memory_brackets(size: int) -> dict[str, bytes | str]:
+    return _beside("-memory-usage-report.txt", "(" * size + ")" * size)
+
+
+@_input("buffer values in each other", 100_000)
+def _values(size: int) -> dict[str, bytes | str]:
+    return _beside(
+        "-buffer-assignment-values.txt",
+        f"HloDataflowAnalysis, module m\n  Instruction value sets:\n    a.1 {'{' * size}{'}' * size}:\n",
+    )
+
+
+@_input("debug options of a dump", 50_000)
+def _debug_options(size: int) -> dict[str, bytes | str]:
+    return {FINAL: _final(2), "module_0001.jit_f.debug_options": "xla_a: true\n" * size}
+
+
+@_input("metadata of a module, nested", 100_000)
+def _metadata(size: int) -> dict[str, bytes | str]:
+    text = "pass_metadata { " * size + "} " * size
+    return {FINAL: _final(2), "module_0001.metadata.textproto": text}
+
+
+@_input("PTX, one line", 5_000_000, file="kernel.ptx")
+def _ptx_line(size: int) -> str:
+    return _kernel("/*" + "a" * size + "*/ " + "\t;" * (size // 10))
+
+
+# Baselines, reports and messages
+
+
+@_input(
+    "entries of a baseline", 50_000, 64, "check", "--strict", "--baseline", "@/b.json", "@/f.hlo"
+)
+def _baseline(size: int) -> dict[str, bytes | str]:
+    entry = {"rule": "reshape-moves-data", "module": "m", "fingerprint": "0"}
+    return {
+        "b.json": json.dumps({"version": 2, "findings": [entry] * size}),
+        "f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n"),
+    }
+
+
+@_input("a baseline, nested", 100_000, 64, "check", "--baseline", "@/b.json", "@/f.hlo")
+def _baseline_nested(size: int) -> dict[str, bytes | str]:
+    return {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
+
+
+@_input("merge: a report, nested", 100_000, 64, "merge", file="report.json")
+def _report_nested(size: int) -> str:
+    return '{"a":' * size + "1" + "}" * size
+
+
+@_input("server: a message of 2^62 bytes that does not come", 1_000, 64, "server")
+def _message_length(size: int) -> str:
+    return f"Content-Length: {1 << 62}\r\n\r\n" + "{" * size
+
+
+@_input("server: messages that are JSON, nested", 100_000, 64, "server")
+def _message_nested(size: int) -> str:
+    return _message("[" * size + "]" * size) + _message('{"a":' * size + "1" + "}" * size)
+
+
+@_input("server: lengths that are not those of the messages", 5_000, 64, "server")
+def _message_wrong(size: int) -> str:
+    return 'Content-Length: 7\r\n\r\n{"jsonrpc": "2.0", "method": "x"}\r\n' * size
+
+
+@_input("server: digits of a length", 100_000, 64, "server")
+def _message_digits(size: int) -> str:
+    return f"Content-Length: {'9' * size}\r\n\r\n{{}}"
+
+
+@_input("server: a header that does not end", 1_000_000, 64, "server")
+def _message_header(size: int) -> str:
+    return "X: " + "a" * size
+
+
+@_input("server: messages without a method", 5_000, 64, "server")
+def _message_empty(size: int) -> str:
+    return _message("{}") * size
+
+
+def _message(text: str) -> str:
+    return f"Content-Length: {len(text)}\r\n\r\n{text}"
+
+
+@_input(
+    "run: a file of values that promises 2^62 of them",
+    1,
+    1,
+    "run",
+    "--inputs",
+    "@/v.npz",
+    "@/f.hlo",
+)
+def _npz(size: int) -> dict[str, bytes | str]:
+    header = (
+        f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({1 << 62},), }}".ljust(117) + "\n"
+    )
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        archive.writestr(
+            "p.npy", b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+        )
+    return {"v.npz": held.getvalue(), "f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n")}
+
+
+@_input("diff: long chains", 20_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+def _diff(size: int) -> dict[str, bytes | str]:
+    return {
+        "a.hlo": _chain(size),
+        "b.hlo": _chain(size).replace("negate(%a.7)", "exponential(%a.7)"),
+    }
+
+
+@_input("diff: nothing alike", 10_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+def _diff_apart(size: int) -> dict[str, bytes | str]:
+    return {"a.hlo": _chain(size), "b.hlo": _chain(size).replace("negate", "exponential")}
+
+
+@_input("diff: instructions that are all alike", 10_000, 32, "diff", "@/a.hlo", "@/b.hlo")
+def _diff_alike(size: int) -> dict[str, bytes | str]:
+    alike = "".join(f"  %a.{i} = f32[8]{{0}} negate(%p)\n" for i in range(size))
+    return {
+        name: _module(PARAMETER + alike * 1 + end + "  ROOT %r = f32[8]{0} copy(%p)\n")
+        for name, end in (("a.hlo", ""), ("b.hlo", "  %b = f32[8]{0} negate(%p)\n"))
+    }
+
+
+def _passes(size: int, body: Callable[[int], str]) -> dict[str, bytes | str]:
+    return {
+        f"module_0001.jit_f.{i:04d}.pipeline.after_pass{i}.before_pass{i + 1}.txt": body(i)
+        for i in range(size)
+    }
+
+
+def _two_passes(size: int) -> dict[str, bytes | str]:
+    return _passes(3, lambda i: _reshapes(size) if i else _chain(size))
+
+
+@_input("blame: reshapes", 1_000, 16, "blame")
+def _blame(size: int) -> dict[str, bytes | str]:
+    return _two_passes(size)
+
+
+@_input("blame: many dumps", 500, 16, "blame")
+def _blame_dumps(size: int) -> dict[str, bytes | str]:
+    return _passes(size, lambda i: _reshapes(4).replace("%r.0", f"%r.{i}x"))
+
+
+@_input("passes: long chains", 10_000, 32, "passes")
+def _passes_chain(size: int) -> dict[str, bytes | str]:
+    return _passes(3, lambda i: _chain(size).replace(f"negate(%a.{i})", f"exponential(%a.{i})"))
+
+
+@_input("passes: many dumps", 1_000, 16, "passes")
+def _passes_many(size: int) -> dict[str, bytes | str]:
+    return _passes(size, lambda i: _chain(i % 3))
+
+
+@_input("validate: a long chain", 3_000, 32, "validate")
+def _validate(size: int) -> dict[str, bytes | str]:
+    return _passes(2, lambda i: _chain(size))
+
+
+@_input("ranks: collectives of two processes", 2_000, 16, "ranks", "@/r0", "@/r1")
+def _rank_files(size: int) -> dict[str, bytes | str]:
+    adder = (
+        "%add (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n"
+        "  %b = f32[] parameter(1)\n  ROOT %s = f32[] add(%a, %b)\n}\n"
+    )
+    calls = "".join(
+        f"  %c.{i} = f32[8]{{0}} all-reduce(%p), replica_groups={{{{0,1}}}}, to_apply=%add, channel_id={i + 1}\n"
+        for i in range(size)
+    )
+    text = _module(
+        PARAMETER + calls + "  ROOT %r = f32[8]{0} copy(%p)\n",
+        ", is_scheduled=true, num_partitions=2",
+        adder,
+    )
+    apart = text.replace(
+        "all-reduce(%p), replica_groups={{0,1}}, to_apply=%add, channel_id=2\n", "copy(%p)\n"
+    )
+    return {f"r0/{FINAL}": text, f"r1/{FINAL}": apart}
+
+
+@_input("run: a long chain", 10_000, 32, "run")
+def _run(size: int) -> str:
+    return _chain(size)
+
+
+@_input("run: an array of 10^N elements", 15, 3, "run")
+def _run_large(size: int) -> str:
+    return f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
+
+
+@_input("reduce: reshapes", 300, 8, "reduce", "--finding", "reshape-moves-data")
+def _reduce(size: int) -> str:
+    return _reshapes(size)
+
+
+@_input("report: reshapes", 1_000, 16, "report", "-o", "/dev/null")
+def _report(size: int) -> str:
+    return _reshapes(size)
+
+
+@_input("report: many dumps", 500, 16, "report", "-o", "/dev/null")
+def _report_dumps(size: int) -> dict[str, bytes | str]:
+    return _passes(size, lambda i: _chain(i % 3))
+
+
+@_input("convert: a message of a long chain", 5_000, 32, "convert", "-o", "@.hlo.pb", "@")
+def _convert_proto(size: int) -> str:
+    return _chain(size)
+
+
+@_input("bisect: many dumps", 200, 8, "bisect", "@/a", "@/b")
+def _bisect(size: int) -> dict[str, bytes | str]:
+    a, b = (
+        _passes(size, lambda i: _chain(50)),
+        _passes(size, lambda i: _chain(50 + (i > size // 2))),
+    )
+    return {f"{name}/{file}": text for name, d in (("a", a), ("b", b)) for file, text in d.items()}
+
+
 # The table
 
 
@@ -1086,9 +1486,14 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
         if file.is_file() and not file.is_symlink()
     )
     out, errors = folder.parent / "out", folder.parent / "errors"
-    with out.open("wb") as stdout, errors.open("wb") as stderr:
+    with (
+        open(path if path.is_file() else os.devnull, "rb") as stdin,
+        out.open("wb") as stdout,
+        errors.open("wb") as stderr,
+    ):
         process = subprocess.Popen(
-            [sys.executable, "-m", "hlo_lint", *hostile.arguments, str(path)],
+            [sys.executable, "-m", "hlo_lint", *hostile.command(path)],
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             preexec_fn=_limit,

@@ -65,10 +65,10 @@ def _values(text: str) -> dict[str, tuple[str, ...]]:
     from hlo_lint.dumps.artefacts.text_proto import read_text_proto
 
     message, _ = read_text_proto(text)
-    values: dict[str, tuple[str, ...]] = {}
+    values: dict[str, list[str]] = {}
     for name, value in _flat(message, ""):
-        values[name] = (*values.get(name, ()), value)
-    return values
+        values.setdefault(name, []).append(value)
+    return {name: tuple(listed) for name, listed in values.items()}
 
 
 class PassRun(NamedTuple):

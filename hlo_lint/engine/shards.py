@@ -117,7 +117,7 @@ class ShardReport:
             value = json.loads(path.read_bytes())
         except OSError as error:
             raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise DumpError(f"{path}: not a report of `hlo-lint check --shard`") from error
         version = value.get("version") if isinstance(value, dict) else None
         if version is None or "shard_report" not in value:

@@ -780,6 +780,24 @@ def test_the_server_ends_with_its_client() -> None:
     assert ran.stderr == b""
 
 
+def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:
+    depth = 50_000
+    headers = [f"Content-Length: {length}\r\n\r\n" for length in (2 * depth, 1 << 62)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "hlo_lint", "server"],
+        input=("[" * depth + "]" * depth).join(headers).encode(),
+        capture_output=True,
+        timeout=60,
+    )
+    unread, ended = ran.stderr.decode().splitlines()
+    assert unread.startswith("ERROR:pygls.server:a message cannot be read: ")
+    assert ended == (
+        f"Error: standard input: a message of {1 << 62} bytes is too long for the "
+        "Language Server Protocol"
+    )
+    assert ran.returncode == 2
+
+
 def test_without_its_library_the_server_says_what_to_install() -> None:
     program = "from hlo_lint.apps.cli.program import main; main()"
     code = f"import sys; sys.modules['pygls'] = None; {program}"

@@ -112,7 +112,9 @@ def test_reports_that_do_not_belong_together_are_refused(tmp_path: Path) -> None
     assert "No such file" in says(tmp_path / "absent.json")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"version": 9, "shard_report": []}', "\0"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{}", '{"version": 9, "shard_report": []}', "\0", "[" * 100_000]
+)
 def test_another_file_is_not_a_report(content: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"
     path.write_text(content)

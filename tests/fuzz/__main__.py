@@ -23,7 +23,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,13 @@ SHARES = {
     "directory": 8, "file_name": 1,
 }  # fmt: skip
 """Of the time, by what a target guards."""
-MAX_RUNS = 100
-"""Executions of a target for each second that all targets have: the cheapest would make 68,000."""
-CHEAP = ("options", "baseline")
-"""The targets that end after so many."""
+CHEAP = ("baseline", "options")
+"""Targets that come last, and end after a share of the executions of all others: in the same time
+they would make more than all of them."""
+MIN_RUNS = 1000
+"""Executions of these targets all the same."""
+MAX_SHARE = 0.04
+"""Executions of one of them, by those of all others."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Task:
     seconds: int
     seed: int
     runs: int = -1
-    """The executions after which it ends; -1 if it only ends by its time."""
+    """Executions after which it ends; -1 if it ends by its time alone."""
 
 
 def tasks(names: list[str], seconds: int, jobs: int, seed: int) -> list[list[Task]]:
@@ -75,7 +78,7 @@ def tasks(names: list[str], seconds: int, jobs: int, seed: int) -> list[list[Tas
     whole = sum(SHARES[name] for name in names)
     lists: list[list[Task]] = [[]]
     left = seconds
-    for name in names:
+    for name in sorted(names, key=CHEAP.__contains__):
         share = max(1, SHARES[name] * seconds * jobs // whole)
         while share:
             if not left:
@@ -83,8 +86,7 @@ def tasks(names: list[str], seconds: int, jobs: int, seed: int) -> list[list[Tas
                 left = seconds
             part = min(share, left)
             seed += 1
-            runs = MAX_RUNS * seconds * jobs * part // share if name in CHEAP else -1
-            lists[-1].append(Task(name, part, seed, runs))
+            lists[-1].append(Task(name, part, seed))
             share, left = share - part, left - part
     return lists
 
@@ -164,6 +166,7 @@ def drive(task: Task, corpus: Path, found: Path) -> None:
             f"-runs={task.runs}",
             f"-max_len={MAX_LENGTH}",
             f"-timeout={TIMEOUT}",
+            f"-report_slow_units={TIMEOUT}",  # by the clock; `Watched` reports by CPU time
             f"-rss_limit_mb={MEMORY}",
             f"-dict={words}",
             f"-seed={task.seed}",
@@ -228,11 +231,16 @@ def run(
     The status of any other process that ends meanwhile goes into `ended`.
     """
     running: dict[int, tuple[Task, list[Task], Path]] = {}
+    has_others = any(task.target not in CHEAP for waiting in lists for task in waiting)
+    total = 0
 
     def start(waiting: list[Task]) -> None:
         if waiting:
-            log = corpus / f"log{waiting[0].seed}"
-            running[_forked(waiting[0], corpus, found, log)] = (waiting[0], waiting[1:], log)
+            task = waiting[0]
+            if has_others and task.target in CHEAP:
+                task = replace(task, runs=max(MIN_RUNS, int(total * MAX_SHARE)))
+            log = corpus / f"log{task.seed}"
+            running[_forked(task, corpus, found, log)] = (task, waiting[1:], log)
 
     for waiting in lists:
         start(waiting)
@@ -244,6 +252,7 @@ def run(
         task, waiting, log = running.pop(child)
         said = log.read_text("utf-8", "replace")
         counted = {key: int(n) for key, n in re.findall(r"stat::(\w+): *(\d+)", said)}
+        total += counted.get("number_of_executed_units", 0)
         code = os.waitstatus_to_exitcode(status)
         if code:
             lines = [line for line in said.splitlines() if "INFO:" not in line]

@@ -75,8 +75,9 @@ def watch(
             stamp = time.strftime("%H:%M:%S: ") if sys.stdout.isatty() else ""
             click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
             _wait(before, look, is_written)
-    except KeyboardInterrupt:
-        return
+    except KeyboardInterrupt as interrupt:
+        if type(interrupt) is not KeyboardInterrupt:  # SIGTERM: it ends as every command does
+            raise
 
 
 def _wait(before: State, look: Callable[[], State], is_written: Callable[[], bool] | None) -> None:
