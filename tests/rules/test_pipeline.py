@@ -584,6 +584,16 @@ def test_what_xla_died_of_is_found(name: str) -> None:
     assert [(f.rule, said in f.message) for f in found] == [(rule, True)]
 
 
+def test_a_loop_that_host_offloading_moves_half_of_is_found_where_it_was_left() -> None:
+    report = hlo_lint.lint(DUMPS / "gpu-jax0.11.2" / "offloaded_scan_refused")
+    errors = [finding for finding in report.findings if finding.severity is Severity.ERROR]
+    assert {finding.rule for finding in errors} == {"broken-while", "wrong-result-shape"}
+    for finding in errors:
+        assert finding.introduced_by is not None
+        assert finding.introduced_by.pass_name == "host-offloader"
+        assert "S(5)" in finding.message
+
+
 PROGRAM = """
 import jax, jax.numpy as jnp
 inner = jax.jit(lambda x: jnp.tanh(x) @ x)
