@@ -139,24 +139,16 @@ class Gate:
         self, pipeline: Pipeline, plans: Sequence[PlannedFix]
     ) -> list[tuple[PlannedFix, str]]:
         """The fixes after which something is found, each with the first such finding."""
-        if not plans:
-            return []
-        before, _ = self._findings(pipeline)
-        return self._bisected(pipeline, plans, before)
-
-    def _bisected(
-        self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
-    ) -> list[tuple[PlannedFix, str]]:
-        reason = self._new_after(pipeline, plans, before)
-        if not reason:
-            return []
-        if len(plans) == 1:
-            return [(plans[0], reason)]
-        half = len(plans) // 2
-        return [
-            *self._bisected(pipeline, plans[:half], before),
-            *self._bisected(pipeline, plans[half:], before),
-        ]
+        refused: list[tuple[PlannedFix, str]] = []
+        before = self._findings(pipeline)[0] if plans else {}
+        groups = [plans] if plans else []
+        for group in groups:  # those that cause a finding are halved, until one fix is left
+            reason = self._new_after(pipeline, group, before)
+            if reason and len(group) == 1:
+                refused.append((group[0], reason))
+            elif reason:
+                groups += [group[: len(group) // 2], group[len(group) // 2 :]]
+        return refused
 
     def _new_after(
         self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from hlo_lint.analysis.shared_buffers import control_predecessors
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
@@ -476,7 +477,8 @@ class _Comparison:
                 not in instruction.attributes_text + former.attributes_text
             ):
                 continue
-            if _control(former) & set(new.index) != _control(instruction) & set(old.index):
+            was, now = set(control_predecessors(former)), set(control_predecessors(instruction))
+            if was & set(new.index) != now & set(old.index):
                 raise Differs(f"the control predecessors of %{instruction.name} differ")
 
     def _refuse(self, name: str) -> None:
@@ -493,11 +495,6 @@ class _Comparison:
 def _is_new(instruction: Instruction, before: Computation) -> bool:
     former = before.instruction(instruction.name)
     return former is None or former.row != instruction.row
-
-
-def _control(instruction: Instruction) -> set[str]:
-    text = instruction.attributes.get("control-predecessors", "").strip("{}")
-    return {name.strip(" %") for name in text.split(",") if name.strip()}
 
 
 def prove_equal(before: Module, after: Module) -> Equality:

@@ -291,10 +291,7 @@ def _compare(site: Site) -> Kernel:
     order = site.attribute("type", "") or site.attribute("order", "")
     if is_float(name) and order in ("TOTALORDER", "TOTAL"):
         return lambda x, y: function(total_order(x, name, numbers), total_order(y, name, numbers))
-    if is_float(name):
-        kind = np.dtype(np.float64)
-        return lambda x, y: function(x.astype(kind), y.astype(kind))
-    kind = working_type(name, numbers.wide)
+    kind = np.dtype(np.float64) if is_float(name) else working_type(name, numbers.wide)
     return lambda x, y: function(x.astype(kind), y.astype(kind))
 
 

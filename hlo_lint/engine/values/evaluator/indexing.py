@@ -59,8 +59,13 @@ def _starts(
         starts[dimension] = _as_int64(vectors[..., number])
     for dimension, batch in zip(batching, batches, strict=True):
         axis = batch if batch < vector else batch - 1
-        starts[dimension] = np.arange(around[axis]).reshape(-1, *[1] * (len(around) - 1 - axis))
+        starts[dimension] = _counted(around[axis], len(around) - 1 - axis)
     return starts
+
+
+def _counted(size: int, trailing: int) -> Array:
+    """0, 1, 2 ... along a dimension that has so many after it."""
+    return np.arange(size).reshape(-1, *[1] * trailing)
 
 
 def _as_int64(indices: Array) -> Array:
@@ -88,9 +93,7 @@ def _gather(site: Site) -> Kernel:
         for dimension, (size, taken) in enumerate(zip(x.shape, sizes, strict=True)):
             place = np.clip(starts[dimension], 0, size - taken).reshape(*around, *[1] * len(kept))
             if dimension in kept:
-                place = place + np.arange(taken).reshape(
-                    -1, *[1] * (len(kept) - 1 - kept.index(dimension))
-                )
+                place = place + _counted(taken, len(kept) - 1 - kept.index(dimension))
             where.append(place)
         shape = (*around, *(sizes[n] for n in kept))
         gathered = np.broadcast_to(x[tuple(where)], shape)
@@ -130,10 +133,7 @@ def _scatter(site: Site) -> Kernel:
             inside &= (start >= 0) & (start <= size - extent.get(dimension, 1))
             place = start.reshape(*around, *[1] * len(taken))
             if dimension in extent:
-                axis = kept.index(dimension)
-                place = place + np.arange(extent[dimension]).reshape(
-                    -1, *[1] * (len(kept) - 1 - axis)
-                )
+                place = place + _counted(extent[dimension], len(kept) - 1 - kept.index(dimension))
             flat = flat * size + place
         wanted = np.broadcast_to(inside.reshape(*around, *[1] * len(taken)), flat.shape).reshape(-1)
         where = flat.reshape(-1)[wanted]

@@ -26,10 +26,6 @@ def _reshape(site: Site) -> Kernel:
     return lambda x: x.reshape(dims)
 
 
-def _copy(site: Site) -> Kernel:
-    return _identity
-
-
 def _transpose(site: Site) -> Kernel:
     order = site.integers("dimensions")
     return _identity if site.lifted else lambda x: x.transpose(order)
@@ -211,7 +207,7 @@ def _set_dimension_size(site: Site) -> Kernel:
 
 BUILDERS: dict[str, Callable[[Site], Kernel]] = {
     "reshape": _reshape,
-    "copy": _copy,
+    "copy": lambda _: _identity,
     "transpose": _transpose,
     "broadcast": _broadcast,
     "iota": _iota,
