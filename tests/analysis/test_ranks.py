@@ -321,9 +321,6 @@ def test_collectives_beyond_the_limit_are_not_compared(tmp_path: Path) -> None:
     for rank, name in (("one", "a"), ("other", "b")):
         (tmp_path / rank).mkdir()
         (tmp_path / rank / "step.hlo").write_text(calls(18, 2, name))
-    (module,) = compare_ranks(rank_folders([tmp_path / "one", tmp_path / "other"]))
-    assert not module.divergences
-    assert module.is_cut
     words = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, sorted(tmp_path.iterdir()))]
     output = subprocess.run(words, capture_output=True, check=True, text=True).stdout
     assert "only the first 100,000 collectives were compared" in output
