@@ -34,6 +34,7 @@ _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).full
 _begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 
+_BLANKS: Final = frozenset(" \t")
 MAX_WORD: Final = 1 << 12
 """Characters of the first word of a computation that is compared with the last one of its name."""
 
@@ -138,6 +139,19 @@ class _Outline(NamedTuple):
     """The text after the closing brace."""
 
 
+def _find_close(text: str, at: int) -> int:
+    """The closing brace of a computation whose body begins here; -1 if it has none of its own.
+
+    Where no brace stands at the first column, each computation would look to the end of the text:
+    none does that may be seen to end before another begins.
+    """
+    end = at + MAX_TOGETHER
+    close = text.find("\n}", at, end)
+    if close < 0 and end < len(text) and text.find(" {\n", at, end) < 0:
+        close = text.find("\n}", end - 1)
+    return close
+
+
 def _outline_at(text: str, at: int) -> _Outline | None:
     """The outline of a computation that begins here as a dump spells it, up to an empty line."""
     first = text.find("\n", at)
@@ -146,8 +160,10 @@ def _outline_at(text: str, at: int) -> _Outline | None:
         return None
     entry, name, signature = head.groups("")
     signature = signature.rstrip()
-    close = text.find("\n}", first)
-    if close <= first or (signature and not _is_signature(signature)):
+    if not text.startswith("\n  ", first) or text[first + 3 : first + 4] in _BLANKS:
+        return None
+    close = _find_close(text, first)
+    if close < 0 or (signature and not _is_signature(signature)):
         return None
     end = text.find("\n", close + 1)
     end = len(text) if end < 0 else end
