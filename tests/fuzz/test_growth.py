@@ -80,7 +80,8 @@ def _check_growth(hostile: Hostile, folder: Path) -> None:
     _, once, twice, four_times = (
         _calls(hostile, size, folder / str(number)) for number, size in enumerate(sizes)
     )
-    assert four_times - twice < MAX_GROWTH * (twice - once) + TOLERANCE
+    # What nests too deep is refused, and may take fewer calls than before.
+    assert four_times - twice < MAX_GROWTH * max(0, twice - once) + TOLERANCE
 
 
 @pytest.mark.slow
