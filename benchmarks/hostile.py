@@ -1265,7 +1265,7 @@ def _ptx_line(size: int) -> str:
     "entries of a baseline", 50_000, 64, "check", "--strict", "--baseline", "@/b.json", "@/f.hlo"
 )
 def _baseline(size: int) -> dict[str, bytes | str]:
-    entry = {"rule": "reshape-moves-data", "module": "m", "fingerprint": "0"}
+    entry = {"rule": "unreadable-text", "module": "m", "message": "x", "fingerprint": "0"}
     return {
         "b.json": json.dumps({"version": 2, "findings": [entry] * size}),
         "f.hlo": _module("  ROOT %p = f32[8]{0} parameter(0)\n"),
