@@ -308,6 +308,15 @@ def part(shape: Shape | None, index: Index) -> Shape | None:
     return shape
 
 
+def read_index(text: str) -> Index:
+    """The index that numbers between commas spell, as between the braces of `{1,0}`.
+
+    >>> read_index("1,0"), read_index("")
+    ((1, 0), ())
+    """
+    return tuple(map(int, text.split(","))) if text else ()
+
+
 def spelled_index(index: Index) -> str:
     """The index of an element as HLO spells it.
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from pathlib import Path
 
+from hlo_lint.hlo.shape import Index as Index
+from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import Lines, ParseError, shown
-
-Index = tuple[int, ...]
-"""XLA's ShapeIndex: `{1,0}` is the first element of the second element of a tuple, `{}` all."""
 
 # Patterns that the readers share. Digits are bounded: Python refuses to convert very long numbers.
 COUNT = r"([0-9]{1,18})"
@@ -55,11 +54,5 @@ def parse_error(wanted: str, line: str, start: int) -> ParseError:
     return ParseError(f"expected {wanted}, found {quoted}", start, start + len(line))
 
 
-@lru_cache(maxsize=1 << 12)
-def index_from(spelled: str) -> Index:
-    """The index between the braces.
-
-    >>> index_from("1,0"), index_from("")
-    ((1, 0), ())
-    """
-    return tuple(map(int, spelled.split(","))) if spelled else ()
+index_from = lru_cache(maxsize=1 << 12)(read_index)
+"""The index between braces: a file repeats a few of them a hundred thousand times."""

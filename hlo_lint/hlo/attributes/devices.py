@@ -11,6 +11,7 @@ from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 
@@ -241,16 +242,16 @@ def read_replica_groups(text: str) -> ReplicaGroups:
         AttributeSyntaxError: where it is not a list of groups.
     """
     if _is_lists(text):
-        return ReplicaGroupList(tuple(map(counts, _find_lists(text[1:-1]))))
+        return ReplicaGroupList(tuple(map(read_index, _find_lists(text[1:-1]))))
     if match := _is_iota(text):
         count, size, dims, permutation = match.groups()
-        order = iota(counts(dims), counts(permutation) if permutation else None, text)
+        order = iota(read_index(dims), read_index(permutation) if permutation else None, text)
         return _checked_groups(IotaReplicaGroups(int(count), int(size), order), text)
     if match := _is_by_mesh(text):
         axes, dims, permutation, references = match.groups()
         mesh = Mesh(mesh_axes(axes))
         if dims:
-            order = iota(counts(dims), counts(permutation), text)
+            order = iota(read_index(dims), read_index(permutation), text)
             check_iota(order, prod(axis.size for axis in mesh.axes), text)
             mesh = Mesh(mesh.axes, order)
         return _checked_groups(MeshReplicaGroups(mesh, axis_refs(references)), text)
@@ -334,11 +335,6 @@ def check_axes(mesh: Mesh, axes: Sequence[AxisRef], text: str) -> None:
         if before < 1 or size < 1 or sizes[axis.name] % (before * size):
             offset = max(text.rfind(f":({before})"), 0)
             raise AttributeSyntaxError(f"axis {axis.name} has no such part", text, offset)
-
-
-def counts(text: str) -> tuple[int, ...]:
-    """Numbers with commas between them."""
-    return tuple(map(int, text.split(","))) if text else ()
 
 
 def mesh_axes(text: str) -> tuple[MeshAxis, ...]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import int64, load, offset_of, tokens, trees
+from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def read_aliasing(name: str, text: str) -> PlainValue:
     if not _is_aliasing(text):
         return plain_by_grammar(name, text)
     return tuple(
-        Alias(_index(output), int(operand), _index(index), kind)
+        Alias(read_index(output), int(operand), read_index(index), kind)
         for output, operand, index, kind in _find_aliases(text)
     )
 
@@ -208,11 +209,7 @@ def read_donors(name: str, text: str) -> PlainValue:
     """`buffer_donor={ (0, {}), (1, {2}) }`."""
     if not _is_donors(text):
         return plain_by_grammar(name, text)
-    return tuple(Donor(int(number), _index(index)) for number, index in _find_donors(text))
-
-
-def _index(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(","))) if text else ()
+    return tuple(Donor(int(number), read_index(index)) for number, index in _find_donors(text))
 
 
 def read_any(name: str, text: str) -> PlainValue:
@@ -237,108 +234,20 @@ def read_any(name: str, text: str) -> PlainValue:
     return text
 
 
-def read_accuracy(name: str, text: str) -> PlainValue:
-    """`result_accuracy={mode=highest}` is a word, `{tolerance={…}}` a `Tolerance`."""
-    return plain_by_grammar(name, text)
-
-
-def read_statistics(name: str, text: str) -> PlainValue:
-    """`statistics={visualizing_index=1,flops=3.5}`."""
-    return plain_by_grammar(name, text)
-
-
 _Reader: TypeAlias = Callable[[str, str], PlainValue]
 
 READERS: Final[dict[str, _Reader]] = {}
 """The reader of each attribute of a known name."""
+_EXPECTED: Final[dict[str, str]] = {}
+"""The message for a malformed value, by the attribute's name."""
 
 
-def _declare(reader: _Reader, names: str) -> None:
+def _declare(reader: _Reader, names: str, expected: str) -> None:
     READERS.update(dict.fromkeys(names.split(), reader))
+    _EXPECTED.update(dict.fromkeys(names.split(), f"expected {expected}"))
 
-
-_declare(
-    read_integer,
-    "index channel_id index_vector_dim iota_dimension feature_group_count batch_group_count "
-    "exponent_bits mantissa_bits concat_dimension split_dimension k delta feature_index "
-    "inferred_dimension cross_program_prefetch_index num_carries replica_count num_partitions",
-)
-_declare(read_number, "epsilon")
-_declare(
-    read_boolean,
-    "indices_are_sorted unique_indices use_global_device_ids is_stable is_async "
-    "custom_call_has_side_effect is_host_transfer left_side lower unit_diagonal largest "
-    "constrain_layout is_scheduled is_associative is_reverse is_composite has_dynamic_root "
-    "is_cross_program_prefetch alias_passthrough_params",
-)
-_declare(
-    read_integers,
-    "dimensions dynamic_slice_sizes fft_length lhs_batch_dims rhs_batch_dims "
-    "lhs_contracting_dims rhs_contracting_dims lhs_ragged_dims rhs_group_dims "
-    "offset_dims collapsed_slice_dims start_index_map "
-    "operand_batching_dims start_indices_batching_dims input_batching_dims "
-    "scatter_indices_batching_dims update_window_dims inserted_window_dims "
-    "scatter_dims_to_operand_dims",
-)
-_declare(read_integer_lists, "source_target_pairs")
-_declare(read_slice_sizes, "slice_sizes")
-_declare(
-    read_flags,
-    "allow_spmd_sharding_propagation_to_parameters allow_spmd_sharding_propagation_to_output "
-    "parameter_replication",
-)
-_declare(read_slices, "slice")
-_declare(read_paddings, "padding")
-_declare(
-    read_computation,
-    "calls to_apply body condition select scatter comparator branch_computations "
-    "called_computations true_computation false_computation async_computation",
-)
-_declare(read_names, "control-predecessors control-successors operand_precision")
-_declare(
-    read_word,
-    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
-    "padding_type convolution_kind mode",
-)
-_declare(
-    read_string,
-    "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
-)
-_declare(read_aliasing, "output_to_operand_aliasing input_output_alias")
-_declare(read_donors, "buffer_donor")
-_declare(read_accuracy, "result_accuracy")
-
-_PRINTED_CASE: Final[dict[str, Callable[[str], str]]] = {
-    **dict.fromkeys(("operand_precision", "distribution", "algorithm"), str.lower),
-    **dict.fromkeys(("schedule", "api_version"), str.upper),
-}
-"""The case of words that XLA reads in either (`StringToPrecision` and its like look them up in
-lower case)."""
-
-_declare(read_statistics, "statistics")
 
 # ---- the grammar
-
-EXPECTED: Final[dict[_Reader, str]] = {
-    read_integer: "expected an integer",
-    read_number: "expected a number",
-    read_boolean: "expected true or false",
-    read_integers: "expected a list of integers, like {1,0}",
-    read_integer_lists: "expected lists of integers, like {{0,1},{1,0}}",
-    read_slice_sizes: "expected a list of integers, like {1,0}",
-    read_flags: "expected true and false in braces",
-    read_slices: "expected ranges, like {[0:4], [1:8:2]}",
-    read_paddings: "expected low_high or low_high_interior for each dimension, like 0_1x0_0_2",
-    read_computation: "expected the name of a computation, or names in braces",
-    read_names: "expected names in braces, like {%a, %b}",
-    read_word: "expected a word",
-    read_string: "expected a string in double quotes",
-    read_aliasing: "expected aliases, like {{0}: (1, {})}",
-    read_donors: "expected parts of parameters, like { (0, {}), (1, {2}) }",
-    read_accuracy: "expected {mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
-    read_statistics: "expected {visualizing_index=1,name=2.5}",
-}
-"""The message for a malformed value of a known name."""
 
 
 def plain_by_grammar(name: str, text: str) -> PlainValue:
@@ -354,7 +263,7 @@ def plain_by_grammar(name: str, text: str) -> PlainValue:
     except UnexpectedInput as error:
         whole = f"{name}={text}"
         offset = max(0, offset_of(error, whole) - len(name) - 1)
-        expected = EXPECTED.get(READERS.get(name, read_any), "expected a value")
+        expected = _EXPECTED.get(name, "expected a value")
         raise AttributeSyntaxError(expected, text, offset) from None
     except OverflowError:
         raise AttributeSyntaxError("a number does not fit", text, 0) from None
@@ -457,3 +366,89 @@ def _number(text: str) -> int:
     if not text.removeprefix("-").isdecimal():
         raise OverflowError
     return int64(text)
+
+
+# ---- the attributes
+
+_declare(
+    read_integer,
+    "index channel_id index_vector_dim iota_dimension feature_group_count batch_group_count "
+    "exponent_bits mantissa_bits concat_dimension split_dimension k delta feature_index "
+    "inferred_dimension cross_program_prefetch_index num_carries replica_count num_partitions",
+    "an integer",
+)
+_declare(read_number, "epsilon", "a number")
+_declare(
+    read_boolean,
+    "indices_are_sorted unique_indices use_global_device_ids is_stable is_async "
+    "custom_call_has_side_effect is_host_transfer left_side lower unit_diagonal largest "
+    "constrain_layout is_scheduled is_associative is_reverse is_composite has_dynamic_root "
+    "is_cross_program_prefetch alias_passthrough_params",
+    "true or false",
+)
+_declare(
+    read_integers,
+    "dimensions dynamic_slice_sizes fft_length lhs_batch_dims rhs_batch_dims "
+    "lhs_contracting_dims rhs_contracting_dims lhs_ragged_dims rhs_group_dims "
+    "offset_dims collapsed_slice_dims start_index_map "
+    "operand_batching_dims start_indices_batching_dims input_batching_dims "
+    "scatter_indices_batching_dims update_window_dims inserted_window_dims "
+    "scatter_dims_to_operand_dims",
+    "a list of integers, like {1,0}",
+)
+_declare(read_integer_lists, "source_target_pairs", "lists of integers, like {{0,1},{1,0}}")
+_declare(read_slice_sizes, "slice_sizes", "a list of integers, like {1,0}")
+_declare(
+    read_flags,
+    "allow_spmd_sharding_propagation_to_parameters allow_spmd_sharding_propagation_to_output "
+    "parameter_replication",
+    "true and false in braces",
+)
+_declare(read_slices, "slice", "ranges, like {[0:4], [1:8:2]}")
+_declare(
+    read_paddings,
+    "padding",
+    "low_high or low_high_interior for each dimension, like 0_1x0_0_2",
+)
+_declare(
+    read_computation,
+    "calls to_apply body condition select scatter comparator branch_computations "
+    "called_computations true_computation false_computation async_computation",
+    "the name of a computation, or names in braces",
+)
+_declare(
+    read_names,
+    "control-predecessors control-successors operand_precision",
+    "names in braces, like {%a, %b}",
+)
+_declare(
+    read_word,
+    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
+    "padding_type convolution_kind mode",
+    "a word",
+)
+_declare(
+    read_string,
+    "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
+    "a string in double quotes",
+)
+_declare(
+    read_aliasing,
+    "output_to_operand_aliasing input_output_alias",
+    "aliases, like {{0}: (1, {})}",
+)
+_declare(read_donors, "buffer_donor", "parts of parameters, like { (0, {}), (1, {2}) }")
+_declare(
+    plain_by_grammar,
+    "result_accuracy",
+    "{mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
+)
+
+_PRINTED_CASE: Final[dict[str, Callable[[str], str]]] = {
+    **dict.fromkeys(("operand_precision", "distribution", "algorithm"), str.lower),
+    **dict.fromkeys(("schedule", "api_version"), str.upper),
+}
+"""The case of words that XLA reads in either (`StringToPrecision` and its like look them up in
+lower case)."""
+
+_declare(plain_by_grammar, "statistics", "{visualizing_index=1,name=2.5}")

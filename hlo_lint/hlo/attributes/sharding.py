@@ -17,7 +17,6 @@ from hlo_lint.hlo.attributes.devices import (
     axis_refs,
     check_axes,
     check_iota,
-    counts,
     iota,
     mesh_axes,
     mesh_of,
@@ -28,6 +27,7 @@ from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
 from hlo_lint.hlo.attributes.metadata import OpMetadata, read_metadata
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.hlo.shape import read_index
 from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 
@@ -194,8 +194,8 @@ def _read_printed(text: str) -> TiledSharding | NamedSharding | None:
     if match := _is_tiled(text):
         tiles, dims, permutation, ids, replicated = match.groups()
         subgroups = ("replicated",) if replicated else ()
-        order: DeviceOrder = counts(ids) if ids else _iota(dims, permutation, text)
-        return _checked(TiledSharding("tiled", counts(tiles), order, subgroups), text)
+        order: DeviceOrder = read_index(ids) if ids else _iota(dims, permutation, text)
+        return _checked(TiledSharding("tiled", read_index(tiles), order, subgroups), text)
     if match := _is_named(text):
         named = _named(*match.groups())
         if named is not None:
@@ -208,7 +208,7 @@ def _read_printed(text: str) -> TiledSharding | NamedSharding | None:
 
 
 def _iota(dims: str, permutation: str | None, text: str) -> Iota:
-    return iota(counts(dims), counts(permutation) if permutation else None, text)
+    return iota(read_index(dims), read_index(permutation) if permutation else None, text)
 
 
 def _named(mesh_text: str, dimensions: str | None, kind: str | None) -> NamedSharding | None:
