@@ -7,6 +7,7 @@ cuBLAS, and those of fusions that XLA tiles itself. What it gives is frozen; a c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from hlo_lint.hlo.ir import Instruction
@@ -54,7 +55,7 @@ def decode(instruction: Instruction) -> Payload | None:
     if instruction.opcode != "custom-call":
         return None
     target = instruction.custom_call_target
-    if not _is_known(target):
+    if _decoder(target) is None:
         return None
     config = instruction.attribute_text("backend_config")
     if config is None:
@@ -76,25 +77,20 @@ def encode(instruction: Instruction, payload: Payload) -> str:
     return Carrier(text).carrying(payload.content)
 
 
-def _is_known(target: str) -> bool:
-    return (
-        target in TRITON_TARGETS
-        or target == TARGET
-        or target in MOSAIC_TARGETS
-        or target.startswith(PREFIX)
-    )
+def _decoder(target: str) -> Callable[[str, bytes], Payload] | None:
+    """The decoder of what calls of a target carry; None for a target of an unknown kind."""
+    if target in TRITON_TARGETS:
+        return decode_triton
+    if target == TARGET:
+        return lambda _, content: decode_pallas_triton(content)
+    if target in MOSAIC_TARGETS:
+        return lambda _, content: decode_mosaic(content)
+    return decode_cublas if target.startswith(PREFIX) else None
 
 
 # The dumps of one module repeat their payloads, and one may be some 100 kB of PTX.
 @lru_cache(maxsize=128)
 def _decoded(target: str, text: str) -> Payload | None:
     content = Carrier(text).content
-    if not target:
-        return decode_block_level(content)
-    if target in TRITON_TARGETS:
-        return decode_triton(target, content)
-    if target == TARGET:
-        return decode_pallas_triton(content)
-    if target in MOSAIC_TARGETS:
-        return decode_mosaic(content)
-    return decode_cublas(target, content)
+    decoder = _decoder(target)
+    return decode_block_level(content) if decoder is None else decoder(target, content)
