@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
-from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
     Shape,
@@ -139,11 +139,6 @@ def _places(computation: Computation) -> tuple[int, ...]:
         ):
             numbers.append(number)
     return tuple(numbers)
-
-
-def name_in(reference: str) -> str:
-    """The name of the instruction that a reference reads from, or of which it reads an element."""
-    return reference.partition("#")[0]
 
 
 @cached_analysis

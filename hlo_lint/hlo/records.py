@@ -39,3 +39,8 @@ operands_of: Final[_TextOf] = itemgetter(OPERANDS)
 attributes_of: Final[_TextOf] = itemgetter(TAIL)
 """The text after the closing parenthesis, with its first comma."""
 references_of: Final[Callable[[InstructionRecord], tuple[str, ...]]] = itemgetter(REFERENCES)
+
+
+def name_in(reference: str) -> str:
+    """The name of the instruction that a reference reads from, or of which it reads an element."""
+    return reference.partition("#")[0]

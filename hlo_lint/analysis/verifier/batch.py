@@ -15,11 +15,10 @@ from itertools import count
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.shape_check import METADATA, element_type, facts
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.records import InstructionRecord, type_of
+from hlo_lint.hlo.records import InstructionRecord, name_in, type_of
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """All of an instruction but its name and metadata: opcode, type, attributes, and the types of its

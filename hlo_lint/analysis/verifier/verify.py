@@ -14,7 +14,6 @@ from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
-from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.shape_inference.shape_check import facts, inference_of
@@ -36,6 +35,7 @@ from hlo_lint.analysis.verifier.shapes import (
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import (
     attributes_of,
+    name_in,
     name_of,
     opcode_of,
     operands_of,

@@ -20,6 +20,7 @@ from hlo_lint.hlo.parser.tokens import split_at_commas
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
+    name_in,
     name_of,
     opcode_of,
     operands_of,
@@ -110,7 +111,7 @@ class DraftComputation:
         """Number of operands and control dependencies that read each name."""
         count: Counter[str] = Counter()
         for row in self.rows:
-            count.update(map(base, references_of(row)))
+            count.update(map(name_in, references_of(row)))
             count.update(predecessors(row))
         return count
 
@@ -138,11 +139,6 @@ class DraftComputation:
     ) -> DraftComputation:
         """The same computation with other instructions."""
         return replace(self, rows=tuple(rows), root=root or self.root)
-
-
-def base(reference: str) -> str:
-    """The instruction that a reference names: `x` of `x#1`."""
-    return reference.partition("#")[0]
 
 
 def parameter_number(row: InstructionRecord) -> int:
@@ -332,7 +328,7 @@ def _without_unused(body: DraftComputation, former: DraftComputation | None) -> 
         if name in gone or name in kept or name == body.root or is_fixed:
             continue
         gone.add(name)
-        for operand in (*map(base, references_of(row)), *predecessors(row)):
+        for operand in (*map(name_in, references_of(row)), *predecessors(row)):
             users[operand] -= 1
             if not users[operand] and operand in body.index:
                 queue.append(body.row(operand))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.layout_mismatches import name_in
 from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import shapes_differ
@@ -20,7 +19,7 @@ from hlo_lint.analysis.verifier.scope import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
-from hlo_lint.hlo.records import opcode_of, references_of
+from hlo_lint.hlo.records import name_in, opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule

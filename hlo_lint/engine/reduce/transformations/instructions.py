@@ -9,7 +9,6 @@ from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
     attributes,
-    base,
     fresh,
     parameter_number,
     predecessors,
@@ -27,6 +26,7 @@ from hlo_lint.engine.reduce.transformations.parameters import constant_of
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
+    name_in,
     name_of,
     opcode_of,
     references_of,
@@ -136,7 +136,7 @@ def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputa
 
     rows = []
     for row in body.rows:
-        if any(base(reference) in instead for reference in references_of(row)):
+        if any(name_in(reference) in instead for reference in references_of(row)):
             row = with_operands(row, [final(reference) for reference in references_of(row)])
         rows.append(row)
     return body.changed(rows, final(body.root))
@@ -210,7 +210,7 @@ def _readers(body: DraftComputation) -> dict[str, set[str]]:
     """The instructions that depend on each instruction."""
     below: dict[str, set[str]] = {name: set() for name in body.index}
     for row in reversed(body.rows):
-        for name in (*map(base, references_of(row)), *predecessors(row)):
+        for name in (*map(name_in, references_of(row)), *predecessors(row)):
             if name in below:
                 below[name] |= {name_of(row)} | below[name_of(row)]
     return below
@@ -223,7 +223,7 @@ def _sorted(body: DraftComputation) -> DraftComputation:
 
     def place(row: InstructionRecord) -> None:
         begun.add(name_of(row))
-        for name in (*map(base, references_of(row)), *predecessors(row)):
+        for name in (*map(name_in, references_of(row)), *predecessors(row)):
             if name in body.index and name not in begun:
                 place(body.row(name))
         rows.setdefault(name_of(row), row)

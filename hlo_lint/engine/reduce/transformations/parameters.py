@@ -9,7 +9,6 @@ from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
     attributes,
-    base,
     parameter_number,
     record,
     with_operands,
@@ -20,6 +19,7 @@ from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,
+    name_in,
     name_of,
     opcode_of,
     references_of,
@@ -198,7 +198,7 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
         return None
     shape = _tuple_without(type_of(loop), gone)
     changed: dict[str, DraftComputation | None] = {}
-    places = {base(references_of(loop)[0]), name}
+    places = {name_in(references_of(loop)[0]), name}
     start = _narrowed(caller, places, shape, gone, {name})
     if start is None:
         return None
@@ -229,7 +229,7 @@ def _narrowed(
                 row = (*row[:2], shape, *row[3:])
             else:
                 return None
-        elif any(base(reference) in carriers for reference in references):
+        elif any(name_in(reference) in carriers for reference in references):
             number = attributes(attributes_of(row)).get("index", "")
             if opcode != "get-tuple-element" or not number.isdecimal():
                 return None

@@ -8,14 +8,13 @@ from dataclasses import replace
 from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
-    base,
     predecessors,
     record,
     without_predecessors,
 )
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.engine.reduce.transformations.parameters import parameters_for
-from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
 
 _DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
 """Steps to follow from the instruction, to operands and to users."""
@@ -48,7 +47,7 @@ def _operands(body: DraftComputation, names: set[str], depth: int) -> set[str]:
     kept, layer = set(names), set(names)
     for _ in range(depth + 1):
         layer = {
-            base(reference) for name in layer for reference in references_of(body.row(name))
+            name_in(reference) for name in layer for reference in references_of(body.row(name))
         } - kept
         layer &= body.index.keys()
         kept |= layer
@@ -63,7 +62,7 @@ def _users(body: DraftComputation, name: str, depth: int) -> set[str]:
         layer = {
             name_of(row)
             for row in body.rows
-            if any(base(reference) in layer for reference in references_of(row))
+            if any(name_in(reference) in layer for reference in references_of(row))
         }
         below |= layer
     return below
@@ -77,14 +76,14 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
     complete = {
         name
         for name in kept
-        if all(base(reference) in kept for reference in references_of(body.row(name)))
+        if all(name_in(reference) in kept for reference in references_of(body.row(name)))
     }
     gone = body.index.keys() - kept
     rows = parameters_for(
         [without_predecessors(row, gone) for row in body.rows if name_of(row) in kept],
         kept - complete,
     )
-    read = {base(reference) for row in rows for reference in references_of(row)}
+    read = {name_in(reference) for row in rows for reference in references_of(row)}
     read |= {name for row in rows for name in predecessors(row)}
     ends = [name_of(row) for row in rows if name_of(row) not in read]
     wanted = [name for name in ends if name in below] or ends or sorted(below)  # or a cycle
@@ -158,7 +157,7 @@ class MoveRoot(Transformation):
         names = [
             name_of(row) for row in entry.rows if opcode_of(row) not in ("parameter", "constant")
         ]
-        operands = [base(reference) for reference in references_of(entry.row(entry.root))]
+        operands = [name_in(reference) for reference in references_of(entry.row(entry.root))]
         targets, stride = [], len(names) // 2
         while stride > 4:
             targets += names[stride - 1 :: stride]
