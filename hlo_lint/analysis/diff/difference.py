@@ -10,13 +10,7 @@ from itertools import zip_longest
 
 from hlo_lint.analysis.diff.align import NOTHING, align
 from hlo_lint.analysis.diff.normalize import PROVENANCE, literal_meaning, meaning, shape_meaning
-from hlo_lint.analysis.diff.structural_hash import (
-    Body,
-    Read,
-    Structure,
-    Structures,
-    provenance,
-)
+from hlo_lint.analysis.diff.structural_hash import Body, Read, Structure, Structures, provenance
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import name_of, opcode_of

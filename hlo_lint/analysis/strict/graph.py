@@ -19,11 +19,7 @@ from hlo_lint.analysis.verifier.structure import (
     doubled_roots,
     misnumbered_parameters,
 )
-from hlo_lint.hlo.attributes import (
-    AttributeSyntaxError,
-    read_attribute,
-    split_attributes,
-)
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
 from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, OPCODES, wrapped_opcode

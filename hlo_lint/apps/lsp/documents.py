@@ -14,13 +14,7 @@ from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.parser.tokens import Role, Token, head_tokens, instruction_tokens
-from hlo_lint.hlo.records import (
-    attributes_of,
-    name_of,
-    opcode_of,
-    references_of,
-    root_mark_of,
-)
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, root_mark_of
 from hlo_lint.text.source import Span
 
 _directive = re.compile(r"(?://|/\*)\s*hlo-lint:\s*\S+\s+(.*?)(?:\s--\s|\s--$|\*/|$)", re.M)

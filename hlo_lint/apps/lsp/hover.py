@@ -18,13 +18,7 @@ from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
 from hlo_lint.hlo.parser.tokens import Role
-from hlo_lint.hlo.records import (
-    attributes_of,
-    name_of,
-    opcode_of,
-    references_of,
-    type_of,
-)
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,

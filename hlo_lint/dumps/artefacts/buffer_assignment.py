@@ -17,11 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.artefacts.buffer_values import (
-    SHORT,
-    BufferValues,
-    read_values_from,
-)
+from hlo_lint.dumps.artefacts.buffer_values import SHORT, BufferValues, read_values_from
 from hlo_lint.dumps.artefacts.records import (
     COUNT,
     INDEX,

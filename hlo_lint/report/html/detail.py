@@ -11,13 +11,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, SourceLine
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.report.html.dimensions import Rearrangement, move, order
-from hlo_lint.report.html.excerpt import (
-    Partners,
-    Row,
-    lines_around,
-    one_sided,
-    side_by_side,
-)
+from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided, side_by_side
 from hlo_lint.report.html.neighbourhood import Drawing, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after
