@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -76,7 +77,8 @@ def watch(
             click.echo(f"{stamp}watching; Ctrl-C ends it", err=True)
             _wait(before, look, is_written)
     except KeyboardInterrupt as interrupt:
-        if type(interrupt) is not KeyboardInterrupt:  # SIGTERM: it ends as every command does
+        # Ctrl-C is how a watch ends; after SIGTERM it ends as every command does.
+        if getattr(interrupt, "number", signal.SIGINT) != signal.SIGINT:
             raise
 
 
