@@ -137,6 +137,26 @@ def test_an_odd_line_is_read_the_same_in_bulk(
     assert hlo_lint.emit(hlo_lint.parse_all(text)[0]) == text
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "r = f32[] add(f32[] a , f32[]  a )",
+        "r = f32[] get-tuple-element((f32[], f32[2]{0})%t), index=0",
+        "r = (f32[],  // the first (of two\n    f32[]) tuple(a,  // and\n    /* the */ a)",
+        "r = f32[<=24] slice(f32[<=24,\n  8]{1,0} %a#1), slice={[0:1]}",
+        'r = f32[] custom-call(), custom_call_target="\\7F\\"\\00\\\\", backend_config={k = "\\""}',
+    ],
+)
+def test_a_statement_as_people_write_it_is_read_in_bulk(
+    one_by_one: Callable[[str], object], statement: str
+) -> None:
+    text = (
+        f"HloModule m, is_scheduled=true\nENTRY e {{\n  a = f32[] parameter(0)\n  {statement}\n}}"
+    )
+    assert general.Scanner(text).module(0) is not None
+    assert _graph(text) == one_by_one(text)
+
+
 def _dump(lines: int) -> str:
     body = "".join(
         f'  %p.{n} = f32[8]{{0}} add(%p.{n - 1}, %p.{n - 2}), metadata={{op_name="a/b"}}\n'
