@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hlo_lint.analysis.diff.difference import (
+    Change,
     Changed,
     ComputationDifference,
-    Delta,
     Difference,
 )
 from hlo_lint.analysis.diff.normalize import without_metadata
@@ -109,7 +109,7 @@ def _place(origin: SourceLine) -> str:
     return shown(f"{origin.file}:{origin.line}{where}")
 
 
-def _change(change: Delta) -> str:
+def _change(change: Change) -> str:
     if change.before is None:
         return f"{change.what} {_cut(str(change.after))} is new"
     if change.after is None:
@@ -176,7 +176,7 @@ def _changed_dict(changed: Changed, difference: Difference) -> dict[str, Any]:
     }
 
 
-def _change_dict(change: Delta) -> dict[str, Any]:
+def _change_dict(change: Change) -> dict[str, Any]:
     return {"what": change.what, "before": change.before, "after": change.after}
 
 

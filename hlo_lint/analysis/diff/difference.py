@@ -17,7 +17,7 @@ from hlo_lint.hlo.records import name_of, opcode_of
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class Change:
     """One thing that an instruction, or a header, says differently."""
 
     what: str
@@ -33,7 +33,7 @@ class Changed:
 
     before: Instruction
     after: Instruction
-    changes: tuple[Delta, ...]
+    changes: tuple[Change, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ComputationDifference:
     changed: tuple[Changed, ...] = ()
     moved: tuple[tuple[Instruction, Instruction], ...] = ()
     """Instructions that moved in the schedule: as few as explain the difference."""
-    itself: tuple[Delta, ...] = ()
+    itself: tuple[Change, ...] = ()
     """Changed attributes of the computation: its execution thread."""
 
     @property
@@ -79,7 +79,7 @@ class Difference:
 
     before: Module
     after: Module
-    header: tuple[Delta, ...] = ()
+    header: tuple[Change, ...] = ()
     computations: tuple[ComputationDifference, ...] = ()
     """The entry's first, then in the order of the second module, then what only the first has."""
 
@@ -241,10 +241,10 @@ def _compared(
     ]
     itself = []
     if ours.thread != theirs.thread:
-        itself.append(Delta("execution_thread", ours.thread, theirs.thread))
+        itself.append(Change("execution_thread", ours.thread, theirs.thread))
     if min(one.root, other.root) >= 0 and pair[one.root] not in (NOTHING, other.root):
         names = (f"%{name_of(body.computation.rows[body.root])}" for body in (one, other))
-        itself.append(Delta("root", *names))
+        itself.append(Change("root", *names))
     moved = _moved(one, other, pair) if scheduled else ()
     return ComputationDifference(
         ours, theirs, tuple(removed), tuple(added), tuple(changed), moved, tuple(itself)
@@ -253,16 +253,16 @@ def _compared(
 
 def _changes(
     one: Body, other: Body, at: int, match: int, pair: list[int], sides: _Sides
-) -> Iterator[Delta]:
+) -> Iterator[Change]:
     """The fields in which two paired instructions differ."""
     ours, theirs = one.computation.at(at), other.computation.at(match)
     if one.labels[at] != other.labels[match]:
         if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
-            yield Delta("shape", ours.type_text, theirs.type_text)
+            yield Change("shape", ours.type_text, theirs.type_text)
         if ours.opcode in LITERAL_OPERANDS:
             values = ours.operands_text.strip(), theirs.operands_text.strip()
             if literal_meaning(values[0]) != literal_meaning(values[1]):
-                yield Delta("value", *values)
+                yield Change("value", *values)
         yield from _attribute_changes(ours.attributes, theirs.attributes)
     if sides.metadata:
         yield from _provenance_changes(ours, theirs, sides)
@@ -270,29 +270,29 @@ def _changes(
     yield from _callee_changes(one, other, at, match, sides)
 
 
-def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Delta]:
+def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
     for name in dict.fromkeys([*ours, *theirs]):
         if name in PROVENANCE or name in CALLING_ATTRIBUTES or name == "control-predecessors":
             continue
         before, after = ours.get(name), theirs.get(name)
         meanings = [None if text is None else meaning(name, text) for text in (before, after)]
         if meanings[0] != meanings[1]:
-            yield Delta(name, before, after)
+            yield Change(name, before, after)
 
 
-def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Delta]:
+def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -> Iterator[Change]:
     provenances = [
         dict(provenance(instruction.attributes_text, module))
         for instruction, module in ((ours, sides.before.module), (theirs, sides.after.module))
     ]
     for name in sorted({*provenances[0], *provenances[1]}):
         if provenances[0].get(name) != provenances[1].get(name):
-            yield Delta(name, ours.attributes.get(name), theirs.attributes.get(name))
+            yield Change(name, ours.attributes.get(name), theirs.attributes.get(name))
 
 
 def _operand_changes(
     one: Body, other: Body, at: int, match: int, pair: list[int]
-) -> Iterator[Delta]:
+) -> Iterator[Change]:
     reads, others = one.reads[at], other.reads[match]
     split, other_split = one.operands[at], other.operands[match]
     for place, (read, its) in enumerate(
@@ -302,7 +302,7 @@ def _operand_changes(
             continue
         before, after = _shown(one, read), _shown(other, its)
         if before != after:  # else one of that name is gone and one is new: that is said of them
-            yield Delta(f"operand {place}", before, after)
+            yield Change(f"operand {place}", before, after)
     control, its_control = reads[split:], others[other_split:]
     partners = sorted((pair[read], path) for read, path in control)
     if partners != sorted(its_control):
@@ -315,7 +315,7 @@ def _operand_changes(
             for body, edges in ((one, control), (other, its_control))
         )
         if len({tuple(side) for side in numbers}) > 1:
-            yield Delta("control-predecessors", before, after)
+            yield Change("control-predecessors", before, after)
 
 
 def _same_read(one: Body, other: Body, read: Read, its: Read, pair: list[int]) -> bool:
@@ -336,7 +336,7 @@ def _shown(body: Body, read: Read | None) -> str | None:
     return f"%{name}" + "".join(f"#{element}" for element in path)
 
 
-def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) -> Iterator[Delta]:
+def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) -> Iterator[Change]:
     """The calls of other computations; differences within those are reported there."""
     ours, theirs = one.callees.get(at, ()), other.callees.get(match, ())
     for name, its in zip_longest(ours, theirs):
@@ -347,7 +347,7 @@ def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) 
         else:
             same = body.number == its_body.number or sides.partners.get(str(name)) == its
         if not same:
-            yield Delta("calls", name and f"%{name}", its and f"%{its}")
+            yield Change("calls", name and f"%{name}", its and f"%{its}")
 
 
 def _moved(one: Body, other: Body, pair: list[int]) -> tuple[tuple[Instruction, Instruction], ...]:
@@ -391,10 +391,10 @@ def _longest_rise(numbers: Sequence[int]) -> set[int]:
     return rise
 
 
-def _header_changes(before: Structure, after: Structure) -> tuple[Delta, ...]:
+def _header_changes(before: Structure, after: Structure) -> tuple[Change, ...]:
     spelled = before.module.attributes, after.module.attributes
     return tuple(
-        Delta(name, spelled[0].get(name), spelled[1].get(name))
+        Change(name, spelled[0].get(name), spelled[1].get(name))
         for name in dict.fromkeys([*before.header, *after.header])
         if before.header.get(name) != after.header.get(name)
     )

@@ -72,7 +72,6 @@ class _ShardingReader:
     def advance(self) -> str:
         """Go to the next token; the one that was at hand."""
         last, found = getattr(self, "token", ""), _token(self.text, self.next)
-        self.last_end = self.next
         blank = blank_end(self.text, self.next)
         self.start = blank.end() if blank else self.next
         self.token, self.next = (found["token"], found.end()) if found else ("", len(self.text))
