@@ -118,3 +118,13 @@ def is_signed(dtype: str) -> bool:
 def is_integer(dtype: str) -> bool:
     """True for an integer type; pred is not one."""
     return dtype[0] in "su" and dtype in ELEMENT_TYPES
+
+
+def integer_range(dtype: str) -> range:
+    """The numbers of an integer type.
+
+    >>> integer_range("s8")[0], integer_range("s8")[-1]
+    (-128, 127)
+    """
+    count = 1 << BITS[dtype]
+    return range(-count // 2, count // 2) if is_signed(dtype) else range(count)

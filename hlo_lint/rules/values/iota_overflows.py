@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import result_array
-from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -51,9 +51,9 @@ class IotaOverflows(Rule):
                     f"this iota counts to {count - 1}, and {dtype} has no whole number "
                     f"{(1 << _EXACT[dtype]) + 1}",
                 )
-            elif dtype[:1] in ("s", "u") and dtype[1:].isdecimal():
-                most = (1 << BITS[dtype] - (dtype[0] == "s")) - 1
-                if count - 1 > most:
-                    yield Finding(
-                        iota, f"this iota counts to {count - 1}, and {dtype} ends at {most}"
-                    )
+            elif is_integer(dtype) and count - 1 not in integer_range(dtype):
+                yield Finding(
+                    iota,
+                    f"this iota counts to {count - 1}, and {dtype} ends at "
+                    f"{integer_range(dtype)[-1]}",
+                )

@@ -1,0 +1,92 @@
+"""Sums of integers in a type that does not hold as many ones."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.dtypes import integer_range, is_integer
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_SUM = """
+sum {{
+  a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT s = {type}[] add(a, b)
+}}
+
+ENTRY e {{
+  p = {type}[4,1000]{{1,0}} parameter(0)
+  zero = {type}[] constant(0)
+  ROOT r = {type}[4]{{0}} reduce(p, zero), dimensions={{1}}, to_apply=sum{mark}
+}}
+"""
+_DOT = """
+p = s8[8,{size}]{{1,0}} parameter(0)
+q = s8[{size},8]{{1,0}} parameter(1)
+ROOT d = {type}[8,8]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{mark}
+"""
+
+
+class AccumulatorTooNarrow(Rule):
+    """A sum of integers that wraps around even if all of them are 1.
+
+    ## Why
+    A dot, a convolution or a reduction of integers adds in the type of its result. `jnp.dot` of
+    int8 arrays gives int8, and so does a sum that is asked for it: 1000 products of a type that
+    ends at 127 wrap around again and again, and what is left are the last eight bits. Nothing
+    saturates and nothing says so. Ask for a wider result (`preferred_element_type=jnp.int32`,
+    `dtype=jnp.int32`), and convert what comes of it. Counts of true elements are the same.
+    """
+
+    severity = Severity.WARNING
+    mentions = ("s8[", "u8[", "s16[", "u16[", "s4[", "u4[", "s2[", "u2[")
+    examples = (
+        Bad.module(_SUM.format(type="u8", mark="  // error")),
+        Bad.entry(_DOT.format(size=512, type="s8", mark="  // error")),
+        Good.module(_SUM.format(type="u16", mark="")),
+        Good.entry(_DOT.format(size=512, type="s32", mark="")),
+        Good.entry(_DOT.format(size=64, type="s8", mark="")),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """Each such sum, bodies of fusions included."""
+        for computation in module.computations:
+            for opcode in ("convolution", "dot", "reduce", "reduce-window"):
+                for instruction in computation.with_opcode(opcode):
+                    shape = result_array(instruction)
+                    if shape is None or not is_integer(shape.dtype):
+                        continue
+                    terms, largest = _terms(instruction, module), integer_range(shape.dtype)[-1]
+                    if terms > largest:
+                        yield Finding(
+                            instruction,
+                            f"this {opcode} adds {terms} numbers for each element of its result, "
+                            f"and {shape.dtype} ends at {largest}",
+                        )
+
+
+def _terms(instruction: Instruction, module: Module) -> int:
+    """The number of summands of one element of the result; 0 if they are not added."""
+    array, result = operand_array(instruction, 0), result_array(instruction)
+    if array is None or result is None or not result.elements:
+        return 0
+    if instruction.opcode == "dot":
+        dimensions: Any = instruction.attribute_or_none("lhs_contracting_dims") or ()
+        return prod(array.dims[number] for number in dimensions if number < len(array.dims))
+    if instruction.opcode == "convolution":
+        kernel, labels = operand_array(instruction, 1), instruction.attributes.get("dim_labels", "")
+        features = labels.partition("_")[2].partition("->")[0].find("o")
+        if kernel is None or not 0 <= features < len(kernel.dims) or not kernel.dims[features]:
+            return 0
+        return kernel.elements // kernel.dims[features]
+    reducer = module.callee(instruction)
+    if reducer is None or reducer.root is None or reducer.root.opcode != "add":
+        return 0
+    if instruction.opcode == "reduce":
+        return array.elements // result.elements
+    window: Any = instruction.attribute_or_none("window") or ()
+    return prod(dimension.size for dimension in window)

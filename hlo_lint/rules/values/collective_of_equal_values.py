@@ -1,0 +1,114 @@
+"""Collectives over devices that hold the same value already."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.constants import constant_of
+from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_MAKES_EQUAL: Final = frozenset(
+    {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start"}
+)
+_JUDGED: Final = _MAKES_EQUAL | {"reduce-scatter"}
+_KEEPS: Final = FORWARDS | frozenset(
+    "abs all-gather-done all-reduce-done broadcast convert cosine exponential get-tuple-element "
+    "log logistic negate reshape rsqrt sign sine slice sqrt tanh transpose".split()
+)
+"""Opcodes with one operand whose result is the same where the operand is."""
+_SCALES: Final = frozenset({"add", "divide", "multiply", "subtract"})
+_PROGRAM = """
+HloModule m, num_partitions=4
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  half = f32[] constant(0.5)
+  halves = f32[8]{{0}} broadcast(half), dimensions={{}}
+  first = f32[8]{{0}} all-reduce(p), channel_id=1, replica_groups={first}, \
+use_global_device_ids=true, to_apply=add
+  scaled = f32[8]{{0}} multiply(first, halves)
+  ROOT second = f32[8]{{0}} all-reduce(scaled), channel_id=2, replica_groups={second}, \
+use_global_device_ids=true, to_apply=add{mark}
+}}
+"""
+
+
+class CollectiveOfEqualValues(Rule):
+    """A collective over devices that hold the same value already.
+
+    ## Why
+    After an all-reduce or an all-gather every device of a group has the same value. A second sum
+    over these devices multiplies it by their number: a gradient that `psum` reduced once by hand
+    and once by the partitioner, a loss that is averaged twice. The program runs, and learns with
+    another rate. A maximum, or an all-gather, of equal values moves bytes for what each device has.
+    """
+
+    severity = Severity.WARNING
+    opcodes = _JUDGED
+    examples = (
+        Bad(_PROGRAM.format(first="{{0,1,2,3}}", second="{{0,1},{2,3}}", mark="  // error")),
+        Good(_PROGRAM.format(first="{{0,1},{2,3}}", second="{{0,2},{1,3}}", mark="")),
+        Good(_PROGRAM.format(first="{{0,1},{2,3}}", second="{{0,1,2,3}}", mark="")),
+    )
+
+    def check(self, final: FinalModule) -> Findings:
+        """Each such collective."""
+        module = final.module
+        for computation in module.nonfusion_computations:
+            for opcode in _JUDGED & computation.opcodes:
+                for collective in computation.with_opcode(opcode):
+                    source = _made_equal(collective)
+                    count = 0 if source is None else _equal_devices(collective, source, module)
+                    if source is not None and count > 1:
+                        yield Finding(
+                            collective,
+                            f"the {count} devices of a group have one value already, from "
+                            f"%{source.name}: {_effect(collective, module, count)}",
+                            operand=0,
+                        )
+
+
+def _made_equal(collective: Instruction) -> Instruction | None:
+    """The collective that gave all devices the value which this one reads."""
+    at = collective.producer()
+    for _ in range(64):
+        if at is None or at.opcode in _MAKES_EQUAL:
+            return at
+        if at.opcode in _SCALES and len(at.operand_names) == 2:
+            varying = [number for number in (0, 1) if constant_of(at.producer(number)) is None]
+            if len(varying) != 1:
+                return None
+            at = at.producer(varying[0])
+        elif at.opcode in _KEEPS and len(at.operand_names) == 1:
+            at = at.producer()
+        else:
+            return None
+    return None
+
+
+def _equal_devices(collective: Instruction, source: Instruction, module: Module) -> int:
+    """The size of the groups of a collective, if each lies in one group of another."""
+    equal = [frozenset(group) for group in device_groups(source, module)]
+    group_of = {device: group for group in equal for device in group}
+    groups = list(device_groups(collective, module))
+    if not all(group_of.get(group[0], frozenset()).issuperset(group) for group in groups if group):
+        return 0
+    return min(map(len, groups), default=0)
+
+
+def _effect(collective: Instruction, module: Module, count: int) -> str:
+    reducer = module.callee(collective)
+    operation = None if reducer is None or reducer.root is None else reducer.root.opcode
+    if operation == "add":
+        return f"this sum is {count} times that value"
+    return f"this {collective.opcode} moves what each of them has"
