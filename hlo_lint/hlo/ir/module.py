@@ -273,9 +273,11 @@ class Module:
     @property
     def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of fusions."""
-        return frozenset().union(
-            *[computation.fusion_computations for computation in self.computations]
-        )
+        names = self.analysis_cache.get("fusion_computations")
+        if names is None:
+            parts = [computation.fusion_computations for computation in self.computations]
+            names = self.analysis_cache["fusion_computations"] = frozenset().union(*parts)
+        return cast("frozenset[str]", names)
 
     @property
     def nonfusion_computations(self) -> Sequence[Computation]:
