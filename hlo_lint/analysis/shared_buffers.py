@@ -157,20 +157,34 @@ def _in_computation(
         for value, reader in _reads(computation, buffers, makers):
             if buffers.of(value) in shared:
                 readers.setdefault(value, []).append(reader)
+    # A chain of updates puts thousands of values into one buffer: a writer looks only at those that
+    # are there when it runs and are read after it.
+    waiting = {buffer: sorted(values[buffer], key=_beginning, reverse=True) for buffer in shared}
+    alive: dict[int, list[Value]] = {buffer: [] for buffer in shared}
+    last_read = {value: max(reader.number for reader in read) for value, read in readers.items()}
     for writer in buffers.writers(computation) if shared else ():
         written = buffers.written_by(writer) & shared
         for buffer in sorted(written):
-            for value in values[buffer]:
+            while waiting[buffer] and _beginning(waiting[buffer][-1]) < writer.number:
+                alive[buffer].append(waiting[buffer].pop())
+            alive[buffer] = [v for v in alive[buffer] if last_read.get(v, -1) > writer.number]
+            for value in sorted(alive[buffer], key=_place):
                 maker = value[0]
-                # A parameter is there from the beginning, whatever the schedule.
-                if maker is writer or not (
-                    maker.opcode == "parameter" or order.is_certain(maker, writer)
-                ):
+                if maker.opcode != "parameter" and not order.is_certain(maker, writer):
                     continue
                 for reader in readers.get(value, ()):
                     if buffers.begun_by(reader) is not writer and order.is_certain(writer, reader):
                         yield Overwrite(writer, value, reader)
                         break
+
+
+def _place(value: Value) -> tuple[int, Index]:
+    return value[0].number, value[1]
+
+
+def _beginning(value: Value) -> int:
+    """The position from which on it is there: a parameter is, whatever the schedule."""
+    return -1 if value[0].opcode == "parameter" else value[0].number
 
 
 class _Order:
@@ -321,7 +335,7 @@ class _Buffers:
     def sharing(self) -> Mapping[Computation, Sequence[Value]]:
         """The values that may share with others, in the order of the text."""
         by_computation: dict[Computation, list[Value]] = {}
-        for value in sorted(self._numbers, key=lambda value: (value[0].number, value[1])):
+        for value in sorted(self._numbers, key=_place):
             if isinstance(part(value[0].shape_or_none, value[1]), ArrayShape):
                 by_computation.setdefault(value[0].computation, []).append(value)
         return by_computation

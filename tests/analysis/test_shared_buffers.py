@@ -1,0 +1,58 @@
+"""Values that share a buffer: a chain of updates is followed in time linear in its length."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis import shared_buffers
+
+
+def _module(updates: int, last: str) -> str:
+    """A schedule of so many updates of one buffer; the last instruction reads two values."""
+    lines = [f"  d{n + 1} = f32[8] dynamic-update-slice(d{n}, u, c)" for n in range(updates)]
+    return "\n".join(
+        [
+            "HloModule m, is_scheduled=true\n\nENTRY e {",
+            "  p = f32[8] parameter(0)",
+            "  c = s32[] constant(0)",
+            "  u = f32[1] constant({1})",
+            "  d0 = f32[8] copy(p)",
+            *lines,
+            f"  ROOT r = f32[8] {last}",
+            "}",
+        ]
+    )
+
+
+def _calls(updates: int) -> int:
+    module = hlo_lint.parse(_module(updates, f"negate(d{updates})"))
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename == shared_buffers.__file__
+
+    sys.setprofile(count)
+    try:
+        assert not list(shared_buffers.overwrites(module))
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_chain_of_updates_costs_the_same_for_each() -> None:
+    assert _calls(400) < 11 * _calls(40)
+
+
+@pytest.mark.parametrize("value", [0, 7, 38])
+def test_each_write_over_a_value_that_is_read_later_is_found(value: int) -> None:
+    module = hlo_lint.parse(_module(40, f"add(d40, d{value})"))
+    overwrites = [
+        (overwrite.writer.name, overwrite.value[0].name, overwrite.reader.name)
+        for overwrite in shared_buffers.overwrites(module)
+    ]
+    assert overwrites == [(f"d{later}", f"d{value}", "r") for later in range(value + 1, 41)]
