@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from types import CodeType
 from typing import Any
 
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
@@ -132,8 +133,7 @@ def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage)
 
 
 @cache
-def _fix_parameters(fix: Callable[..., object]) -> tuple[str, ...]:
+def _fix_parameters(fix: Any) -> tuple[str, ...]:
     """The names of the parameters of `fix` after the instruction and the module."""
-    from inspect import signature  # nothing is fixed in most runs
-
-    return tuple(signature(fix).parameters)[3:]
+    code: CodeType = fix.__code__
+    return code.co_varnames[3 : code.co_argcount + code.co_kwonlyargcount]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from io import StringIO
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link, shows_links
@@ -19,7 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from hlo_lint.dumps.directory import Skipped
     from hlo_lint.engine.findings import Diagnostic, PassRef
+
+Spans = tuple[tuple[str, str], ...]
+"""Pieces of a line, each with its style as rich spells it."""
 
 STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity.INFO: "bold cyan"}
 ORDER = (Severity.INFO, Severity.WARNING, Severity.ERROR)
@@ -35,14 +38,21 @@ COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-f
 UNKNOWN = "a pass that left no dump"
 
 
+class _Line(NamedTuple):
+    """A line of the report. On a terminal its body is folded, below the end of its label."""
+
+    label: Spans
+    body: Spans = ()
+
+    @property
+    def plain(self) -> str:
+        """The line without colours."""
+        return "".join([text for text, _ in (*self.label, *self.body)])
+
+
 def render(report: Report, _: Warn) -> str:
     """The report without colours."""
-    from rich.console import Console
-
-    out = StringIO()
-    console = Console(file=out, force_terminal=False, color_system=None, width=WIDTH)
-    print_report(console, report)
-    return out.getvalue()
+    return "".join(plain_report(report))
 
 
 def render_concise(finding: Diagnostic) -> str:
@@ -63,20 +73,43 @@ def describe(ref: PassRef) -> str:
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
+def plain_report(report: Report) -> Iterator[str]:
+    """Pieces of the text that `print_report` prints without colours and where nothing is folded.
+
+    To import rich takes longer than to check a small file.
+    """
+    for entry in report.skipped:
+        yield f"{_skipped(entry).plain}\n"
+    if report.skipped and report.findings:
+        yield "\n"
+    yield from plain_findings(report.findings)
+    yield f"{summary(report)}\n"
+    if fixes := fixable(report.findings):
+        yield f"{fixes}\n"
+
+
+def plain_findings(findings: Sequence[Diagnostic]) -> Iterator[str]:
+    """Pieces of the text that `print_text` prints without colours and where nothing is folded."""
+    for finding in _worst_last(findings):
+        yield f"{as_text(finding)}\n\n"
+
+
 def print_report(console: Console, report: Report, seconds: float | None = None) -> None:
     """Print the skipped inputs, each finding, the worst last, and one or two lines that count."""
-    from rich.text import Text
-
     for entry in report.skipped:
-        reason = Text(f"{shown(entry.path)}: {shown(entry.reason)}", "dim")
-        for line in _folded(Text("skipped: ", "dim"), reason, console):
-            console.print(line, soft_wrap=True)
+        for text in _folded(_skipped(entry), console):
+            console.print(text, soft_wrap=True)
     if report.skipped and report.findings:
         console.print()
     print_text(console, report.findings)
     _print(console, summary(report) + took(seconds, console.file))
     if fixes := fixable(report.findings):
         _print(console, fixes)
+
+
+def _skipped(entry: Skipped) -> _Line:
+    reason = f"{shown(entry.path)}: {shown(entry.reason)}"
+    return _Line((("skipped: ", "dim"),), ((reason, "dim"),))
 
 
 def took(seconds: float | None, output: IO[str]) -> str:
@@ -92,16 +125,21 @@ def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
     """Print each finding with its excerpt, an empty line after each; the worst come last."""
     from rich.text import Text
 
-    ordered = sorted(findings, key=lambda finding: ORDER.index(finding.severity))
-    if console.color_system is None and not width_of(console):
+    width = width_of(console)
+    ordered = _worst_last(findings)
+    if console.color_system is None and not width:
         # rich takes a millisecond for each thing that it prints.
         for batch in range(0, len(ordered), BATCH):
             texts = map(as_text, ordered[batch : batch + BATCH])
             console.out(*texts, sep="\n\n", end="\n\n", highlight=False)
         return
     for finding in ordered:
-        lines = Text("\n").join(_lines(finding, console))
-        console.print(lines, end="\n\n", soft_wrap=True)
+        lines = [text for line in _lines(finding, width) for text in _folded(line, console)]
+        console.print(Text("\n").join(lines), end="\n\n", soft_wrap=True)
+
+
+def _worst_last(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
+    return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
 
 
 def width_of(console: Console) -> int:
@@ -143,27 +181,21 @@ def fixable(findings: Sequence[Diagnostic]) -> str:
     return f"{len(fixes)} fixable with `{COMMANDS[Safety.SAFE if safe else Safety.UNSAFE]}`"
 
 
-def _lines(finding: Diagnostic, console: Console | None = None) -> Iterator[Text]:
-    """The lines of a finding, folded between words where a terminal shows them."""
-    from rich.text import Text
-
-    style, width = STYLES[finding.severity], width_of(console) if console else 0
-    title = Text.assemble(
-        (f"{finding.severity.value}[{finding.rule}]", _linked(style, finding.rule, width)),
-        (f": {shown(finding.message)}", "bold"),
-    )
-    yield from _folded(Text(), title, console)
-    yield Text.assemble(
-        ("  --> ", "blue"), shown(f"{finding.path}:{finding.line}:{finding.column}")
-    )
+def _lines(finding: Diagnostic, width: int = 0) -> Iterator[_Line]:
+    """The lines of a finding; `width` is that of a terminal, which shows no more of its excerpt."""
+    style = STYLES[finding.severity]
+    name = f"{finding.severity.value}[{finding.rule}]"
+    title = (name, _linked(style, finding.rule, width)), (f": {shown(finding.message)}", "bold")
+    yield _Line((), title)
+    place = shown(f"{finding.path}:{finding.line}:{finding.column}")
+    yield _Line((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)
     for label, note in notes_of(finding):
-        head = Text.assemble(("   = ", "blue"), (f"{label}: ", "bold"))
-        yield from _folded(head, Text(shown(note)), console)
+        head = ("   = ", "blue"), (f"{label}: ", "bold")
+        yield _Line(head, ((shown(note), ""),))
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
-        head = Text("help: ", "bold green")
-        yield from _folded(head, Text(f"{shown(finding.fix.title)} ({how})"), console)
+        yield _Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
 
 
 def _linked(style: str, rule: str, width: int) -> str:
@@ -172,37 +204,50 @@ def _linked(style: str, rule: str, width: int) -> str:
     return f"{style} link {link}" if link else style
 
 
-def _folded(label: Text, body: Text, console: Console | None) -> Iterator[Text]:
+def _folded(line: _Line, console: Console) -> Iterator[Text]:
     """The text after a label; on a terminal, further lines begin below its first word."""
-    if console is None or not (width := width_of(console)):
+    label, body = _styled(line.label), _styled(line.body)
+    if not line.body or not (width := width_of(console)):
         yield label + body
         return
     indent = label.cell_len
-    for line in body.wrap(console, width - indent):
-        line.rstrip()
-        yield label + line
-        label = type(body)(" " * indent)
+    for part in body.wrap(console, width - indent):
+        part.rstrip()
+        yield label + part
+        label = _styled(((" " * indent, ""),))
 
 
-def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[Text]:
-    """The line and its carets: as much of a long line as fits, around what is marked."""
-    from rich.cells import cell_len
+def _styled(spans: Spans) -> Text:
     from rich.text import Text
 
+    return Text(*spans[0]) if len(spans) == 1 else Text.assemble(*spans)
+
+
+def _excerpt(finding: Diagnostic, style: str, width: int) -> Iterator[_Line]:
+    """The line and its carets: as much of a long line as fits, around what is marked."""
     number = f"{finding.line} | "
     text, start = finding.excerpt, finding.column - 1
     if _is_binary(text):
-        yield Text.assemble((number, "blue"), (f"binary data, {len(text)} characters", "dim"))
+        yield _Line(((number, "blue"), (f"binary data, {len(text)} characters", "dim")))
         return
     end = finding.end_column - 1 if finding.end_line == finding.line else len(text)
     room = width - len(number) if width else WIDTH + 2
     first, last = _window(text, start, end, room)
     lead, tail = ("…" if first else ""), ("…" if last < len(text) else "")
-    before = cell_len(lead + shown(text[first:start]))
-    marked = max(1, cell_len(shown(text[start : min(end, last)])))
-    yield Text.assemble((number, "blue"), f"{lead}{shown(text[first:last])}{tail}")
+    before = len(lead) + _columns(shown(text[first:start]))
+    marked = max(1, _columns(shown(text[start : min(end, last)])))
+    yield _Line(((number, "blue"), (f"{lead}{shown(text[first:last])}{tail}", "")))
     bar = f"{'|':>{len(number) - 1}} "
-    yield Text.assemble((bar, "blue"), " " * before, ("^" * marked, style))
+    yield _Line(((bar, "blue"), (" " * before, ""), ("^" * marked, style)))
+
+
+def _columns(text: str) -> int:
+    """The columns in which a terminal shows a text."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _is_binary(text: str) -> bool:
@@ -217,9 +262,7 @@ def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:
     It begins with the line if what is marked fits there, too; else half of the columns at most
     stand before that, as long as the line goes on after it.
     """
-    from rich.cells import cell_len
-
-    if len(text) <= room and cell_len(shown(text)) <= room:
+    if len(text) <= room and _columns(shown(text)) <= room:
         return 0, len(text)
     room -= 2
 
@@ -229,14 +272,14 @@ def _window(text: str, start: int, end: int, room: int) -> tuple[int, int]:
         if columns > 0 and stretch.isascii() and stretch.isprintable():
             return at + step * len(stretch)  # each character is shown in one column
         while 0 <= at + min(step, 0) < len(text):
-            columns -= cell_len(shown(text[at + min(step, 0)]))
+            columns -= _columns(shown(text[at + min(step, 0)]))
             if columns < 0:
                 break
             at += step
         return at
 
     def columns(first: int, last: int) -> int:
-        return cell_len(shown(text[first:last]))
+        return _columns(shown(text[first:last]))
 
     marked = columns(start, min(end, start + room + 1))
     if start + marked <= room and columns(0, start) + marked <= room:

@@ -105,6 +105,11 @@ def print_report(
     if output_format == "text" and not options.statistics and options.output is None:
         from hlo_lint.report import text
 
+        if common.is_plain(options.color):
+            plain = text.plain_findings(report.findings)
+            sys.stdout.writelines(plain if options.quiet else text.plain_report(report))
+            sys.stdout.flush()
+            return
         if not (report.findings or report.skipped):  # one line: rich takes longer to import
             if not options.quiet:
                 write_report(f"{text.summary(report)}{text.took(seconds, sys.stdout)}\n", None)

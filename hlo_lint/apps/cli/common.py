@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,12 +14,16 @@ from hlo_lint.text.lazy_dataclasses import replace
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.report.report import Report
     from hlo_lint.rules.findings import Severity
+
+_TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
+"""With one of these rich may take any output for a terminal."""
 
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows a progress bar."""
@@ -179,6 +184,13 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
     return 0 if exit_zero or report.clean else 1
 
 
+def is_plain(color: str) -> bool:
+    """True if a console shows neither colours nor folded lines: rich need not be imported."""
+    if color == "always" or sys.stdout.isatty():
+        return False
+    return color == "never" or _TERMINAL_VARIABLES.isdisjoint(os.environ)
+
+
 def console(*, stderr: bool = False, color: str = "auto") -> Console:
     """Standard output or standard error, with colours if it is a terminal."""
     from rich.console import Console
@@ -204,25 +216,27 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
     if not wanted or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.progress import Progress
-
     total = sum(len(pipeline.dumps) for pipeline in dump)
     begun = time.monotonic()
-    bar = Progress(console=console(stderr=True), transient=True)
-    task = bar.add_task("checking", total=total)
-    started = False
+    done = 0
+    bar: Progress | None = None
 
     def advance(files: int) -> None:
-        nonlocal started
-        bar.advance(task, files)
-        if not started and time.monotonic() - begun > PROGRESS_AFTER:
-            started = True
+        nonlocal bar, done
+        done += files
+        if bar is None and time.monotonic() - begun > PROGRESS_AFTER:
+            from rich.progress import Progress
+
+            bar = Progress(console=console(stderr=True), transient=True)
+            bar.add_task("checking", total=total)
             bar.start()
+        if bar is not None:
+            bar.update(bar.task_ids[0], completed=done)
 
     try:
         yield advance
     finally:
-        if started:
+        if bar is not None:
             bar.stop()
 
 

@@ -23,7 +23,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.edits import Region
 from hlo_lint.text.errors import UsageError, nearest
-from hlo_lint.text.lazy_dataclasses import dataclass, field
+from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import DIRECTIVE, Span
 
@@ -262,8 +262,6 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
 
 def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
     """The comments, with the beginning and the end of each region paired."""
-    from dataclasses import replace
-
     ends: dict[int, dict[str, Comment]] = {}
     loose: dict[int, list[str]] = {}
     open_at: dict[str, list[int]] = {}
