@@ -197,11 +197,15 @@ class Pipeline:
         return self.releases if self.is_of_known_release else pass_lists(self.backend)
 
     @property
+    def compiler(self) -> str:
+        """`XLA:GPU`; `XLA` if the backend is unknown."""
+        return f"XLA:{self.backend.upper()}" if self.backend else "XLA"
+
+    @property
     def release_title(self) -> str:
         """`XLA:GPU with the passes of jax 0.10.0`; if it is not known, the backend alone."""
         if not self.is_of_known_release:
-            backend = f"XLA:{self.backend.upper()}" if self.backend else "XLA"
-            return f"{backend} of a release whose passes are not known"
+            return f"{self.compiler} of a release whose passes are not known"
         first, *others = self.releases
         return " or ".join([first.title, *(release.version for release in others)])
 

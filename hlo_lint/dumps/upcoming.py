@@ -144,9 +144,12 @@ def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pas
                     ran += release.remaining(place, last.pipeline, "")
             yield "the module's metadata: this run", ran
             return
+    title = pipeline.release_title
+    if not pipeline.is_of_known_release:
+        title = f"each known release of {pipeline.compiler}"
     for release in pipeline.possible_releases:
         for place in _places(pipeline, release, dump):
-            yield pipeline.release_title, release.remaining(place, name.pipeline, name.before)
+            yield title, release.remaining(place, name.pipeline, name.before)
 
 
 def _places(pipeline: Pipeline, release: PassList, dump: PassDump) -> list[int]:
