@@ -39,6 +39,30 @@ ENTRY e {{
   ROOT r = f32[] reduce(p, zero), dimensions={{0}}, to_apply=step{mark}
 }}
 """
+_ARGMAX = """
+argmax {{
+  a = f32[] parameter(0)
+  i = s32[] parameter(1)
+  b = f32[] parameter(2)
+  j = s32[] parameter(3)
+  greater = pred[] compare(a, b), direction=GT
+  equal = pred[] compare(a, b), direction=EQ
+  before = pred[] compare(i, j), direction=LT
+  first = pred[] and(equal, before)
+  chosen = pred[] or(greater, first)
+  v = f32[] select({test}, a, b)
+  k = s32[] select({test}, i, j)
+  ROOT t = (f32[], s32[]) tuple(v, k)
+}}
+
+ENTRY e {{
+  p = f32[64] parameter(0)
+  n = s32[64] iota(), iota_dimension=0
+  least = f32[] constant(-inf)
+  zero = s32[] constant(0)
+  ROOT r = (f32[], s32[]) reduce(p, n, least, zero), dimensions={{0}}, to_apply=argmax{mark}
+}}
+"""
 
 
 class OrderDependentReduction(Rule):
@@ -49,7 +73,9 @@ class OrderDependentReduction(Rule):
     vectors, devices. That is right for sums, products and maxima, which are associative. A
     difference, a quotient or a power of the two elements is not: the result changes with the
     backend, the shape and the number of devices, and a collective with such a computation is
-    refused on a GPU (`MatchReductionComputation` in `xla/service/collective_ops_utils.cc`).
+    refused on a GPU (`MatchReductionComputation` in `xla/service/collective_ops_utils.cc`). The
+    place of the greatest element is the same only if the reducer says which of two equal ones it
+    takes: the smaller index, as `jnp.argmax` does.
 
     Each part begins with the initial value. That has to be neutral: a sum that begins with 1 has
     one more for each part. XLA:CPU of jax 0.10.2 gives 103228 for the sum of 1 and 100000 ones, and
@@ -66,6 +92,8 @@ class OrderDependentReduction(Rule):
                 *("constant(0)", "constant(1)")
             )
         ),
+        Bad.module(_ARGMAX.format(test="greater", mark="  // error")),
+        Good.module(_ARGMAX.format(test="chosen", mark="")),
         Good.module(_PROGRAM.format(step="add(a, b)", mark="")),
         Good.module(_PROGRAM.format(step="maximum(a, b)", mark="")),
     )
@@ -88,6 +116,12 @@ class OrderDependentReduction(Rule):
                     if step.opcode in _NEUTRAL:
                         reduction = computation.at(number)
                         yield from _counted_initial_value(reduction, step.opcode)
+                    elif step.opcode == "tuple":
+                        yield Finding(
+                            computation.at(number),
+                            f"this {opcode} keeps either of two equal values with what belongs to "
+                            f"it: %{name} compares the values alone",
+                        )
                     elif step.opcode in _ORDERED:
                         yield Finding(
                             computation.at(number),
@@ -123,14 +157,30 @@ def _reduced(reduction: Instruction) -> int:
 
 
 def _step(step: Computation | None) -> Instruction | None:
-    """The operation of the two elements; None where there is more than one."""
+    """The operation of the two elements, or a choice between pairs; None of anything else."""
     root = None if step is None else step.root
     while root is not None and root.opcode in _HANDS_ON and root.operands:
         root = root.operands[0].instruction
-    if root is None:
+    if root is None or (root.opcode == "tuple" and not _leaves_ties(root)):
         return None
+    if root.opcode == "tuple":
+        return root
     numbers = {_parameter(operand.instruction) for operand in root.operands}
     return root if numbers == {0, 1} else None
+
+
+def _leaves_ties(pair: Instruction) -> bool:
+    """True if both results are chosen by nothing but a comparison of the first two elements."""
+    choices = [operand.instruction for operand in pair.operands]
+    if len(choices) < 2 or any(choice is None or choice.opcode != "select" for choice in choices):
+        return False
+    tests = {choice.producer() for choice in choices if choice is not None}
+    test = tests.pop()
+    if tests or test is None or test.opcode != "compare":
+        return False
+    compared = {_parameter(operand.instruction) for operand in test.operands}
+    # XLA numbers the parameters of a reducer: all old elements, then all new ones.
+    return compared == {0, len(choices)} and test.attributes.get("direction") not in ("EQ", "NE")
 
 
 def _parameter(value: Instruction | None) -> int | None:
