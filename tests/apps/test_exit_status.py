@@ -119,7 +119,7 @@ def folder(tmp_path: Path) -> Path:
         ("other", STEP),
         ("changed", STEP.replace("negate", "sine")),
         ("ranks/rank0", STEP),
-        ("ranks/rank1", STEP.replace("_id=1", "_id=2")),
+        ("ranks/rank1", STEP.replace("{{0}}", "{{1}}")),
     ):
         (tmp_path / run).mkdir(parents=True)
         names = "0001.cpu.after_cse.before_dce", "0002.cpu.after_dce.before_pipeline-end"
