@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import encode
@@ -57,7 +57,7 @@ def _refuse_other_writers(old: IO[bytes], path: Path) -> None:
             f"{path}: not written: the file has {names} names (hard links), of which only this one "
             "would change; copy it, or give -o OUT"
         )
-    if not _lock(old):
+    if not lock(old):
         raise DumpError(f"{path}: not written: another process writes it; run again")
 
 
@@ -115,13 +115,13 @@ def _created(path: Path) -> IO[bytes]:
     """A new file that is locked, so that no other process takes it for one that was left over."""
     while True:
         file = open(path, "xb")  # noqa: SIM115  the caller closes it
-        _lock(file, wait=True)
+        lock(file, wait=True)
         if os.fstat(file.fileno()).st_nlink:
             return file
         file.close()  # it was removed between the two calls
 
 
-def _lock(file: IO[bytes], *, wait: bool = False) -> bool:
+def lock(file: IO[Any], *, wait: bool = False) -> bool:
     """Lock an open file until it is closed; False if another process has done so."""
     try:
         import fcntl
@@ -157,7 +157,7 @@ def remove_left_over(folder: Path) -> None:
         for name in os.listdir(folder):
             if name.startswith(".") and _TEMPORARY in name:
                 with contextlib.suppress(OSError), open(folder / name, "rb") as file:
-                    if _lock(file):
+                    if lock(file):
                         (folder / name).unlink()
 
 

@@ -57,7 +57,6 @@ class _View:
 class Table:
     """All terms of both sides: equal values have equal numbers."""
 
-    maps_compared: int = 0
     _numbers: dict[Hashable, int] = field(default_factory=dict)
     _keys: list[Any] = field(default_factory=list)
     _views: dict[int, _View] = field(default_factory=dict)
@@ -99,7 +98,6 @@ class Table:
         if number is None:
             # Digits decide for maps of one step; others are compared with those that are there.
             for other in self._staged.get(alike, ()):
-                self.maps_compared += 1
                 if self._views[other].map.equals(total):
                     return other
             number = self.number((alike, total.steps))

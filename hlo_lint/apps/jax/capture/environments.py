@@ -18,6 +18,7 @@ from pathlib import Path
 from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
 from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.text.errors import CaptureError, UsageError
+from hlo_lint.text.files import lock
 from hlo_lint.text.source import shown
 
 GPU_PACKAGES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
@@ -152,9 +153,7 @@ def run_installer(release: str, command: Sequence[str], announce: Callable[[str]
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One process at a time makes an environment."""
-    import fcntl
-
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file, wait=True)
         yield
