@@ -203,10 +203,15 @@ class Pipeline:
 
     @property
     def release_title(self) -> str:
-        """`XLA:GPU with the passes of jax 0.10.0`; if it is not known, the backend alone."""
+        """`XLA:GPU with the passes of jax 0.10.0`, or of several; if none is known, the backend."""
         if not self.is_of_known_release:
             return f"{self.compiler} of a release whose passes are not known"
         first, *others = self.releases
+        names = [release.name for release in self.releases]
+        listed = [release.name for release in pass_lists(first.backend)]
+        at = listed.index(first.name)
+        if len(others) > 1 and listed[at : at + len(names)] == names:
+            return f"{first.title} to {others[-1].version}"
         return " or ".join([first.title, *(release.version for release in others)])
 
     @cached_property

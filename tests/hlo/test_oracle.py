@@ -176,7 +176,7 @@ def test_xla_reads_the_graph_of_every_dump_that_we_read(release: str, case: Path
         assert isinstance(found, XlaModule), (path.name, found)
         assert_same_graph(text_of(path), found)
         read += 1
-    assert read
+    assert read or not reads_dumps_of(release, case)
 
 
 @pytest.mark.parametrize("path", READ_ALIKE, ids=lambda path: path.stem)

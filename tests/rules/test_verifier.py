@@ -309,3 +309,27 @@ def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
     """More layers call nothing more often, but for the elements of tuples that they read."""
     few, many = _calls(20), _calls(200)
     assert many - few == {"_Types.__missing__": 2 * 180}
+
+
+def test_attributes_after_metadata_are_read_wherever_they_stand() -> None:
+    text = """HloModule m
+
+condition {
+  p = f32[8] parameter(0)
+  ROOT c = pred[] constant(0)
+}
+
+body {
+  p = f32[8] parameter(0)
+  ROOT n = f32[8] negate(p)
+}
+
+ENTRY e {
+  p = f32[8] parameter(0)
+  ROOT w = f32[8] while(p), metadata={op_name="while"},
+    condition=condition, body=body
+}
+"""
+    assert not violations_of(hlo_lint.parse(text), Stage())
+    broken = hlo_lint.parse(text.replace("condition=condition", "condition=body"))
+    assert len(violations_of(broken, Stage())) == 1

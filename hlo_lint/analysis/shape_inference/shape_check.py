@@ -221,7 +221,7 @@ METADATA: Final = ", metadata={"
 def facts(attributes: str) -> str:
     """The attributes before metadata; all of them if more than a backend_config follows it."""
     head, _, after = attributes.partition(METADATA)
-    _, follows, config = after.partition("}, ")
-    if not follows or (config.startswith("backend_config=") and config.count("=") == 1):
+    _, _, follows = after.partition("}")
+    if not follows or (follows.startswith(", backend_config=") and follows.count("=") == 1):
         return head
     return attributes

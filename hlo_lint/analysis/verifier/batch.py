@@ -178,7 +178,7 @@ def reading_of(computation: Computation) -> Reading:
     type_of_operand, number_of, add = types.__getitem__, numbers.__getitem__, kind_of.append
     for _, name, type_text, opcode, operands, attributes, references in computation.rows:
         head, _, metadata = attributes.partition(METADATA)
-        if "}, " in metadata:
+        if metadata.find("}") != len(metadata) - 1:  # more follows; both are -1 without metadata
             head = facts(attributes)
         read: tuple[str | None, ...] = ()
         if references:

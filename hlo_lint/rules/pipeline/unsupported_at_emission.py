@@ -45,7 +45,7 @@ BEFORE_JAX_0_9 = (TRITON_FUSION, STABLE_SORT)
 """The patterns that releases before jax 0.9 emitted."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
-_STEP = "module_0001.jit_f.0300.fusion-dispatch-pipeline.after_pipeline-start.before_dce.txt"
+_STEP = "module_0001.jit_f.0300.fusion.after_sort-iota-fusion.before_priority-fusion.txt"
 
 _AFTER_EMISSION = (".thunk_sequence.txt", ".ptx")
 """Endings of what XLA writes once thunks and kernels are emitted."""
