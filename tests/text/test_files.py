@@ -168,7 +168,7 @@ def test_fix_removes_what_was_left_over_also_where_nothing_is_to_be_fixed(tmp_pa
 
 def test_one_of_two_that_write_a_file_at_a_time_is_refused(module: Path) -> None:
     with open(module, "rb") as held:
-        assert files._lock(held)
+        assert files.lock(held)
         with pytest.raises(DumpError, match=r"m\.hlo: not written: another process writes it"):
             files.write(module, "fixed", read=BROKEN_RESHAPE)
     assert module.read_text() == BROKEN_RESHAPE
