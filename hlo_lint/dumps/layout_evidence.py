@@ -96,7 +96,8 @@ def _permuted_order(transpose: Instruction) -> tuple[int, ...] | None:
     if not isinstance(operand, ArrayShape) or not isinstance(permutation, tuple):
         return None
     dimensions = [dimension for dimension in permutation if isinstance(dimension, int)]
-    if sorted(dimensions) != list(range(operand.rank)):
+    whole = list(range(operand.rank))
+    if sorted(dimensions) != whole or sorted(operand.minor_to_major) != whole:
         return None
     places = inverse(dimensions)
     return tuple(places[dimension] for dimension in operand.minor_to_major)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -98,7 +98,7 @@ class Pipeline:
         """True if a pass made this module to try something, and nothing runs it."""
         return is_helper(self.names)
 
-    @property
+    @cached_property
     def crashed(self) -> bool:
         """True if compilation began and never ended.
 
@@ -200,6 +200,31 @@ class Pipeline:
     def compiler(self) -> str:
         """`XLA:GPU`; `XLA` if the backend is unknown."""
         return f"XLA:{self.backend.upper()}" if self.backend else "XLA"
+
+    def places(self, release: PassList, dump: PassDump) -> Sequence[int]:
+        """Places of a dump in a release's list, its predecessors considered.
+
+        A pass may stand in a list several times. Each numbered dump takes the first place after
+        that of the dump before it; a dump on its own may have any.
+        """
+        by_path = self._places.get(release.name)
+        if by_path is None:
+            by_path = self._places[release.name] = {}
+            lowest = -1
+            for step in self.steps:
+                name = step.name
+                places = release.places(name.pipeline, name.after, name.before)
+                # A pipeline that is run again begins above the last place: then every place may be
+                # meant.
+                later = [place for place in places if place > lowest] or places
+                by_path[step.path] = later[:1] if len(self.steps) > 1 else later
+                if later and name.after != "pipeline-end":
+                    lowest = later[0]
+        return by_path.get(dump.path, ())
+
+    @cached_property
+    def _places(self) -> dict[str, dict[Path, Sequence[int]]]:
+        return {}
 
     @property
     def release_title(self) -> str:

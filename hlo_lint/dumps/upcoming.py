@@ -74,7 +74,7 @@ def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None
     for release in pipeline.releases[:1]:
         if runs and (ran := release.places(runs[-1].pipeline, runs[-1].name, "")):
             return release, release.remaining(ran[-1], runs[-1].pipeline, "")
-        if name is not None and (places := _places(pipeline, release, dump)):
+        if name is not None and (places := pipeline.places(release, dump)):
             return release, release.remaining(places[0], name.pipeline, name.before)
     return None, []
 
@@ -148,23 +148,5 @@ def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pas
     if not pipeline.is_of_known_release:
         title = f"each known release of {pipeline.compiler}"
     for release in pipeline.possible_releases:
-        for place in _places(pipeline, release, dump):
+        for place in pipeline.places(release, dump):
             yield title, release.remaining(place, name.pipeline, name.before)
-
-
-def _places(pipeline: Pipeline, release: PassList, dump: PassDump) -> list[int]:
-    """Places of a dump in a release's list, its predecessors considered.
-
-    A pass may stand in a list several times. Each numbered dump takes the first place after that
-    of the dump before it; a dump on its own may have any.
-    """
-    lowest = -1
-    for step in pipeline.steps:
-        places = release.places(step.name.pipeline, step.name.after, step.name.before)
-        # A pipeline that is run again begins above the last place: then every place may be meant.
-        later = [place for place in places if place > lowest] or places
-        if step is dump:
-            return later[:1] if len(pipeline.steps) > 1 else later
-        if later and step.name.after != "pipeline-end":
-            lowest = later[0]
-    return []
