@@ -137,11 +137,13 @@ class ArrayShape:
 
     @property
     def byte_size(self) -> int | None:
-        """Bytes the elements take, tiles not counted; None for an unknown type or size."""
+        """Bytes the elements take, tiles not counted; None for an unknown type or size, and for a
+        size that XLA's integers of 64 bits do not hold."""
         bits = self.element_bits
         if bits is None or UNBOUNDED in self.dims:
             return None
-        return (self.elements * bits + 7) // 8
+        size = (self.elements * bits + 7) // 8
+        return size if size < 1 << 63 else None
 
     def is_dynamic(self, dimension: int) -> bool:
         """True if the size of that dimension is known only at run time."""

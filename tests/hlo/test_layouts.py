@@ -514,3 +514,9 @@ def test_sizes_without_a_common_product_are_an_error() -> None:
         align_layouts(FINE, (23,))
     with pytest.raises(ValueError, match=r"24 elements, .* has 23"):
         carry_layout_facts(FINE, parse_array("f32[23]{0}"))
+
+
+def test_a_size_that_64_bits_do_not_hold_is_not_known() -> None:
+    """Python prints no number of more than 4,300 digits."""
+    for text, size in ((f"s8[{1 << 62}]", 1 << 62), (f"f32[{1 << 62},2]", None)):
+        assert parse_array(text).byte_size == size

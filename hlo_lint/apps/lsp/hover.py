@@ -232,6 +232,8 @@ def _shape(shape: Shape, style: _Style, at: Index = ()) -> Iterator[str]:
 def _size(shape: ArrayShape) -> str:
     if UNBOUNDED in shape.dims:
         return "a dimension has no bound"
+    if shape.elements >= 1 << 63:
+        return "more elements than 64 bits count"
     count = "1 element" if shape.elements == 1 else f"{shape.elements} elements"
     size = shape.byte_size
     most = "at most " if any(shape.dynamic) else ""
