@@ -23,15 +23,7 @@ if TYPE_CHECKING:
     from hlo_lint.analysis import match
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import (
-        FixResult,
-        emit,
-        fix,
-        lint,
-        parse,
-        parse_all,
-        validate,
-    )
+    from hlo_lint.apps.api import FixResult, emit, fix, lint, parse, parse_all, validate
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
         Capture,

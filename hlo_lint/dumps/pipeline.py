@@ -29,12 +29,7 @@ from hlo_lint.dumps.pass_lists import (
     recognise,
     steps_of,
 )
-from hlo_lint.dumps.phases import (
-    AFTER_NORMALIZATION,
-    AUTOTUNERS,
-    BEFORE_LAYOUTS,
-    LAYOUT_ASSIGNMENT,
-)
+from hlo_lint.dumps.phases import AFTER_NORMALIZATION, AUTOTUNERS, BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode

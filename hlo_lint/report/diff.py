@@ -6,12 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from hlo_lint.analysis.diff.difference import (
-    Change,
-    Changed,
-    ComputationDifference,
-    Difference,
-)
+from hlo_lint.analysis.diff.difference import Change, Changed, ComputationDifference, Difference
 from hlo_lint.analysis.diff.normalize import without_metadata
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine

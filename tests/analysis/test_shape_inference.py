@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hlo_lint.analysis.shape_inference import (
-    Inferred,
-    Open,
-    Refusal,
-    ShapeInference,
-    check,
-    infer,
-)
+from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, check, infer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 

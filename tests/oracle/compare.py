@@ -12,13 +12,7 @@ from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, read_m
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.literals import LiteralError
-from hlo_lint.hlo.records import (
-    attributes_of,
-    name_of,
-    opcode_of,
-    operands_of,
-    type_of,
-)
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape
 from tests.oracle import meaning
 from tests.oracle.meaning import numbers as numbers

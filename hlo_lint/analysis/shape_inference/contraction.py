@@ -11,11 +11,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
     Unknowable,
 )
-from hlo_lint.analysis.shape_inference.types import (
-    array_without_layout,
-    promote_types,
-    same_size,
-)
+from hlo_lint.analysis.shape_inference.types import array_without_layout, promote_types, same_size
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
 

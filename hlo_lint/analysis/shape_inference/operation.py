@@ -10,13 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
-from hlo_lint.hlo.shape import (
-    ArrayShape,
-    OpaqueShape,
-    Shape,
-    TupleShape,
-    shape_or_none,
-)
+from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import AttributeValue

@@ -22,13 +22,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    opcode_of,
-    operands_of,
-    references_of,
-    type_of,
-)
+from hlo_lint.hlo.records import InstructionRecord, opcode_of, operands_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,

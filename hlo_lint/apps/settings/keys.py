@@ -14,13 +14,7 @@ from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
-from hlo_lint.rules.registry import (
-    all_rules,
-    check_names,
-    find_rule,
-    known_names,
-    rule_entries,
-)
+from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names, rule_entries
 from hlo_lint.text.errors import UsageError, nearest
 
 Schema = dict[str, Any]

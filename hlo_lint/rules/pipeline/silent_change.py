@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.dumps.changes import (
-    adds_only_unread,
-    disagreements,
-    resizes_only_workspaces,
-)
+from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 

@@ -6,12 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_entry
-from hlo_lint.analysis.verifier.scope import (
-    Violation,
-    header_span,
-    shape_of,
-    value_or_none,
-)
+from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
 from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index

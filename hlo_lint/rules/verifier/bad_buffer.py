@@ -8,12 +8,7 @@ from typing import ClassVar, Final
 from hlo_lint.analysis.layout_mismatches import types_of
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    operand_shape,
-    parameter,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part

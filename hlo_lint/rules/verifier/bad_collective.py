@@ -7,11 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on, on_module
 from hlo_lint.analysis.verifier.devices import Mode, all_communicating, groups_of, mode_of
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    operand_shape,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Rule, Stage

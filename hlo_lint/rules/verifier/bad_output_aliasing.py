@@ -11,13 +11,7 @@ from hlo_lint.analysis.shape_inference.types import (
     without_memory_space,
 )
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    operand_shape,
-    parameter,
-    shape_of,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index

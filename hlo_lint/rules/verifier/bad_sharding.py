@@ -8,12 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_attribute
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    device_list_error,
-    value_or_none,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error, value_or_none
 from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves, parse_shape

@@ -10,13 +10,7 @@ from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation_if
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    operand_shape,
-    parameter,
-    shape_of,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import name_in, opcode_of, references_of

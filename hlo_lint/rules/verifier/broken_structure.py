@@ -15,13 +15,7 @@ from hlo_lint.analysis.verifier.structure import (
     misnumbered_parameters,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import (
-    attributes_of,
-    name_of,
-    operands_of,
-    references_of,
-    root_mark_of,
-)
+from hlo_lint.hlo.records import attributes_of, name_of, operands_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late

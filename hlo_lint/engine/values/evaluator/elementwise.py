@@ -22,14 +22,7 @@ from hlo_lint.engine.values.evaluator.arrays import (
     working_type,
 )
 from hlo_lint.engine.values.evaluator.site import Kernel, Site
-from hlo_lint.hlo.dtypes import (
-    BITS,
-    ELEMENT_TYPES,
-    is_complex,
-    is_float,
-    is_integer,
-    is_signed,
-)
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, is_complex, is_float, is_integer, is_signed
 
 Function = Callable[..., Any]
 

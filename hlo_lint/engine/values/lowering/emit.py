@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.lowering.graph import (
-    Attributes,
-    Graph,
-    Node,
-    in_order,
-    numbers,
-)
+from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, in_order, numbers
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape
 
