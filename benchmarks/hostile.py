@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-MAX_SECONDS = 20
+MAX_SECONDS = 60
 """CPU time after which a run is killed."""
 MAX_BYTES = 4 << 30
 """Address space of a run."""
@@ -1426,7 +1426,7 @@ def _run_large(size: int) -> str:
     return f"HloModule m\n\nENTRY %e () -> f32[{10**size}] {{\n  ROOT %i = f32[{10**size}]{{0}} iota(), iota_dimension=0\n}}\n"
 
 
-@_input("reduce: reshapes", 300, 8, "reduce", "--finding", "reshape-moves-data")
+@_input("reduce: reshapes", 300, 8, "reduce", "-j", "2", "--finding", "reshape-moves-data")
 def _reduce(size: int) -> str:
     return _reshapes(size)
 
