@@ -121,6 +121,7 @@ class OrderDependentReduction(Rule):
                             computation.at(number),
                             f"this {opcode} keeps either of two equal values with what belongs to "
                             f"it: %{name} compares the values alone",
+                            severity=Severity.INFO,  # harmless where no two are equal
                         )
                     elif step.opcode in _ORDERED:
                         yield Finding(
