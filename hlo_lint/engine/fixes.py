@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import FixedFile
+from hlo_lint.engine.findings import Diagnostic, FixedFile
+from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.engine.reporter import PlannedFix, Result
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
 from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
+from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
 
@@ -55,13 +58,29 @@ def fix_dump(
                 plans = gate.admit(pipeline, plans)
             if not plans:
                 break
+            refused = _refused(checker.result)
+            texts = {file: (file.file.text, file.edited, fixed.get(file)) for file in plans}
             for file, of_file in plans.items():
                 fixes = [plan.fix for plan in of_file]
                 fixed[file] = _fix_file(file, fixes, fixed.get(file))
             # Names and places have moved, and a fix may have cured other findings, too.
             checker = new_checker()
             checker.check_pipeline(pipeline)
+            new = {kind: m for kind, m in _refused(checker.result).items() if kind not in refused}
+            if new:  # what compiled may not compile now
+                for file, (text, edited, earlier) in texts.items():
+                    file.replace_text(text)
+                    file.edited = edited
+                    fixed.pop(file)
+                    if earlier is not None:
+                        fixed[file] = earlier
+                checker = new_checker()
+                checker.check_pipeline(pipeline)
+                reason = f"not fixed: XLA would refuse the outcome: {min(new.values())}"
+                checker.result.skipped += [Skipped(str(file.path), reason) for file in texts]
             suppressed = checker.suppress(allowances, baseline)
+            if new:
+                break
         result.add(checker.result)
         baseline = suppressed.unused  # an entry that one pipeline used covers no other
         if single and not fixed:
@@ -69,6 +88,22 @@ def fix_dump(
             fixed[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
         pipeline.release_text()
     return result, tuple(fixed.values())
+
+
+def _refused(result: Result) -> dict[Hashable, str]:
+    """The messages of the findings of XLA's verifier, by rule and place."""
+    family = {entry.name for entry in rule_entries() if entry.family == "verifier"}
+    return {
+        kind_of(diagnostic): diagnostic.message
+        for diagnostic in result.diagnostics
+        if diagnostic.rule in family and diagnostic.severity is Severity.ERROR
+    }
+
+
+def kind_of(at: Diagnostic) -> tuple[Hashable, ...]:
+    """A finding without its file and its numbers."""
+    where = at.instruction if at.instruction else nameless(at.message)
+    return at.rule, at.computation, where
 
 
 def _plans_by_file(

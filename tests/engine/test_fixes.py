@@ -254,3 +254,27 @@ def test_what_may_come_before_layout_assignment_is_not_edited_and_the_warning_sa
 def test_a_bitcast_shows_that_layouts_are_assigned() -> None:
     text = ASSIGNED.replace("}\n", "  b = f32[24]{0} bitcast(p)\n}\n")
     assert hlo_lint.fix(text).findings == ()
+
+
+def test_a_fix_after_which_the_verifier_refuses_the_module_is_taken_back() -> None:
+    """A bitcast shows that layouts are assigned, and then the call has a wrong one."""
+    text = """HloModule m
+
+f {
+  q = f32[4,8]{1,0} parameter(0)
+  ROOT n = f32[4,8]{1,0} negate(q)
+}
+
+ENTRY e {
+  p = f32[4,8]{0,1} parameter(0)
+  r = f32[8,4]{1,0} reshape(p)
+  c = f32[4,8]{1,0} call(p), to_apply=f
+  ROOT t = (f32[8,4]{1,0}, f32[4,8]{1,0}) tuple(r, c)
+}
+"""
+    (finding,) = hlo_lint.lint(text, before="layout_normalization").findings
+    assert finding.rule == "reshape-moves-data"
+    fixed = hlo_lint.fix(text, before="layout_normalization")
+    assert fixed.text == text
+    reasons = [str(skipped) for skipped in fixed.remaining.skipped]
+    assert any("not fixed: XLA would refuse the outcome" in reason for reason in reasons), reasons

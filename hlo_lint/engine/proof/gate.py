@@ -13,9 +13,7 @@ from typing import Final, TypeAlias
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.fingerprints import nameless
-from hlo_lint.engine.fixes import apply, chosen
+from hlo_lint.engine.fixes import apply, chosen, kind_of
 from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
 from hlo_lint.engine.proof.xla_parser import refusals
 from hlo_lint.engine.reporter import PlannedFix
@@ -176,8 +174,8 @@ class Gate:
         messages: dict[Hashable, str] = {}
         places = {_identity(plan) for plan in checker.result.fixes}
         for diagnostic in checker.result.diagnostics:
-            messages[_kind(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
-            places.add((diagnostic.path, *_kind(diagnostic)))
+            messages[kind_of(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
+            places.add((diagnostic.path, *kind_of(diagnostic)))
         return messages, places
 
 
@@ -187,14 +185,8 @@ def chosen_plans(plans: Iterable[PlannedFix]) -> list[PlannedFix]:
     return [by_fix[fix] for fix in chosen(by_fix)]
 
 
-def _kind(at: Diagnostic) -> tuple[Hashable, ...]:
-    """A finding without its file and its numbers."""
-    where = at.instruction if at.instruction else nameless(at.message)
-    return at.rule, at.computation, where
-
-
 def _identity(plan: PlannedFix) -> Hashable:
-    return (str(plan.dump.path), *_kind(plan.diagnostic))
+    return (str(plan.dump.path), *kind_of(plan.diagnostic))
 
 
 def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
