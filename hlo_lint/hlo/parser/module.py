@@ -50,9 +50,9 @@ class Memo(LineMemo):
 
     def __init__(self) -> None:
         super().__init__()
-        self.files: dict[int, list[tuple[Module, ...]]] = {}
-        """By length. Nothing is hashed: to compare a text with one that is known takes no longer,
-        and most texts of a length are alone with it."""
+        self.files: dict[tuple[int, int], tuple[Module, ...]] = {}
+        """By length and hash. The first text of a length is not hashed, and stands at 0: most are
+        alone with theirs, and to compare a text with one other takes no longer."""
 
     def clear(self) -> None:
         """Forget everything: what is read from now on shares nothing with what was read before."""
@@ -66,10 +66,15 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
     if memo is None:
         modules = _modules(text, None)
     else:
-        known_modules = _known(text, memo)
+        key = (len(text), 0)
+        known_modules = memo.files.get(key)
+        if known_modules is not None and not _is_text_of(known_modules, text):
+            key = (len(text), hash(text))
+            known_modules = memo.files.get(key)
+            if known_modules is not None and not _is_text_of(known_modules, text):
+                known_modules = None
         if known_modules is None:
-            known_modules = _modules(text, memo)
-            memo.files.setdefault(len(text), []).append(known_modules)
+            known_modules = memo.files[key] = _modules(text, memo)
         modules = tuple([module.share_for_file() for module in known_modules])
     start = 0
     file = HloFile(modules, path)
@@ -81,17 +86,14 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
     return file
 
 
-def _known(text: str, memo: Memo) -> tuple[Module, ...] | None:
-    """The modules of a file that has the same text, character for character."""
-    for modules in memo.files.get(len(text), ()):
-        at = 0
-        for piece in chain.from_iterable([module.pieces for module in modules]):
-            if not text.startswith(piece, at):
-                break
-            at += len(piece)
-        else:
-            return modules
-    return None
+def _is_text_of(modules: tuple[Module, ...], text: str) -> bool:
+    """True if a text is that of these modules; its length is."""
+    at = 0
+    for piece in chain.from_iterable([module.pieces for module in modules]):
+        if not text.startswith(piece, at):
+            return False
+        at += len(piece)
+    return True
 
 
 def _split(text: str) -> list[str]:
