@@ -101,9 +101,13 @@ class PassDump:
 
     def replace_text(self, text: str) -> None:
         """Go on with another text in place of what the file holds."""
-        self._file = self.reparsed(text)
+        self.replace_file(self.reparsed(text), edited=True)
+
+    def replace_file(self, file: HloFile, *, edited: bool) -> None:
+        """Go on with other content: a fix that is taken back leaves what was read before it."""
+        self._file = file
         self._has_directives = None
-        self.edited = True
+        self.edited = edited
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""

@@ -17,7 +17,6 @@ from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
 from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
 from hlo_lint.rules.findings import Severity
-from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
 
@@ -58,29 +57,27 @@ def fix_dump(
                 plans = gate.admit(pipeline, plans)
             if not plans:
                 break
-            refused = _refused(checker.result)
-            texts = {file: (file.file.text, file.edited, fixed.get(file)) for file in plans}
+            before = checker, suppressed
+            states = {file: (file.file, file.edited, fixed.get(file)) for file in plans}
             for file, of_file in plans.items():
                 fixes = [plan.fix for plan in of_file]
                 fixed[file] = _fix_file(file, fixes, fixed.get(file))
             # Names and places have moved, and a fix may have cured other findings, too.
             checker = new_checker()
             checker.check_pipeline(pipeline)
-            new = {kind: m for kind, m in _refused(checker.result).items() if kind not in refused}
+            refused = _refused(before[0])
+            new = [message for kind, message in _refused(checker).items() if kind not in refused]
             if new:  # what compiled may not compile now
-                for file, (text, edited, earlier) in texts.items():
-                    file.replace_text(text)
-                    file.edited = edited
+                for file, (content, edited, earlier) in states.items():
+                    file.replace_file(content, edited=edited)
                     fixed.pop(file)
                     if earlier is not None:
                         fixed[file] = earlier
-                checker = new_checker()
-                checker.check_pipeline(pipeline)
-                reason = f"not fixed: XLA would refuse the outcome: {min(new.values())}"
-                checker.result.skipped += [Skipped(str(file.path), reason) for file in texts]
-            suppressed = checker.suppress(allowances, baseline)
-            if new:
+                checker, suppressed = before
+                reason = f"not fixed: XLA would refuse the outcome: {min(new)}"
+                checker.result.skipped += [Skipped(str(file.path), reason) for file in states]
                 break
+            suppressed = checker.suppress(allowances, baseline)
         result.add(checker.result)
         baseline = suppressed.unused  # an entry that one pipeline used covers no other
         if single and not fixed:
@@ -90,14 +87,11 @@ def fix_dump(
     return result, tuple(fixed.values())
 
 
-def _refused(result: Result) -> dict[Hashable, str]:
+def _refused(checker: Checker) -> dict[Hashable, str]:
     """The messages of the findings of XLA's verifier, by rule and place."""
-    family = {entry.name for entry in rule_entries() if entry.family == "verifier"}
-    return {
-        kind_of(diagnostic): diagnostic.message
-        for diagnostic in result.diagnostics
-        if diagnostic.rule in family and diagnostic.severity is Severity.ERROR
-    }
+    errors = [at for at in checker.result.diagnostics if at.severity is Severity.ERROR]
+    families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if errors else {}
+    return {kind_of(at): at.message for at in errors if families.get(at.rule) == "verifier"}
 
 
 def kind_of(at: Diagnostic) -> tuple[Hashable, ...]:

@@ -278,3 +278,5 @@ ENTRY e {
     assert fixed.text == text
     reasons = [str(skipped) for skipped in fixed.remaining.skipped]
     assert any("not fixed: XLA would refuse the outcome" in reason for reason in reasons), reasons
+    (left,) = fixed.remaining.findings
+    assert (left.start, left.excerpt, left.fix) == (finding.start, finding.excerpt, finding.fix)

@@ -152,15 +152,14 @@ class Gate:
         self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
     ) -> str:
         """The first finding that some fixes cause or leave; the texts are put back."""
-        texts = {plan.dump: (plan.dump.file.text, plan.dump.edited) for plan in plans}
-        for dump, (text, _) in texts.items():
-            dump.replace_text(apply(text, [p.fix for p in plans if p.dump is dump])[0])
+        states = {plan.dump: (plan.dump.file, plan.dump.edited) for plan in plans}
+        for dump, (file, _) in states.items():
+            dump.replace_text(apply(file.text, [p.fix for p in plans if p.dump is dump])[0])
         try:
             after, places = self._findings(pipeline)
         finally:
-            for dump, (text, edited) in texts.items():
-                dump.replace_text(text)
-                dump.edited = edited
+            for dump, (file, edited) in states.items():
+                dump.replace_file(file, edited=edited)
         for identity, message in after.items():
             if identity not in before:
                 return f"a new finding: {message}"
