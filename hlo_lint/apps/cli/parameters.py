@@ -51,35 +51,23 @@ _files = (
         help="Read no settings file, and run no rules of other packages.",
     ),
 )
+
+
+def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
+    return click.option(
+        flag,
+        multiple=True,
+        metavar="RULE",
+        shell_complete=completing.rules,
+        help=f"{text} (repeatable).",
+    )
+
+
 _choice = (
-    click.option(
-        "--select",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Run only these rules or families (repeatable).",
-    ),
-    click.option(
-        "--ignore",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Do not run these rules or families (repeatable).",
-    ),
-    click.option(
-        "--extend-select",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Also run these rules or families (repeatable).",
-    ),
-    click.option(
-        "--extend-ignore",
-        multiple=True,
-        metavar="RULE",
-        shell_complete=completing.rules,
-        help="Also leave these rules or families out (repeatable).",
-    ),
+    _rules_option("--select", "Run only these rules or families"),
+    _rules_option("--ignore", "Do not run these rules or families"),
+    _rules_option("--extend-select", "Also run these rules or families"),
+    _rules_option("--extend-ignore", "Also leave these rules or families out"),
     click.option(
         "--severity",
         multiple=True,
