@@ -36,19 +36,23 @@ class Transformation(ABC):
 
 
 class InstructionTransformation(Transformation):
-    """A change of instructions, one for each target."""
+    """A change with an instruction as each target."""
 
     @abstractmethod
     def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
         """True of an instruction that can be changed."""
 
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
-        """The instruction that takes its place."""
-        raise NotImplementedError
-
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         places = draft.places()
         return [(body.name, name_of(row)) for body, row in places if self.is_target(body, row)]
+
+
+class InstructionReplacement(InstructionTransformation):
+    """A change that puts another instruction in the place of each target."""
+
+    @abstractmethod
+    def changed(self, row: InstructionRecord) -> InstructionRecord:
+        """The instruction that takes its place."""
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         places = set(chosen)

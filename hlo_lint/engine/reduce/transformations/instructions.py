@@ -18,6 +18,7 @@ from hlo_lint.engine.reduce.draft import (
 )
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
+    InstructionReplacement,
     InstructionTransformation,
     Target,
     Transformation,
@@ -59,7 +60,7 @@ class DropUnread(InstructionTransformation):
         return draft.with_bodies(bodies)
 
 
-class DropControlDependencies(InstructionTransformation):
+class DropControlDependencies(InstructionReplacement):
     """Control dependencies."""
 
     name = "drop control dependencies"
@@ -152,7 +153,7 @@ def _is_alike(one: str, other: str) -> bool:
     return first.with_layout(None) == second.with_layout(None)
 
 
-class ZeroOut(InstructionTransformation):
+class ZeroOut(InstructionReplacement):
     """Instructions of called computations as constants, which cannot be their parameters."""
 
     name = "turn instructions into constants"

@@ -10,7 +10,7 @@ from math import prod
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, parameter_number
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
-    InstructionTransformation,
+    InstructionReplacement,
     Target,
     Transformation,
 )
@@ -357,7 +357,7 @@ def _dimension(target: Target) -> Dimension:
     return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
 
-class ShortenLiterals(InstructionTransformation):
+class ShortenLiterals(InstructionReplacement):
     """Constants of many elements as `{...}`, which XLA's parser reads as any value."""
 
     name = "shorten literals"
@@ -370,7 +370,7 @@ class ShortenLiterals(InstructionTransformation):
         return (*row[:4], "{...}", *row[5:])
 
 
-class LowerConstants(InstructionTransformation):
+class LowerConstants(InstructionReplacement):
     """Scalar integers as 1: the trip counts of loops are such."""
 
     name = "lower trip counts"
