@@ -32,7 +32,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import one_file
 from hlo_lint.hlo.attributes.metadata import OpMetadata
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import whole_number
 
@@ -458,10 +458,8 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _digest(path: Path) -> str:
-    try:
+    with os_errors_as(f"{path}"):
         return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise DumpError(f"{path}: {error.strerror or error}") from error
 
 
 def _pipeline_of(path: Path) -> Pipeline | None:

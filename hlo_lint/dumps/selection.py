@@ -10,7 +10,7 @@ from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
-from hlo_lint.text.errors import DumpError, UsageError, nearest
+from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 
 FIRST = "before_optimizations"
 """The dump of the compiler's input."""
@@ -36,10 +36,8 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
     Raises:
         DumpError: where it cannot be read, or is not HLO.
     """
-    try:
+    with os_errors_as(f"{dump.path}"):
         modules = dump.file.modules
-    except OSError as error:
-        raise DumpError(f"{dump.path}: {error.strerror or error}") from error
     if dump.kind is not Kind.HLO or not any(m.header or m.computations for m in modules):
         raise DumpError(f"{dump.path} holds no HLO")
     return modules

@@ -22,7 +22,7 @@ from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import HloFile
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
 VERSION: Final = 1
 READ_COST: Final = 0.05
@@ -114,9 +114,8 @@ class ShardReport:
             DumpError: it cannot be read, is not one, or is of another version.
         """
         try:
-            value = json.loads(path.read_bytes())
-        except OSError as error:
-            raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
+            with os_errors_as(f"{path}: cannot be read"):
+                value = json.loads(path.read_bytes())
         except (ValueError, RecursionError) as error:
             raise DumpError(f"{path}: not a report of `hlo-lint check --shard`") from error
         version = value.get("version") if isinstance(value, dict) else None

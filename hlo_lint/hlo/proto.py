@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from hlo_lint.hlo import children
 from hlo_lint.hlo.xla_log import fatal_messages
-from hlo_lint.text.errors import DumpError, PayloadError
+from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.text.stored import plain_name, read_expanded
 
@@ -156,7 +156,8 @@ def _is_module(reader: Reader, message: Field | None) -> bool:
 def _content(path: Path) -> bytes:
     """The bytes of the file, decompressed if they begin like gzip, as no message can."""
     try:
-        with path.open("rb") as file:
+        # gzip.BadGzipFile is an OSError
+        with os_errors_as(f"{path}: cannot be read"), path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size >= MAX_BYTES:
                 raise DumpError(f"{path}: {size} bytes; protobuf reads less than {MAX_BYTES}")
@@ -167,8 +168,6 @@ def _content(path: Path) -> bytes:
             limit = min(MAX_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
             with gzip.open(file) as expanded:
                 data = expanded.read(limit + 1)
-    except OSError as error:  # gzip.BadGzipFile is one
-        raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (EOFError, zlib.error) as error:
         raise DumpError(f"{path}: its gzip data is damaged or cut off: {error}") from error
     if len(data) > limit:

@@ -12,7 +12,8 @@ HloLintError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -66,6 +67,18 @@ class CaptureError(HloLintError):
 
 class RuleError(HloLintError):
     """A rule that is wrong about itself: two of one name, no example."""
+
+
+@contextmanager
+def os_errors_as(
+    message: str, kind: type[Exception] = DumpError, *also: type[Exception]
+) -> Iterator[None]:
+    """Raise an OSError, or another error, of the block as `kind`: `message`, then the reason."""
+    causes: tuple[type[Exception], ...] = (OSError, *also)
+    try:
+        yield
+    except causes as error:
+        raise kind(f"{message}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def nearest(

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.source import encode
 from hlo_lint.text.stored import plain_name
 
@@ -27,7 +27,8 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
         DumpError: if it cannot be written, or is not what was read; it then stands as it was.
     """
     data = _bytes(content)
-    try:
+    # Path.resolve raises a RuntimeError for a loop of links, before Python 3.13
+    with os_errors_as(f"{path}: cannot be written", DumpError, RuntimeError):
         if _is_stream(path):
             _write_through(path, data)
             return
@@ -43,10 +44,6 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
             if target.read_bytes() != _bytes(read):
                 raise DumpError(f"{path}: not written: it has changed since it was read; run again")
             _replace(target, lambda file: file.write(data))
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be written: {error.strerror or error}") from error
-    except RuntimeError as error:  # of Path.resolve, before Python 3.13
-        raise DumpError(f"{path}: cannot be written: {error}") from error
 
 
 def _refuse_other_writers(old: IO[bytes], path: Path) -> None:
@@ -190,7 +187,7 @@ def copy_file(path: Path, target: Path) -> None:
     """
     from shutil import copyfileobj, copystat
 
-    try:
+    with os_errors_as(f"{target}: cannot be written"):
         if target.exists() and target.samefile(path):
             return
         if path.is_symlink():
@@ -203,8 +200,6 @@ def copy_file(path: Path, target: Path) -> None:
         with open(path, "rb") as source:
             _replace(target.resolve(), lambda file: copyfileobj(source, file))
         copystat(path, target)
-    except OSError as error:
-        raise DumpError(f"{target}: cannot be written: {error.strerror or error}") from error
 
 
 def is_proto(name: str) -> bool:

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, os_errors_as
 
 if TYPE_CHECKING:
     import tarfile
@@ -229,6 +229,7 @@ def unpacked(archive: Path) -> Path:
     atexit.register(rmtree, folder, ignore_errors=True)
     try:
         with (
+            os_errors_as(f"{archive}: cannot be read"),
             _local_copy(archive) as file,
             _Expanding(file, archive, MAX_ARCHIVE_BYTES) as data,
             tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members,  # type: ignore[call-overload]
@@ -237,8 +238,6 @@ def unpacked(archive: Path) -> Path:
                 _unpack(members, member, folder)
     except tarfile.TarError as error:
         raise _damaged(archive, error) from error
-    except OSError as error:
-        raise DumpError(f"{archive}: cannot be read: {error.strerror or error}") from error
     return folder
 
 

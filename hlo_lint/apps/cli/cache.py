@@ -14,14 +14,12 @@ def command(action: str) -> None:
     folder is HLO_LINT_CACHE_DIR, else the user's.
     """
     from hlo_lint.engine.cache.store import Store, cache_folder
-    from hlo_lint.text.errors import DumpError
+    from hlo_lint.text.errors import os_errors_as
 
     store = Store(cache_folder())
     if action == "clear":
-        try:
+        with os_errors_as(f"{store.path}: cannot be removed"):
             store.clear()
-        except OSError as error:
-            raise DumpError(f"{store.path}: cannot be removed: {error.strerror}") from error
         return
     info = store.info()
     click.echo(f"{info.path}: {info.entries} entries, {info.bytes / 1e6:.1f} MB")

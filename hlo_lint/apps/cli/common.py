@@ -157,14 +157,12 @@ def standard_input() -> bytes:
     Raises:
         DumpError: if it is closed, or cannot be read.
     """
-    from hlo_lint.text.errors import DumpError
+    from hlo_lint.text.errors import DumpError, os_errors_as
 
     if sys.stdin is None:
         raise DumpError("standard input is closed")
-    try:
+    with os_errors_as("standard input: cannot be read"):
         return sys.stdin.buffer.read()
-    except OSError as error:
-        raise DumpError(f"standard input: cannot be read: {error.strerror or error}") from error
 
 
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:

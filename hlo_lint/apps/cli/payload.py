@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.pass_dump import PassDump
@@ -54,7 +54,5 @@ def payload_text(path: Path, instruction: str) -> str:
 
 
 def _modules(dump: PassDump) -> tuple[Module, ...]:
-    try:
+    with os_errors_as(f"{dump.path}"):
         return dump.file.modules
-    except OSError as error:
-        raise DumpError(f"{dump.path}: {error.strerror or error}") from error

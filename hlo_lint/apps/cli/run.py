@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.text.errors import DumpError, UsageError, nearest
+from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.evaluator.arrays import Array, Value
@@ -107,10 +107,8 @@ def _module(path: Path) -> Module:
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give one file")
     dump = as_dump(path, Settings()).pipelines[0].dumps[0]
-    try:
+    with os_errors_as(f"{path}: cannot be read"):
         module = dump.file.modules[0]
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
     if dump.kind is not Kind.HLO or module.entry is None:
         raise DumpError(f"{path}: not an HLO module")
     return module

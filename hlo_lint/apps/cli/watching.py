@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.text.errors import HloLintError, UsageError
+from hlo_lint.text.errors import HloLintError, UsageError, os_errors_as
 
 INTERVAL = 0.25
 """Seconds between two looks at the files."""
@@ -113,10 +113,8 @@ def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
     Raises:
         UsageError: it cannot be started.
     """
-    try:
+    with os_errors_as(f"{command[0]}: cannot be started", UsageError):
         process = subprocess.Popen(command)
-    except OSError as error:
-        raise UsageError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
     try:
         yield process
     finally:

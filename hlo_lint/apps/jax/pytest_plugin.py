@@ -180,13 +180,13 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = config.stash[_REPORT] = Path(given).absolute()
     if _is_worker(config):
         return
-    try:
+    from hlo_lint.text.errors import os_errors_as
+
+    with os_errors_as(f"--hlo-lint-report: {folder}", pytest.UsageError):
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob(f"*/{FINDINGS}"):
             shutil.rmtree(old.parent)
         (folder / SUMMARY).unlink(missing_ok=True)
-    except OSError as error:
-        raise pytest.UsageError(f"--hlo-lint-report: {folder}: {error.strerror}") from error
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

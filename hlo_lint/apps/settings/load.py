@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.text.errors import ConfigError
+from hlo_lint.text.errors import ConfigError, os_errors_as
 from hlo_lint.text.source import shown
 
 OWN = "hlo_lint.toml"
@@ -61,11 +61,11 @@ def read(path: Path) -> Settings:
     from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 
     label = shown(str(displayed(path)))
+    with os_errors_as(f"{label}: cannot be read", ConfigError):
+        data = path.read_bytes()
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = data.decode("utf-8")
         document: Any = tomllib.loads(text.replace("\r\n", "\n"))
-    except OSError as error:
-        raise ConfigError(f"{label}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{label}: it is not UTF-8, as TOML has to be: {error}") from error
     except tomllib.TOMLDecodeError as error:

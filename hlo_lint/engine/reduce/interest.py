@@ -20,7 +20,7 @@ from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.rules.base import Rule
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import UsageError, os_errors_as
 from hlo_lint.text.source import encode
 
 _shape = re.compile(r"\(?\b[a-z]\w*\[[^\]]*\](?:\{[^}]*\})?\)?")
@@ -183,7 +183,7 @@ class CommandTest:
             given = [part.replace("{}", str(path)) for part in self.command]
             if given == list(self.command):
                 given.append(str(path))
-            try:
+            with os_errors_as(f"{given[0]} cannot be run", UsageError):
                 child = subprocess.Popen(
                     given,
                     stdin=subprocess.DEVNULL,
@@ -191,8 +191,6 @@ class CommandTest:
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
-            except OSError as error:
-                raise UsageError(f"{given[0]} cannot be run: {error.strerror}") from error
             try:
                 return InterestVerdict(child.wait(self.timeout) == 0)
             except subprocess.TimeoutExpired:

@@ -22,7 +22,7 @@ from hlo_lint.engine.reduce.interest import InterestTest, InterestVerdict
 from hlo_lint.engine.reduce.transformations import COARSE, FINE, LAST
 from hlo_lint.engine.reduce.transformations.base import Target, Transformation
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import encode
 
 MAX_ROUNDS = 20
@@ -63,15 +63,13 @@ class ReductionState:
             DumpError: for a file that cannot be read or written.
         """
         start = {"input": _digest(text), "test": self._key}
-        try:
+        with os_errors_as(f"{self._path}"):
             size = self._read(start)
             with self._path.open("a", encoding="utf-8") as self._file:
                 self._file.truncate(size)
                 if not size:
                     self._write(start)
                 yield
-        except OSError as error:
-            raise DumpError(f"{self._path}: {error.strerror or error}") from error
 
     def _read(self, start: dict[str, str]) -> int:
         """Take over the whole lines of the file, and return their size in bytes."""

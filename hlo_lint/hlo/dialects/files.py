@@ -10,7 +10,7 @@ from pathlib import Path
 from hlo_lint.hlo.dialects import Converted, conversions, convert
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import copy_file, is_proto, mirrored, write
 from hlo_lint.text.source import encode
 
@@ -98,11 +98,8 @@ def holds_hlo_text(path: Path) -> bool:
     """
     if path.name.endswith(".hlo"):
         return True
-    try:
-        with path.open("rb") as file:
-            return file.read(64).lstrip().startswith(b"HloModule")
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error
+    with os_errors_as(f"{path}: cannot be read"), path.open("rb") as file:
+        return file.read(64).lstrip().startswith(b"HloModule")
 
 
 def summed_notes(written: Sequence[Written]) -> Mapping[str, int]:
@@ -124,7 +121,5 @@ def _converted(file: HloFile, dialects: Sequence[str]) -> Converted:
 
 
 def _content(path: Path) -> bytes:
-    try:
+    with os_errors_as(f"{path}: cannot be read"):
         return path.read_bytes()
-    except OSError as error:
-        raise DumpError(f"{path}: cannot be read: {error.strerror or error}") from error

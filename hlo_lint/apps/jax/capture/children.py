@@ -26,7 +26,7 @@ from hlo_lint.hlo.children import (
     terms_of,
 )
 from hlo_lint.hlo.xla_log import fatal_messages
-from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
+from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_errors_as
 from hlo_lint.text.source import decode, shown
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -69,10 +69,8 @@ def interpreter_at(path: str | Path) -> Interpreter:
     Raises:
         UsageError: where it cannot be run, or has no jax.
     """
-    try:
+    with os_errors_as(f"{path} cannot be run", UsageError):
         done = subprocess.run([str(path), "-c", _ASK], capture_output=True)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be run: {error.strerror}") from error
     try:
         answer = json.loads(done.stdout)
     except ValueError:

@@ -38,7 +38,7 @@ from hlo_lint.apps.jax.capture.worker import (
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.report.report import Report
-from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
+from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_errors_as
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -355,12 +355,10 @@ def empty_folder(path: str | Path) -> Path:
         CaptureError: where something is in it, or it cannot be made.
     """
     folder = Path(path)
-    try:
+    with os_errors_as(f"{folder}", CaptureError):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise CaptureError(f"{folder} is not empty; give a folder that is not there yet")
-    except OSError as error:
-        raise CaptureError(f"{folder}: {error.strerror or error}") from error
     return folder
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.text.errors import DumpError, UsageError, nearest
+from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 
 FOLDER = Path(__file__).parent / "targets"
 TPUS: Final = {
@@ -67,10 +67,8 @@ def target_of(name: str) -> Target:
             f"no target is named {name}; {hint}{listed}, "
             "a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its path"
         )
-    try:
+    with os_errors_as(f"{path}", DumpError, UnicodeDecodeError):
         return Target(Path(name).name, False, path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise DumpError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def version_of(release: str) -> tuple[int, ...]:
