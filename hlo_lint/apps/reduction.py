@@ -24,14 +24,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.reduce.interest import (
-    LOOSE,
-    FindingTest,
-    InterestTest,
-    findings,
-    opcode_at,
-    skeleton,
-)
+from hlo_lint.engine.reduce.interest import LOOSE, FindingTest, InterestTest, opcode_at, skeleton
 from hlo_lint.engine.reduce.search import Progress, Reduction, ReductionState, Search
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
@@ -169,8 +162,14 @@ def _problem_of(
     if comments and demanding and not stage.next_pass:
         comments = f"{comments.rstrip()} before={demanding}\n"
     text = module.text
-    for before, name in ((None, LOOSE), (demanding, LOOSE), (demanding, dump.path.name)):
-        test = FindingTest.of(rule, finding, opcode_at(module, finding), text, before, name)
+    opcode, own_name = opcode_at(module, finding), dump.path.name
+    for before, name, release in (
+        (None, LOOSE, None),
+        (demanding, LOOSE, None),
+        (demanding, own_name, None),
+        (demanding, own_name, pipeline.recognition),
+    ):
+        test = FindingTest.of(rule, finding, opcode, text, before, name, release)
         for line in dict.fromkeys((comments, "") if name is LOOSE else ("",)):
             if test(line + text).interesting:
                 return Problem(
@@ -412,10 +411,7 @@ def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) 
     demand = test.rule.precondition
     flags = f"--{ONLY_PASSES}={demand.demanded_by}" if demand else ""
     given = Environment(release, target_of(target).description, flags, run_flags)
-    diagnostics = [
-        diagnostic
-        for _, diagnostic in findings(reduction.text, [test.rule], test.before, test.file_name)
-    ]
+    diagnostics = [diagnostic for _, diagnostic in test.findings(reduction.text)]
     reduced = next(
         diagnostic for diagnostic in diagnostics if skeleton(diagnostic.message) == test.message
     )

@@ -203,7 +203,7 @@ def command(
     XLA's parser reads the result, if it reads PATH.
     """
     from hlo_lint.apps.reduction import reduce_problem
-    from hlo_lint.engine.reduce.interest import LOOSE
+    from hlo_lint.engine.reduce.interest import LOOSE, FindingTest
     from hlo_lint.text.errors import UsageError
     from hlo_lint.text.files import write
 
@@ -219,9 +219,9 @@ def command(
         sys.stdout.write(reduction.text)
     else:
         write(out, reduction.text)
-    name = getattr(problem.test, "file_name", LOOSE)
-    if name != LOOSE:
-        click.echo(shown(f"note: the rule finds it in a file named {name}"), err=True)
+    if isinstance(problem.test, FindingTest) and (name := problem.test.file_name) != LOOSE:
+        beside = ", beside the dumps that show its release" if problem.test.release else ""
+        click.echo(shown(f"note: the rule finds it in a file named {name}{beside}"), err=True)
     if not options.quiet:
         click.echo(
             f"{reduction.before.size} instructions to {reduction.after.size}, "

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -14,6 +13,7 @@ from typing import NamedTuple, Protocol
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_lists import Recognition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.runner import Checker
@@ -83,6 +83,8 @@ class FindingTest:
     """The number of errors in the shapes of the input."""
     file_name: str = LOOSE
     """The name of the file: a dump's name says where in a run it stands."""
+    release: Recognition | None = None
+    """The release that the other dumps show; None if the file stands by itself."""
 
     @property
     def key(self) -> str:
@@ -98,6 +100,7 @@ class FindingTest:
         text: str,
         before: str | None = None,
         file_name: str = LOOSE,
+        release: Recognition | None = None,
     ) -> FindingTest:
         """The test for a finding in a text."""
         return cls(
@@ -108,12 +111,22 @@ class FindingTest:
             before,
             _shape_errors(parse_file(text).modules[0]),
             file_name,
+            release,
         )
+
+    def findings(self, text: str) -> list[tuple[Module, Diagnostic]]:
+        """The findings of the rule in a text, each with its module."""
+        path = Path(self.file_name)
+        file = parse_file(text, path)
+        checker = Checker([self.rule], before=self.before)
+        dump = PassDump(path, parse_name(self.file_name), _file=file)
+        checker.check_pipeline(Pipeline([dump], [], lone=True, folder_release=self.release))
+        return [(file.modules[0], finding) for finding in checker.result.diagnostics]
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""
         matching = []
-        for module, finding in findings(text, [self.rule], self.before, self.file_name):
+        for module, finding in self.findings(text):
             if skeleton(finding.message) == self.message:
                 opcode = opcode_at(module, finding)
                 if opcode == self.opcode:
@@ -128,19 +141,6 @@ class FindingTest:
         if first.computation is None or first.instruction is None:
             return InterestVerdict(True)
         return InterestVerdict(True, (first.computation, first.instruction))
-
-
-def findings(
-    text: str, rules: Sequence[Rule], before: str | None = None, file_name: str = LOOSE
-) -> list[tuple[Module, Diagnostic]]:
-    """The findings of some rules in the text of a file of that name, each with its module."""
-    path = Path(file_name)
-    file = parse_file(text, path)
-    checker = Checker(rules, before=before)
-    dump = PassDump(path, parse_name(file_name), _file=file)
-    checker.check_pipeline(Pipeline([dump], [], lone=True))
-    module = file.modules[0]
-    return [(module, finding) for finding in checker.result.diagnostics]
 
 
 def opcode_at(module: Module, finding: Diagnostic) -> str:
