@@ -262,13 +262,17 @@ def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Col
     Raises:
         LookupError: where a loop to be unrolled has no known trip count, or runs too many.
     """
-    return [] if module.entry is None else _Walk(module, unrolled).collectives(module.entry)
+    return (
+        [] if module.entry is None else _CollectiveTrace(module, unrolled).collectives(module.entry)
+    )
 
 
 _Steps: TypeAlias = list[tuple[Instruction, Sequence[Computation]]]
 
 
-class _Walk:
+class _CollectiveTrace:
+    """The collectives of each computation, in the order in which a device comes to them."""
+
     def __init__(self, module: Module, unrolled: bool) -> None:
         self._module = module
         self._calls = sequential_calls(module)

@@ -15,7 +15,7 @@ from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic
-    from hlo_lint.engine.reporter import Outcome
+    from hlo_lint.engine.reporter import CheckOutcome
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Stopwatch:
             raise OutOfTimeError
 
 
-def is_incomplete(outcome: Outcome) -> bool:
+def is_incomplete(outcome: CheckOutcome) -> bool:
     """True if a crash or a limit kept something from being checked: another run may do better."""
     return bool(outcome.internal_errors) or any(entry.cut for entry in outcome.skipped)
 

@@ -16,7 +16,7 @@ from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits
-from hlo_lint.engine.reporter import Outcome
+from hlo_lint.engine.reporter import CheckOutcome
 from hlo_lint.engine.runner import Checker, Progress, forget
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
@@ -62,7 +62,7 @@ class Task:
 class Part(NamedTuple):
     """The outcome of one pipeline, with what was read of it."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     files: int
     modules: int
     checked: tuple[CheckedFile, ...]

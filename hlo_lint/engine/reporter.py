@@ -59,7 +59,7 @@ class Result:
         self.internal_errors += part.internal_errors
 
 
-class Outcome(NamedTuple):
+class CheckOutcome(NamedTuple):
     """The report about a pipeline, or of one of its checks; it depends on nothing else."""
 
     diagnostics: tuple[Diagnostic, ...]
@@ -97,10 +97,10 @@ class Reporter:
         return Reporter(self.rules, self.before, cured=self.cured)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> CheckOutcome:
         """The report so far, as a value that can be sent to another process."""
         result = self.result
-        return Outcome(
+        return CheckOutcome(
             tuple(result.diagnostics),
             tuple(result.skipped),
             frozenset(self.unread),
@@ -109,7 +109,7 @@ class Reporter:
             tuple(result.internal_errors),
         )
 
-    def add_outcome(self, outcome: Outcome) -> None:
+    def add_outcome(self, outcome: CheckOutcome) -> None:
         """Add what was reported elsewhere.
 
         Parse errors of an artefact that both have read are added once, and so is a defect that both

@@ -21,7 +21,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
-from hlo_lint.engine.reporter import Outcome, Reporter, Result
+from hlo_lint.engine.reporter import CheckOutcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
@@ -166,7 +166,7 @@ class Checker:
         with self._reported_crashes(check):
             VIEWS[check.kind].check(check, run)
 
-    def outcome_of(self, check: Check, run: Run) -> Outcome:
+    def outcome_of(self, check: Check, run: Run) -> CheckOutcome:
         """The report of one check about a pipeline, as if it were the only check."""
         reporter = self.reporter
         self.reporter = run.reporter = reporter.empty()

@@ -363,7 +363,7 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
-class Artefact(NamedTuple):
+class ArtefactKind(NamedTuple):
     """A file beside the dumps that a check may ask for."""
 
     title: str
@@ -375,8 +375,8 @@ class Artefact(NamedTuple):
         return pipeline.artefact_path(self.ending) is not None
 
 
-ARTEFACTS: dict[str, Artefact] = {
-    "BufferAssignment": Artefact("buffer assignment", "-buffer-assignment.txt", _buffers),
+ARTEFACTS: dict[str, ArtefactKind] = {
+    "BufferAssignment": ArtefactKind("buffer assignment", "-buffer-assignment.txt", _buffers),
 }
 """Each artefact, by its type."""
 

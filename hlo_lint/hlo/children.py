@@ -1,7 +1,7 @@
 """Child processes for XLA's code, which may abort, hang, or take all memory.
 
     command = python_command("hlo_lint.hlo.xla_child", "wire")
-    child = run(command, data, Limits.by_default(seconds=300))
+    child = run(command, data, ResourceLimits.by_default(seconds=300))
 
 A child gets limits on its memory and CPU time, and ends when its parent does.
 """
@@ -44,7 +44,7 @@ _memory = re.compile(
 class ChildTimeout(Exception):
     """A child that was ended after its time; the message says how to give it more."""
 
-    def __init__(self, limits: Limits, output: bytes = b"") -> None:
+    def __init__(self, limits: ResourceLimits, output: bytes = b"") -> None:
         super().__init__(
             f"XLA was still at it after {limits.seconds or 0:g} seconds "
             f"({SECONDS} sets another limit)"
@@ -54,7 +54,7 @@ class ChildTimeout(Exception):
 
 
 @dataclass(frozen=True)
-class Limits:
+class ResourceLimits:
     """The resources that one child may take."""
 
     seconds: float | None
@@ -99,7 +99,7 @@ def _positive(variable: str) -> float | None:
 
 
 def python_command(
-    module: str, *arguments: str, limits: Limits, search_path: Sequence[str] | None = None
+    module: str, *arguments: str, limits: ResourceLimits, search_path: Sequence[str] | None = None
 ) -> list[str]:
     """The command of a child that calls `main` of a module.
 
@@ -112,7 +112,7 @@ def python_command(
     return [sys.executable, "-P", "-c", code, where, terms, *arguments]
 
 
-def terms_of(limits: Limits) -> Mapping[str, int | float | None]:
+def terms_of(limits: ResourceLimits) -> Mapping[str, int | float | None]:
     """The limits of a child of this process, as `begin` of `limited.py` sets them."""
     return {"parent": os.getpid(), "memory": limits.bytes, "seconds": limits.seconds}
 
@@ -125,7 +125,7 @@ def environment(**extra: str) -> dict[str, str]:
 def run(
     command: Sequence[str],
     data: bytes,
-    limits: Limits,
+    limits: ResourceLimits,
     environment: Mapping[str, str],
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a child to its end, with these bytes on its standard input.

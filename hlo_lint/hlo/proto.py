@@ -194,7 +194,7 @@ class _Request:
         Raises:
             DumpError: the child refused, crashed, or took too long.
         """
-        limits = children.Limits.by_default(seconds=timeout)
+        limits = children.ResourceLimits.by_default(seconds=timeout)
         command = children.python_command(
             "hlo_lint.hlo.xla_child", self.kind, limits=limits, search_path=search_path
         )

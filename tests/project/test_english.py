@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,3 +50,9 @@ def _lines(paths: list[Path], wrong: str) -> Iterator[str]:
 def test_english(paths: list[Path], wrong: str) -> None:
     wrong_lines = [*_lines(paths, wrong)]
     assert not wrong_lines, "\n".join(wrong_lines)
+
+
+def test_a_class_name_has_one_meaning() -> None:
+    lines = [line.partition(": ")[::2] for line in _lines(PACKAGE, r"^ *class \w+")]
+    counts = Counter(name for _, name in lines)
+    assert not [f"{place}: {name}" for place, name in lines if counts[name] > 1]

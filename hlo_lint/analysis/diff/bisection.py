@@ -70,15 +70,17 @@ def bisect(before: Pipeline, after: Pipeline) -> Bisection:
     Raises:
         DumpError: where a dump cannot be read, or holds no HLO.
     """
-    return _Walk(before, after).bisection()
+    return _AlignedRuns(before, after).bisection()
 
 
 def aligned_steps(before: Pipeline, after: Pipeline) -> list[BisectionStep]:
     """The steps of two runs of one program in one order; one that both have holds two dumps."""
-    return list(_Walk(before, after).steps())
+    return list(_AlignedRuns(before, after).steps())
 
 
-class _Walk:
+class _AlignedRuns:
+    """Two runs of one program, and the structures of their modules."""
+
     def __init__(self, before: Pipeline, after: Pipeline) -> None:
         self.before, self.after = before, after
         self.ours, self.theirs = before.dumps, after.dumps

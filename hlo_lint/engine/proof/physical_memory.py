@@ -46,7 +46,7 @@ class ValueChanged(HloLintError):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class InstructionComparison:
     """The result for one instruction that a fix touched."""
 
     computation: str
@@ -328,7 +328,7 @@ Reference = tuple[str, tuple[int, ...]]
 """The value that an operand refers to: a name, and an index in its tuple."""
 
 
-def compare(before: Module, after: Module, *, seed: int = 0) -> tuple[Comparison, ...]:
+def compare(before: Module, after: Module, *, seed: int = 0) -> tuple[InstructionComparison, ...]:
     """True if what the fix touched holds the same values; empty if no instruction differs.
 
     Header and tables are not looked at, nor are attributes that bear on no value: metadata,
@@ -344,18 +344,22 @@ def compare(before: Module, after: Module, *, seed: int = 0) -> tuple[Comparison
         _placed.cache_clear()
 
 
-def _compare_modules(before: Module, after: Module, seed: int) -> Iterator[Comparison]:
+def _compare_modules(before: Module, after: Module, seed: int) -> Iterator[InstructionComparison]:
     if _unread(before) != _unread(after):
         raise NotCovered("text between the computations that could not be read")
     old = {computation.name: computation for computation in before.computations}
     new = {computation.name: computation for computation in after.computations}
     if len(old) != len(before.computations) or len(new) != len(after.computations):
         raise NotCovered("two computations of one name")
-    yield from (Comparison(name, "", 0, False, "is gone") for name in old if name not in new)
-    yield from (Comparison(name, "", 0, False, "is new") for name in new if name not in old)
+    yield from (
+        InstructionComparison(name, "", 0, False, "is gone") for name in old if name not in new
+    )
+    yield from (
+        InstructionComparison(name, "", 0, False, "is new") for name in new if name not in old
+    )
     common = [name for name in old if name in new]
     if common != [name for name in new if name in old]:
-        yield Comparison("", "", 0, False, "the computations stand in another order")
+        yield InstructionComparison("", "", 0, False, "the computations stand in another order")
     for name in common:
         if old[name].text != new[name].text:
             yield from _compare_computations(old[name], new[name], seed)
@@ -367,9 +371,9 @@ def _unread(module: Module) -> list[str]:
 
 def _compare_computations(
     before: Computation, after: Computation, seed: int
-) -> Iterator[Comparison]:
-    def differs(instruction: str, detail: str) -> Comparison:
-        return Comparison(after.name, instruction, 0, False, detail)
+) -> Iterator[InstructionComparison]:
+    def differs(instruction: str, detail: str) -> InstructionComparison:
+        return InstructionComparison(after.name, instruction, 0, False, detail)
 
     old, new = _by_name(before), _by_name(after)
     common = [name for name in old if name in new]
@@ -438,7 +442,7 @@ Region = dict[str, "Instruction"]
 
 def _compare_region(
     computation: str, before: Region, after: Region, seed: int
-) -> Iterator[Comparison]:
+) -> Iterator[InstructionComparison]:
     outputs = [name for name in after if name in before]
     before = _reached(before, outputs)
     inputs: dict[Reference, ArrayShape] = {}
@@ -473,23 +477,25 @@ def _compare_region(
 
     for name in after:
         if name in wrong:
-            yield Comparison(computation, name, 0, False, wrong[name])
+            yield InstructionComparison(computation, name, 0, False, wrong[name])
         elif name in outputs:
             yield _judged(computation, name, _array(after[name]), differing[name])
     if not outputs and not wrong and after:
-        yield Comparison(computation, next(iter(after)), 0, True, "is new, and nothing reads it")
+        yield InstructionComparison(
+            computation, next(iter(after)), 0, True, "is new, and nothing reads it"
+        )
 
 
 def _judged(
     computation: str, name: str, shape: ArrayShape, differing: NDArray[np.bool_]
-) -> Comparison:
+) -> InstructionComparison:
     count = int(np.count_nonzero(differing))
     if count == 0:
         detail = f"all {shape.elements} elements are the same"
-        return Comparison(computation, name, shape.elements, True, detail)
+        return InstructionComparison(computation, name, shape.elements, True, detail)
     first = tuple(int(n) for n in np.unravel_index(int(np.argmax(differing)), shape.dims))
     detail = f"{count} of {shape.elements} elements differ, the first at {list(first)}"
-    return Comparison(computation, name, shape.elements, False, detail)
+    return InstructionComparison(computation, name, shape.elements, False, detail)
 
 
 def _reached(side: Region, outputs: Iterable[str]) -> Region:

@@ -35,7 +35,7 @@ def refusals(texts: Sequence[str]) -> list[str] | None:
 
 def _ask(texts: Sequence[str]) -> tuple[str, list[str]]:
     """The exit of the child, and the lines that it wrote: an empty one if it has no jaxlib."""
-    limits = children.Limits.by_default(seconds=MAX_SECONDS)
+    limits = children.ResourceLimits.by_default(seconds=MAX_SECONDS)
     command = children.python_command("hlo_lint.engine.proof.xla_parser", limits=limits)
     request = encode(json.dumps(list(texts)))
     try:

@@ -12,7 +12,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
-from hlo_lint.engine.values.validate import Change, validate_dumps
+from hlo_lint.engine.values.validate import ValueChange, validate_dumps
 from hlo_lint.engine.values.xla_cpu import XlaCpus
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
@@ -45,7 +45,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         """The verdict on a text."""
         return InterestVerdict(self.change(text) is not None)
 
-    def change(self, text: str) -> Change | None:
+    def change(self, text: str) -> ValueChange | None:
         """The change of the values by the pass; None if it makes none, or nothing ran."""
         with self._steps(text) as runs, self._children.one() as xla:
             for title, steps in runs:

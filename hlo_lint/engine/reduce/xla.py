@@ -17,7 +17,7 @@ from typing import Any
 
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
-from hlo_lint.hlo.children import LOGS_ERRORS, Limits
+from hlo_lint.hlo.children import LOGS_ERRORS, ResourceLimits
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import UsageError
@@ -75,7 +75,7 @@ class XlaServers(AbstractContextManager["XlaServers"]):
         if compiles:
             self._command.append("compile")
         self._timeout = timeout
-        self._memory = Limits.by_default(seconds=timeout).bytes
+        self._memory = ResourceLimits.by_default(seconds=timeout).bytes
         self._idle: queue.SimpleQueue[_Server] = queue.SimpleQueue()
         self._all: list[_Server] = []
         self._lock = threading.Lock()

@@ -45,7 +45,7 @@ EXACT: Final = Bound()
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class LargestDifference:
     """The largest difference between two results."""
 
     output: int
@@ -91,7 +91,7 @@ class Difference:
 
 def difference(
     before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
-) -> Difference | None:
+) -> LargestDifference | None:
     """The largest difference of the first result that keeps the bound no longer; None if all do.
 
     A NaN equals a NaN. Integers and predicates are compared exactly, whatever the bound.
@@ -102,19 +102,19 @@ def difference(
             return divergence
     if len(before) != len(after):
         number = min(len(before), len(after))
-        return Difference(number, (), len(before), len(after), float("inf"), 1, (), 1, bound)
+        return LargestDifference(number, (), len(before), len(after), float("inf"), 1, (), 1, bound)
     return None
 
 
 def array_difference(
     before: NDArray[Any], after: NDArray[Any], bound: Bound = EXACT, output: int = 0
-) -> Difference | None:
+) -> LargestDifference | None:
     """The largest difference of two arrays, or None where they keep the bound."""
     import numpy as np
 
     if before.shape != after.shape:
         sizes = float(before.size), float(after.size)
-        return Difference(output, (), *sizes, float("inf"), 1, (), 1, bound)
+        return LargestDifference(output, (), *sizes, float("inf"), 1, (), 1, bound)
     if before.dtype == after.dtype and before.tobytes() == after.tobytes():
         return None
     left, right = wide(before), wide(after)
@@ -137,7 +137,7 @@ def array_difference(
         return None
     at = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), before.shape)
     index = tuple(map(int, at))
-    return Difference(
+    return LargestDifference(
         output,
         index,
         before[index].item() if before.dtype.kind in "biufc" else float(left[index].real),

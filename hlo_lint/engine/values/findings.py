@@ -7,13 +7,13 @@ from dataclasses import replace
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.engine.values.validate import Change
+from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 
 
-def diagnostic_of(change: Change) -> Diagnostic:
+def diagnostic_of(change: ValueChange) -> Diagnostic:
     """The finding of a change: at the first instruction whose value differs, else at the module."""
     dump, culprit, difference = change.after, change.culprit, change.comparison.difference
     assert difference is not None
@@ -42,7 +42,7 @@ def diagnostic_of(change: Change) -> Diagnostic:
     return replace(diagnostic, error_map=difference.error_map)
 
 
-def _first(change: Change) -> str:
+def _first(change: ValueChange) -> str:
     culprit = change.culprit
     assert culprit is not None
     text = f"%{culprit.instruction.name} is the first instruction whose value differs"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from hlo_lint.engine.values.compare import (
     EXACT,
     Bound,
-    Difference,
+    LargestDifference,
     array_difference,
     difference,
     largest_error,
@@ -79,7 +79,7 @@ class Comparison:
     outcome: Outcome
     reason: str = ""
     """The reason why they were not compared."""
-    difference: Difference | None = None
+    difference: LargestDifference | None = None
     seed: int = 0
     """The seed that shows the difference."""
     bound: Bound = EXACT

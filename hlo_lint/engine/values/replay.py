@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.compare import Bound, Difference, array_difference, difference
+from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
 from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
@@ -37,7 +37,7 @@ class Culprit:
 
     instruction: Instruction
     """In the module after the step."""
-    difference: Difference | None
+    difference: LargestDifference | None
     """The difference of its value from that of its counterpart; None where it has none."""
     iteration: int | None = None
     """The iteration of the innermost loop that it is in, from 0."""
@@ -171,7 +171,7 @@ class _Replay:
         before: Sequence[Node],
         ours: dict[int, NDArray[Any]],
         theirs: dict[int, NDArray[Any]],
-    ) -> Difference | None:
+    ) -> LargestDifference | None:
         """The difference from the value of the instruction of the same name before the step."""
         origin = self.origin(node)
         value = theirs.get(node.number)

@@ -56,7 +56,7 @@ class Step:
 
 
 @dataclass
-class Change:
+class ValueChange:
     """A step whose module computes something else than the one before."""
 
     before: PassDump
@@ -72,7 +72,7 @@ class Validation:
 
     title: str
     steps: list[Step] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[ValueChange] = field(default_factory=list)
     """The steps that changed the values, the first one first."""
     runs: int = 0
     """The number of programs that XLA:CPU ran."""
@@ -327,14 +327,14 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
         runs.xla.texts_run += sum(xla.texts_run for xla in siblings)
 
 
-def _change(one: Step, other: Step, inputs: Inputs, runs: Runs) -> Change:
+def _change(one: Step, other: Step, inputs: Inputs, runs: Runs) -> ValueChange:
     assert one.program is not None
     assert other.program is not None
     divergence = culprit(one.program, other.program, runs, inputs, other.comparison.seed)
     nearest = other.before
     if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
         nearest = one  # what lies between did not run
-    return Change(nearest.dump, other.dump, other.comparison, divergence)
+    return ValueChange(nearest.dump, other.dump, other.comparison, divergence)
 
 
 def _notes(result: Validation) -> list[str]:

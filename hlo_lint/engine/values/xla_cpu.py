@@ -79,7 +79,7 @@ class XlaCpu:
 
     def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
         """`seconds` of CPU time for each text, `memory` in bytes for the child."""
-        limits = children.Limits.by_default(seconds=MAX_SECONDS, memory=MAX_BYTES)
+        limits = children.ResourceLimits.by_default(seconds=MAX_SECONDS, memory=MAX_BYTES)
         self.seconds = seconds or limits.seconds or MAX_SECONDS
         self.memory = memory or limits.memory or MAX_BYTES
         self.texts_run = 0
@@ -153,7 +153,7 @@ class XlaCpu:
         )
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         # It serves many texts, and limits its CPU time for each.
-        limits = children.Limits(None, self.memory)
+        limits = children.ResourceLimits(None, self.memory)
         command = children.python_command("hlo_lint.engine.values.xla_child", limits=limits)
         try:
             self._child = subprocess.Popen(

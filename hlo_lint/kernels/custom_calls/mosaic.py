@@ -96,7 +96,7 @@ def read_module(
     Raises:
         PayloadError: MLIR refuses it, or jax is not installed.
     """
-    limits = children.Limits.by_default(seconds=timeout)
+    limits = children.ResourceLimits.by_default(seconds=timeout)
     command = children.python_command(
         "hlo_lint.kernels.custom_calls.mlir_child", limits=limits, search_path=search_path
     )

@@ -17,7 +17,7 @@ import pytest
 import hlo_lint
 from hlo_lint.engine.proof import physical_memory
 from hlo_lint.engine.proof.physical_memory import (
-    Comparison,
+    InstructionComparison,
     Memory,
     NotCovered,
     ValueChanged,
@@ -39,7 +39,7 @@ def module(body: str) -> Module:
     return hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n{lines}\n}}\n")
 
 
-def compared(before: str, after: str, seed: int = 0) -> tuple[Comparison, ...]:
+def compared(before: str, after: str, seed: int = 0) -> tuple[InstructionComparison, ...]:
     return compare(module(before), module(after), seed=seed)
 
 
@@ -457,12 +457,14 @@ def elements_of(shape: str) -> int:
 def test_what_was_compared_is_said() -> None:
     before, after, _ = BITCAST_COPY
     assert compared(before, after) == (
-        Comparison("e", "r", 24, True, "all 24 elements are the same"),
+        InstructionComparison("e", "r", 24, True, "all 24 elements are the same"),
     )
     broken = after.replace("{2,1,0} bitcast", "{1,2,0} bitcast")
     assert compared(before, broken) == (
         # (0,0,0) and (0,1,2) lie where they did, and so in each of the four blocks
-        Comparison("e", "r", 24, False, "16 of 24 elements differ, the first at [0, 0, 1]"),
+        InstructionComparison(
+            "e", "r", 24, False, "16 of 24 elements differ, the first at [0, 0, 1]"
+        ),
     )
 
 
@@ -810,7 +812,7 @@ def test_a_value_made_of_padding_is_never_the_same() -> None:
 def test_a_new_instruction_that_nothing_reads_changes_no_value() -> None:
     after = UNTOUCHED.replace("ROOT", "n = f32[8,3]{0,1} copy(q)\n ROOT")
     assert compared(UNTOUCHED, after) == (
-        Comparison("e", "n", 0, True, "is new, and nothing reads it"),
+        InstructionComparison("e", "n", 0, True, "is new, and nothing reads it"),
     )
 
 

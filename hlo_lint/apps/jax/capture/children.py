@@ -20,7 +20,7 @@ from hlo_lint.hlo.children import (
     LIMITED,
     LOGS_ERRORS,
     ChildTimeout,
-    Limits,
+    ResourceLimits,
     ending,
     python_command,
     terms_of,
@@ -122,7 +122,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
     """
     with tempfile.TemporaryDirectory(prefix="hlo_lint_") as scratch:
         answer = Path(scratch, "answer.json")
-        limits = Limits.by_default(seconds=MAX_SECONDS)
+        limits = ResourceLimits.by_default(seconds=MAX_SECONDS)
         given = {
             "limited": str(LIMITED),
             "limits": terms_of(limits),
@@ -181,7 +181,7 @@ class Compiler(AbstractContextManager["Compiler"]):
             TargetRefused: where this jax cannot compile for the target.
             CaptureError: where XLA does not survive it.
         """
-        self._limits = Limits.by_default(seconds=MAX_SECONDS)
+        self._limits = ResourceLimits.by_default(seconds=MAX_SECONDS)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the child
         self._child = subprocess.Popen(
             python_command("hlo_lint.apps.jax.capture.worker", "serve", limits=self._limits),

@@ -108,7 +108,7 @@ class Cut:
 
 
 @dataclass
-class Loop:
+class LoweredLoop:
     """A loop around the instructions that are being lowered."""
 
     iteration: Callable[[], Node] | None
@@ -127,7 +127,7 @@ class Lowering:
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[LoweredLoop] = field(default_factory=list)
     devices: int = 1
 
     def __post_init__(self) -> None:
@@ -367,13 +367,13 @@ class Lowering:
         every = iter([self.nodes.element(loop, at) for at in range(len(shapes))])
         return [packed(shape, every) for _ in range(self.devices)]
 
-    def _loop(self, instruction: Instruction, state: Values) -> Loop:
+    def _loop(self, instruction: Instruction, state: Values) -> LoweredLoop:
         loop = read_loop(instruction)
         if loop is None or loop.induction_variable is None or not loop.step:
-            return Loop(None)
+            return LoweredLoop(None)
         variable = _part(state[0], (loop.induction_variable,))
         if not isinstance(variable, Node):
-            return Loop(None)
+            return LoweredLoop(None)
 
         def iteration() -> Node:
             wide = self.nodes.convert(variable, "s64")
@@ -381,7 +381,7 @@ class Lowering:
             passed = self.nodes.binary("subtract", wide, start)
             return self.nodes.binary("divide", passed, self.nodes.scalar(loop.step, "s64"))
 
-        return Loop(iteration)
+        return LoweredLoop(iteration)
 
     def _conditional(self, instruction: Instruction, operands: list[Values]) -> Values:
         bodies = [self.body(name) for name in instruction.called_computations]
