@@ -8,7 +8,7 @@ from itertools import chain
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import CALLERS
-from hlo_lint.hlo.records import attributes_of
+from hlo_lint.hlo.records import attributes_of, without_metadata
 
 
 @cached_analysis
@@ -18,7 +18,7 @@ def opcodes_of(module: Module) -> frozenset[str]:
 
 
 @cached_analysis
-def _holders(module: Module) -> Mapping[str, Sequence[Computation]]:
+def holders(module: Module) -> Mapping[str, Sequence[Computation]]:
     """The computations that hold each opcode."""
     holders: dict[str, list[Computation]] = {}
     for computation in module.computations:
@@ -29,7 +29,7 @@ def _holders(module: Module) -> Mapping[str, Sequence[Computation]]:
 
 def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
     """The instructions of one opcode in a module; computations without any are not looked at."""
-    for computation in _holders(module).get(opcode, ()):
+    for computation in holders(module).get(opcode, ()):
         yield from computation.with_opcode(opcode)
 
 
@@ -50,7 +50,7 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     return {
         number: computation.at(number).called_computations
         if number in inline
-        else called_names(_without_metadata(attributes_of(rows[number])))
+        else called_names(without_metadata(attributes_of(rows[number])))
         for number in sorted(numbers)
     }
 
@@ -58,13 +58,3 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
 @lru_cache(maxsize=1 << 10)
 def _is_start(opcode: str) -> bool:
     return opcode.endswith("-start")
-
-
-def _without_metadata(attributes: str) -> str:
-    """The attributes but for metadata at their end, which is most of the text and calls nothing."""
-    at = attributes.find(", metadata={")
-    return (
-        attributes[:at]
-        if at >= 0 and attributes.find("}", at) == len(attributes) - 1
-        else attributes
-    )

@@ -7,7 +7,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.analysis.kinds import types_of
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (
@@ -139,18 +140,6 @@ def _places(computation: Computation) -> tuple[int, ...]:
         ):
             numbers.append(number)
     return tuple(numbers)
-
-
-@cached_analysis
-def types_of(computation: Computation) -> frozenset[str]:
-    """The types of its instructions as spelled, each once."""
-    return frozenset(map(type_of, computation.rows))
-
-
-@cached_analysis
-def types_in(module: Module) -> frozenset[str]:
-    """The types of all its instructions as spelled, each once."""
-    return frozenset().union(*map(types_of, module.computations))
 
 
 @lru_cache(maxsize=1 << 14)

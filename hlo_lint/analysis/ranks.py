@@ -24,8 +24,8 @@ from typing import Final, TypeAlias
 from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.diff.bisection import bisect
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.loops import loops
-from hlo_lint.analysis.verifier.batch import template_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline

@@ -44,3 +44,15 @@ references_of: Final[Callable[[InstructionRecord], tuple[str, ...]]] = itemgette
 def name_in(reference: str) -> str:
     """The name of the instruction that a reference reads from, or of which it reads an element."""
     return reference.partition("#")[0]
+
+
+METADATA: Final = ", metadata={"
+
+
+def without_metadata(attributes: str) -> str:
+    """The attributes before metadata; all of them if more than a backend_config follows it."""
+    head, _, after = attributes.partition(METADATA)
+    _, _, follows = after.partition("}")
+    if not follows or (follows.startswith(", backend_config=") and follows.count("=") == 1):
+        return head
+    return attributes

@@ -262,6 +262,27 @@ def shape_or_none(text: str) -> Shape | None:
         return None
 
 
+def element_type(text: str, index: str) -> str:
+    """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
+    for number in index.split("#"):
+        elements = _element_types(text)
+        if not number.isdecimal() or len(number) > 9 or int(number) >= len(elements):
+            return ""
+        text = elements[int(number)]
+    return text
+
+
+@lru_cache(maxsize=1 << 12)
+def _element_types(text: str) -> tuple[str, ...]:
+    """The types of the elements of a tuple; none of another shape."""
+    shape = shape_or_none(text)
+    if not isinstance(shape, TupleShape):
+        return ()
+    if text.find("(", 1) < 0 and "/" not in text:  # as it is spelled where all are arrays
+        return tuple(text[1:-1].split(", "))
+    return tuple(map(str, shape.elements))
+
+
 Index = tuple[int, ...]
 """An index in nested tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
 

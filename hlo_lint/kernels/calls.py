@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.kinds import RowKind, instructions_where
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -37,9 +37,13 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """The calls whose payload can be read, with it; those in bodies of fusions, too."""
-    for call in instructions_of(module, "custom-call"):
-        if f'"{LEGACY}' in call.attributes_text and (payload := _read(call)) is not None:
+    for call in instructions_where(module, "custom-call", _is_triton):
+        if (payload := _read(call)) is not None:
             yield call, payload
+
+
+def _is_triton(kind: RowKind) -> bool:
+    return f'"{LEGACY}' in kind[2]
 
 
 def autotuned_calls(

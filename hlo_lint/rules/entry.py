@@ -21,23 +21,24 @@ class Contents(NamedTuple):
     """The opcodes and the texts that are going to be checked."""
 
     opcodes: frozenset[str]
-    text: str
+    text: str | None
+    """None if it is too large to be searched."""
 
 
 MAX_SEARCHED: Final = 1 << 16
-"""Characters up to which opcodes and words decide which rules are imported: in more text there is
-something for most of them, and to search it takes longer than to import the rest."""
+"""Characters up to which words decide which rules run: to search more takes longer than to run the
+rest."""
+_MAX_MODULES: Final = 8
+"""Modules up to which opcodes decide it: a compilation of more has something for most rules."""
 
 
 def contents_of(modules: Sequence[Module]) -> Contents | None:
-    """The opcodes and texts of modules; None if they are too large to be searched."""
-    size = 0
-    for module in modules:
-        size += sum(map(len, module.pieces))
-        if size > MAX_SEARCHED:
-            return None
-    opcodes = frozenset().union(*map(opcodes_of, modules))
-    return Contents(opcodes, "\n".join([module.text for module in modules]))
+    """The opcodes and texts of modules; None if they are too many."""
+    if len(modules) > _MAX_MODULES:
+        return None
+    size = sum(len(piece) for module in modules for piece in module.pieces)
+    text = "\n".join([module.text for module in modules]) if size <= MAX_SEARCHED else None
+    return Contents(frozenset().union(*map(opcodes_of, modules)), text)
 
 
 class RuleEntry(NamedTuple):
@@ -67,9 +68,9 @@ class RuleEntry(NamedTuple):
         """True if the rule may find something; None are contents too large to be searched."""
         if contents is None or (self.opcodes is None and self.mentions is None):
             return True
-        opcodes, words = self.opcodes or (), self.mentions or ()
+        opcodes, words, text = self.opcodes or (), self.mentions or (), contents.text
         return not contents.opcodes.isdisjoint(opcodes) or any(
-            word in contents.text for word in words
+            text is None or word in text for word in words
         )
 
     def load(self) -> Rule:

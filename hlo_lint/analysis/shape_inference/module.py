@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.kinds import types_of
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
@@ -13,8 +13,6 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     Refusal,
     ShapeCheck,
     check_shape,
-    element_type,
-    facts,
     inference_of,
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -25,8 +23,9 @@ from hlo_lint.hlo.records import (
     references_of,
     root_mark_of,
     type_of,
+    without_metadata,
 )
-from hlo_lint.hlo.shape import Shape, shape_or_none
+from hlo_lint.hlo.shape import Shape, element_type, shape_or_none
 
 _MAX_CALL_DEPTH = 100
 IGNORES_TYPE = frozenset(opcode for opcode, inference in OPCODES.items() if inference.ignores_type)
@@ -102,7 +101,7 @@ class ShapeInference:
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
-        tail = facts(attributes_of(row)) if inference.attributes else ""
+        tail = without_metadata(attributes_of(row)) if inference.attributes else ""
         return check_shape(
             opcode_of(row), type_of(row) if typed else "", tuple(operands), tail, callees
         )

@@ -34,7 +34,7 @@ from hlo_lint.analysis.shape_inference.types import (
     layout_mismatch,
     without_memory_space,
 )
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
+from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.text.lazy_dataclasses import replace
 
 OPCODES: Final[Table] = {
@@ -157,27 +157,6 @@ def check_shape(
     return ShapeCheck(inferred, errors, layout_error, precision_error, exact_error)
 
 
-def element_type(text: str, index: str) -> str:
-    """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
-    for number in index.split("#"):
-        elements = _element_types(text)
-        if not number.isdecimal() or len(number) > 9 or int(number) >= len(elements):
-            return ""
-        text = elements[int(number)]
-    return text
-
-
-@lru_cache(maxsize=1 << 12)
-def _element_types(text: str) -> tuple[str, ...]:
-    """The types of the elements of a tuple; none of another shape."""
-    shape = shape_or_none(text)
-    if not isinstance(shape, TupleShape):
-        return ()
-    if text.find("(", 1) < 0 and "/" not in text:  # as it is spelled where all are arrays
-        return tuple(text[1:-1].split(", "))
-    return tuple(map(str, shape.elements))
-
-
 def _infer(inference: Inference, operation: Operation) -> Inferred:
     if inference.arity is not None and len(operation.operands) != inference.arity:
         given = len(operation.operands)
@@ -213,15 +192,3 @@ def _errors(
         except Unknowable:
             pass
     return (), precision_error
-
-
-METADATA: Final = ", metadata={"
-
-
-def facts(attributes: str) -> str:
-    """The attributes before metadata; all of them if more than a backend_config follows it."""
-    head, _, after = attributes.partition(METADATA)
-    _, _, follows = after.partition("}")
-    if not follows or (follows.startswith(", backend_config=") and follows.count("=") == 1):
-        return head
-    return attributes

@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
+from hlo_lint.analysis.kinds import RowKind
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, signature_of
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
     ShapeCheck,
     check_shape,
-    element_type,
     inference_of,
 )
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import RowKind
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
@@ -29,6 +28,7 @@ from hlo_lint.hlo.shape import (
     BufferShape,
     ShapeSyntaxError,
     arrays,
+    element_type,
     leaves,
     parse_shape,
 )

@@ -14,11 +14,12 @@ from typing import Final, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
+from hlo_lint.analysis.kinds import RowKind, Template, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
-from hlo_lint.analysis.shape_inference.shape_check import facts, inference_of
+from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.analysis.verifier.batch import Batch, RowKind, Template, template_of
+from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
@@ -41,6 +42,7 @@ from hlo_lint.hlo.records import (
     operands_of,
     references_of,
     type_of,
+    without_metadata,
 )
 from hlo_lint.text.lazy_dataclasses import replace
 
@@ -391,7 +393,8 @@ class _Verifier:
                 good = self.good.setdefault(word, set())
                 for at in batch.with_attribute(word, other_than):
                     row = batch.row(at)
-                    key = self.header, opcode_of(row), type_of(row), facts(attributes_of(row))
+                    attributes = without_metadata(attributes_of(row))
+                    key = self.header, opcode_of(row), type_of(row), attributes
                     if is_local and key in good:
                         continue
                     computation, number = batch.place(at)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache, lru_cache
-from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.layout_mismatches import types_of
-from hlo_lint.analysis.shape_inference.shape_check import facts
-from hlo_lint.analysis.verifier.batch import different_computations, reading_of
+from hlo_lint.analysis.kinds import attributes_in, reading_of, types_in, types_of
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import type_of
+from hlo_lint.hlo.records import type_of, without_metadata
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -82,12 +79,10 @@ class UnknownWord(Rule):
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
         """True if every word of a module is known."""
-        readings = map(reading_of, different_computations(module))
-        kinds = list(chain.from_iterable([reading.kinds for reading in readings]))
         return (
             opcodes_of(module) <= _OPCODES
-            and not any(map(_unknown_types, {kind[1] for kind in kinds}))
-            and not any(map(_unknown_attributes, {kind[2] for kind in kinds}))
+            and not any(map(_unknown_types, types_in(module)))
+            and not any(map(_unknown_attributes, attributes_in(module)))
         )
 
     def check(self, computation: Computation) -> Findings:
@@ -100,7 +95,8 @@ class UnknownWord(Rule):
         texts = {kind[2] for kind in reading_of(computation).kinds}
         words = set[str]().union(*map(_unknown_attributes, texts))
         for instruction in computation.instructions if words else ():
-            for word in sorted(words & _unknown_attributes(facts(instruction.attributes_text))):
+            attributes = without_metadata(instruction.attributes_text)
+            for word in sorted(words & _unknown_attributes(attributes)):
                 yield _finding(instruction, "attribute", word, _attributes())
                 words.discard(word)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import types_in, types_of
+from hlo_lint.analysis.kinds import types_in, types_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

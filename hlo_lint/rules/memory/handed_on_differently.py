@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.kinds import types_of
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index

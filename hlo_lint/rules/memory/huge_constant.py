@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -44,7 +45,7 @@ class HugeConstant(Rule):
     def check(self, final: FinalModule) -> Findings:
         """One finding, at the largest constant."""
         sizes: list[tuple[int, Instruction]] = []
-        for computation in final.module.computations:
+        for computation in holders(final.module).get("constant", ()):
             for number in computation.positions("constant"):
                 text = type_of(computation.rows[number])
                 size = 0 if "[]" in text else bytes_on_device(text)

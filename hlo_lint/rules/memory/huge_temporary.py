@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeGuard
 
-from hlo_lint.analysis.layout_mismatches import types_in, types_of
+from hlo_lint.analysis.kinds import types_in, types_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.kinds import types_in, types_of
 from hlo_lint.hlo.dtypes import SUBBYTE
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.records import type_of
@@ -54,7 +54,7 @@ class SubbyteSizeMissing(Rule):
 
 
 def _packs(module: Module) -> bool:
-    return any("E(" in type_text for part in module.computations for type_text in types_of(part))
+    return any("E(" in type_text for type_text in types_in(module))
 
 
 def _unpacked_arrays(computation: Computation) -> Findings:

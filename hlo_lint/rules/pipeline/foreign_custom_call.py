@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -83,10 +85,10 @@ class ForeignCustomCall(Rule):
         """Each such call."""
         calls = [
             (call, platform)
-            for computation in module.computations
-            if computation.thread == "main"
-            for call in computation.with_opcode("custom-call")
-            if (platform := _platform(call)) and not _is_on_the_host(call)
+            for call in instructions_of(module, "custom-call")
+            if (platform := _platform(call.custom_call_target))
+            and call.computation.thread == "main"
+            and not _is_on_the_host(call)
         ]
         platforms = [platform for _, platform in calls]
         if stage.final and not stage.assumed and stage.backend in ("cpu", "gpu", "tpu"):
@@ -105,9 +107,9 @@ class ForeignCustomCall(Rule):
                 )
 
 
-def _platform(call: Instruction) -> str:
-    """The backend that implements the target; empty where several or none are known to."""
-    target = call.custom_call_target
+@cache
+def _platform(target: str) -> str:
+    """The backend that implements a target; empty where several or none are known to."""
     platform = _TARGETS.get(target)
     if platform is None:
         platform = next((name for start, name in _PREFIXES.items() if target.startswith(start)), "")

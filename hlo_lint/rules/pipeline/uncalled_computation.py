@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import chain
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import OPCODES
-from hlo_lint.hlo.records import attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -70,10 +70,7 @@ def _called(computation: Computation) -> frozenset[str]:
     """The names of the computations that instructions call; metadata may hold other names."""
     if computation.opcodes <= _CALLS_NOTHING:
         return frozenset()
-    calls = calls_of(computation)
-    others = [
-        called_names(attributes_of(row))
-        for number, row in enumerate(computation.rows)
-        if number not in calls and opcode_of(row) not in _CALLS_NOTHING
-    ]
-    return frozenset(chain.from_iterable((*calls.values(), *others)))
+    kinds = reading_of(computation).kinds
+    attributes = {kind[2] for kind in kinds if kind[0] not in _CALLS_NOTHING}
+    calls = (*calls_of(computation).values(), *map(called_names, attributes))
+    return frozenset(chain.from_iterable(calls))

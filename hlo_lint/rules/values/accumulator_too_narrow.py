@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hlo_lint.analysis.kinds import RowKind, instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
@@ -54,19 +55,23 @@ class AccumulatorTooNarrow(Rule):
 
     def check(self, module: Module) -> Findings:
         """Each such sum, bodies of fusions included."""
-        for computation in module.computations:
-            for opcode in ("convolution", "dot", "reduce", "reduce-window"):
-                for instruction in computation.with_opcode(opcode):
-                    shape = result_array(instruction)
-                    if shape is None or not is_integer(shape.dtype):
-                        continue
-                    terms, largest = _terms(instruction, module), integer_range(shape.dtype)[-1]
-                    if terms > largest:
-                        yield Finding(
-                            instruction,
-                            f"this {opcode} adds {terms} numbers for each element of its result, "
-                            f"and {shape.dtype} ends at {largest}",
-                        )
+        for opcode in ("convolution", "dot", "reduce", "reduce-window"):
+            for instruction in instructions_where(module, opcode, _counts):
+                shape = result_array(instruction)
+                if shape is None or not is_integer(shape.dtype):
+                    continue
+                terms, largest = _terms(instruction, module), integer_range(shape.dtype)[-1]
+                if terms > largest:
+                    yield Finding(
+                        instruction,
+                        f"this {opcode} adds {terms} numbers for each element of its result, "
+                        f"and {shape.dtype} ends at {largest}",
+                    )
+
+
+def _counts(kind: RowKind) -> bool:
+    """True if a result is of integers."""
+    return kind[1].startswith(("s", "u"))
 
 
 def _terms(instruction: Instruction, module: Module) -> int:

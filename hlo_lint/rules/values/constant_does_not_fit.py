@@ -6,10 +6,10 @@ from math import inf
 from typing import Final
 
 from hlo_lint.analysis.constants import constant_of, number_of
+from hlo_lint.analysis.kinds import RowKind, instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
-from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import opcode_of, references_of
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -33,7 +33,6 @@ class ConstantDoesNotFit(Rule):
     """
 
     severity = Severity.WARNING
-    unfused = False
     opcodes = frozenset(_OPERANDS)
     examples = (
         Bad.entry(
@@ -78,22 +77,22 @@ class ConstantDoesNotFit(Rule):
         ),
     )
 
-    def check(self, computation: Computation) -> Findings:
-        """Each such operation."""
-        if "constant" not in computation.opcodes:
-            return
-        rows, index = computation.rows, computation.index
+    def check(self, module: Module) -> Findings:
+        """Each such operation, bodies of fusions included."""
         for opcode, operand in _OPERANDS.items():
-            for number in computation.positions(opcode):
-                names = references_of(rows[number])
-                source = index.get(names[operand]) if operand < len(names) else None
-                if source is None or opcode_of(rows[source]) not in ("broadcast", "constant"):
-                    continue
-                instruction = computation.at(number)
+            for instruction in instructions_where(module, opcode, _may_not_fit):
                 value = number_of(constant_of(instruction.producer(operand)))
                 reason = None if value is None else _misfit(instruction, value)
                 if reason is not None:
                     yield Finding(instruction, reason, operand=operand)
+
+
+def _may_not_fit(kind: RowKind) -> bool:
+    """True unless the result is of floats that have infinities: most are."""
+    if kind[0] == "set-dimension-size":
+        return True
+    element = ELEMENT_TYPES.get(kind[1].partition("[")[0])
+    return element is None or not (element.is_float and element.has_infinity)
 
 
 def _misfit(instruction: Instruction, value: float) -> str | None:

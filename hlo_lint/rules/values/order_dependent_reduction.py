@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.constants import number_of
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
-from hlo_lint.analysis.verifier.batch import template_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -23,7 +24,7 @@ _REDUCTIONS: Final = (
 _ORDERED: Final = frozenset("atan2 divide power remainder subtract".split())
 MAX_WHOLE: Final = 32
 """Elements that no backend takes in parts: XLA:CPU takes 33 in two."""
-_NEUTRAL: Final = {"add": 0.0, "multiply": 1.0}
+_NEUTRAL: Final = {"add": "0", "multiply": "1"}
 """The initial value of each operation that changes no result."""
 _HANDS_ON: Final = frozenset({"bitcast", "convert", "copy"})
 _PROGRAM = """
@@ -101,9 +102,9 @@ class OrderDependentReduction(Rule):
     def check(self, module: Module) -> Findings:
         """Each such reduction."""
         steps: dict[object, Instruction | None] = {}
-        for computation in module.computations:
-            calls = calls_of(computation)
-            for opcode in _REDUCTIONS if calls else ():
+        for opcode in _REDUCTIONS:
+            for computation in holders(module).get(opcode, ()):
+                calls = calls_of(computation)
                 for number in computation.positions(opcode):
                     name = next(iter(calls.get(number, ())), "")
                     callee = module.computation(name)
@@ -114,8 +115,7 @@ class OrderDependentReduction(Rule):
                     if step is None:
                         continue
                     if step.opcode in _NEUTRAL:
-                        reduction = computation.at(number)
-                        yield from _counted_initial_value(reduction, step.opcode)
+                        yield from _counted_initial_value(computation, number, step.opcode)
                     elif step.opcode == "tuple":
                         yield Finding(
                             computation.at(number),
@@ -130,14 +130,18 @@ class OrderDependentReduction(Rule):
                         )
 
 
-def _counted_initial_value(reduction: Instruction, opcode: str) -> Findings:
+def _counted_initial_value(computation: Computation, number: int, opcode: str) -> Findings:
     """A constant that each part of a sum or product begins with, and that counts."""
-    initial = reduction.producer(1) if len(reduction.operand_names) == 2 else None
-    value = number_of(initial)
+    rows = computation.rows
+    names = references_of(rows[number])
+    initial = computation.index.get(names[1]) if len(names) == 2 else None
+    if initial is None or operands_of(rows[initial]) == _NEUTRAL[opcode]:
+        return  # most begin with it
+    reduction, value = computation.at(number), number_of(computation.at(initial))
     if value is None:
         return
     absorbs = not isfinite(value) or (opcode == "multiply" and value == 0)
-    if value != _NEUTRAL[opcode] and not absorbs and _reduced(reduction) > MAX_WHOLE:
+    if value != float(_NEUTRAL[opcode]) and not absorbs and _reduced(reduction) > MAX_WHOLE:
         yield Finding(
             reduction,
             f"this {reduction.opcode} begins each part with {value:g}, which counts in the "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.constants import INDEX_MAPS, index_rows
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
@@ -89,17 +90,15 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
 
     def check(self, final: FinalModule) -> Findings:
         """Each such slice, bodies of fusions included."""
-        for computation in final.module.computations:
-            for opcode in INDEX_MAPS.keys() & computation.opcodes:
-                yield from filter(None, map(_outside, computation.with_opcode(opcode)))
+        for opcode in INDEX_MAPS:
+            yield from filter(None, map(_outside, instructions_of(final.module, opcode)))
         values: LoopValues | None = None
-        for computation in final.module.computations:
-            for opcode, first in FIRST_INDEX.items():
-                for instruction in computation.with_opcode(opcode):
-                    values = values or LoopValues(final.module)
-                    finding = _clamped(instruction, first, values)
-                    if finding is not None:
-                        yield finding
+        for opcode, first in FIRST_INDEX.items():
+            for instruction in instructions_of(final.module, opcode):
+                values = values or LoopValues(final.module)
+                finding = _clamped(instruction, first, values)
+                if finding is not None:
+                    yield finding
 
 
 def _outside(instruction: Instruction) -> Finding | None:

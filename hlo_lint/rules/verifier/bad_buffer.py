@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.layout_mismatches import types_of
+from hlo_lint.analysis.kinds import types_of
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.verifier.batch import reading_of
+from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.verifier.checks import on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.records import attributes_of, name_of, references_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.batch import reading_of
+from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.analysis.verifier.structure import (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.analysis.loops import backend_config, integer_field, read_loop
 from hlo_lint.analysis.rewrite import attribute_edit
@@ -150,14 +151,13 @@ class DynamicSliceConfigDisagrees(Rule):
 
 def _described(module: Module) -> Iterator[tuple[Instruction, _Descriptor]]:
     """The slices that carry a descriptor, bodies of fusions included."""
-    for computation in module.computations:
-        for opcode in sorted(DynamicSliceConfigDisagrees.opcodes & computation.opcodes):
-            for instruction in computation.with_opcode(opcode):
-                if '"dynamic_slice_config"' not in instruction.attributes_text:
-                    continue
-                config = backend_config(instruction).get("dynamic_slice_config")
-                if isinstance(config, dict) and (descriptor := _descriptor(config)) is not None:
-                    yield instruction, descriptor
+    for opcode in sorted(DynamicSliceConfigDisagrees.opcodes):
+        for instruction in instructions_of(module, opcode):
+            if '"dynamic_slice_config"' not in instruction.attributes_text:
+                continue
+            config = backend_config(instruction).get("dynamic_slice_config")
+            if isinstance(config, dict) and (descriptor := _descriptor(config)) is not None:
+                yield instruction, descriptor
 
 
 def _descriptor(config: Mapping[str, object]) -> _Descriptor | None:

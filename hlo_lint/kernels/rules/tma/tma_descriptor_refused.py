@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.kinds import RowKind, instructions_where
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.calls import triton_calls
@@ -181,18 +182,21 @@ def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
 
 def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     """Calls of Mosaic GPU whose code makes a tensor descriptor, with the code."""
-    for computation in module.nonfusion_computations:
-        for call in computation.with_opcode("custom-call"):
-            if '"mosaic_gpu' not in call.attributes_text:
-                continue
-            from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode
+    for call in instructions_where(module, "custom-call", _is_mosaic):
+        if call.computation.name in module.fusion_computations:
+            continue
+        from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode
 
-            try:
-                payload = decode(call)
-            except PayloadError:
-                continue
-            if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
-                yield call, payload.module
+        try:
+            payload = decode(call)
+        except PayloadError:
+            continue
+        if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:
+            yield call, payload.module
+
+
+def _is_mosaic(kind: RowKind) -> bool:
+    return '"mosaic_gpu' in kind[2]
 
 
 @lru_cache(maxsize=32)
