@@ -281,7 +281,7 @@ ENTRY e {{
 
 
 def _calls(layers: int) -> Counter[str]:
-    """The calls of each function of the verifier on a module of so many equal layers."""
+    """The calls of each function of analyses on a module of so many equal layers."""
     lines = [
         f"""
   t.{n} = (f32[8]{{0}}, f32[8]{{0}}) tuple(x.{n - 1}, x.{n - 1}), metadata={{op_name="t{n}"}}
@@ -293,7 +293,7 @@ def _calls(layers: int) -> Counter[str]:
     calls: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and "verifier" in frame.f_code.co_filename:
+        if event == "call" and "/analysis/" in frame.f_code.co_filename:
             calls[frame.f_code.co_qualname] += 1
 
     clear_caches()
