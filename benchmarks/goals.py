@@ -315,9 +315,9 @@ def start_up() -> Iterator[Goal]:
     took: dict[str, list[float]] = {name: [] for name in kinds}
     for _ in range(4 * ROUNDS):
         for name, arguments in kinds.items():
-            before = _seconds_of_children()
+            before = seconds_of_children()
             subprocess.run(arguments, check=True, capture_output=True)
-            took[name].append((_seconds_of_children() - before) * 1000)
+            took[name].append((seconds_of_children() - before) * 1000)
     own, *others = (median(values) for values in took.values())
     names = list(kinds)[1:]
     measured = ", ".join(
@@ -328,7 +328,7 @@ def start_up() -> Iterator[Goal]:
     yield Goal("G11 start-up over Python's own, CPU", text, bound, f"{measured}; Python {own:.0f}")
 
 
-def _seconds_of_children() -> float:
+def seconds_of_children() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 

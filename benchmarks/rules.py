@@ -2,15 +2,17 @@
 
     python -m benchmarks.rules FILE_OR_FOLDER…     prints both tables; `make bench FILES=…`
 
-Of a folder the ten largest texts are taken whose contents differ. Each measurement is a process of
-its own in which XLA's parser, ours and `hlo_lint.lint` take turns, all modules loaded before; times
-are CPU time of the process. Growth is measured on texts that `benchmarks.big_dump` makes, in which
-names and most lines are unique.
+Of a folder some of the large texts are taken whose contents differ; `benchmarks.models` makes one.
+XLA's parser, ours and `hlo_lint.lint` take turns, each in a process of its own; all modules are
+loaded and a text of three lines is read before, and times are CPU time of the thread that reads.
+Whole processes are the commands that a user starts. Growth is measured on texts that
+`benchmarks.big_dump` makes, in which names and most lines are unique.
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import math
 import subprocess
@@ -23,20 +25,25 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import big_dump
-from benchmarks.goals import by_xla, slope
+from benchmarks.goals import Rounds, by_xla, seconds_of_children, slope
 from benchmarks.measure import hlo_texts
 
 ROUNDS = 5
-FILES = 10
+FILES = 16
 SMALLEST_FILE = 300_000
 SIZES_IN_MB = (1.0, 3.0, 10.0, 25.0, 50.0)
 LEAST_SECONDS = 0.02
 """Rules that take less at the greatest size have no exponent: it would be that of the clock."""
 _TRIVIAL = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+_XLA_ALONE = """
+import sys
+from jaxlib import _hlo
+_hlo.hlo_module_from_text(open(sys.argv[1]).read())
+"""
 
 
 def chosen(places: Iterable[Path]) -> list[Path]:
-    """The files, and the largest texts of each folder."""
+    """The files, and of each folder some of its large texts, from the largest to the smallest."""
     files: list[Path] = []
     for place in places:
         if place.is_file():
@@ -45,25 +52,33 @@ def chosen(places: Iterable[Path]) -> list[Path]:
         distinct: dict[bytes, Path] = {}
         texts = [path for path in hlo_texts(place) if path.stat().st_size >= SMALLEST_FILE]
         for path in sorted(texts, key=lambda path: -path.stat().st_size):
-            distinct.setdefault(path.read_bytes(), path)
-        files += list(distinct.values())[:FILES]
+            distinct.setdefault(hashlib.blake2b(path.read_bytes()).digest(), path)
+        files += list(distinct.values())[:: -(-len(distinct) // FILES) or 1]
     return files
 
 
-def measure(path: Path) -> dict[str, float]:
-    """Seconds of XLA's parse, our parse and `lint` of one file, in this process."""
+def measure(kind: str, path: Path) -> dict[str, float]:
+    """Seconds in which XLA or we parse a file, or `lint` checks it, in this process.
+
+    For `lint` also the bytes that it adds to the peak of this process, over those of the file.
+    """
+    if kind == "xla":
+        by_xla(
+            _TRIVIAL.encode()
+        )  # the first text of a process costs over a second on some machines
+        return {kind: _thread_seconds(by_xla, path.read_bytes())}
     import hlo_lint
     from hlo_lint.rules.registry import all_rules
 
     all_rules()  # imports them
-    by_xla(_TRIVIAL.encode())  # the first text of a process costs over a second on some machines
     gc.disable()
-    data = path.read_bytes()
-    return {
-        "xla": _thread_seconds(by_xla, data),
-        "parse": _thread_seconds(hlo_lint.parse_all, data),
-        "check": _thread_seconds(hlo_lint.lint, path),
-    }
+    hlo_lint.lint(hlo_lint.parse(_TRIVIAL))
+    if kind == "parse":
+        return {kind: _thread_seconds(hlo_lint.parse_all, path.read_bytes())}
+    Path("/proc/self/clear_refs").write_text("5")  # the peak from here on: `man 5 proc`
+    before = peak_bytes()
+    seconds = _thread_seconds(hlo_lint.lint, path)
+    return {kind: seconds, "peak": (peak_bytes() - before) / path.stat().st_size}
 
 
 def _thread_seconds(work: Callable[..., object], *given: object) -> float:
@@ -99,19 +114,6 @@ def by_rule(path: Path) -> dict[str, float]:
     return dict(spent)
 
 
-def memory(path: Path) -> dict[str, float]:
-    """Bytes that `lint` of one file adds to the peak of this process, over those of the file."""
-    import hlo_lint
-    from hlo_lint.rules.registry import all_rules
-
-    all_rules()
-    gc.disable()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak from here on: `man 5 proc`
-    before = peak_bytes()
-    hlo_lint.lint(path)
-    return {"peak": (peak_bytes() - before) / path.stat().st_size}
-
-
 def peak_bytes() -> int:
     """The greatest size of this process since its peak was reset."""
     status = Path("/proc/self/status").read_text()
@@ -127,31 +129,53 @@ def in_process(kind: str, path: Path) -> dict[str, float]:
     return figures
 
 
+def whole_process(*arguments: str) -> float:
+    """CPU seconds of a Python process, start-up and all threads included."""
+    before = seconds_of_children()
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=False)
+    return seconds_of_children() - before
+
+
+def one_round(path: Path) -> dict[str, float]:
+    """The figures of one file, each from a process of its own."""
+    return {
+        **in_process("xla", path),
+        **in_process("parse", path),
+        **in_process("check", path),
+        "whole xla": whole_process("-c", _XLA_ALONE, str(path)),
+        "whole check": whole_process(
+            *("-m", "hlo_lint", "check", "--isolated", "--no-cache", "--jobs", "1", str(path))
+        ),
+    }
+
+
 def single_files(paths: Sequence[Path]) -> Iterator[str]:
     """One row a file, and the medians."""
     titles = (
         *("MB", "XLA's parse, s", "our parse, s", "`check`, s", "rules / parse", "XLA / `check`"),
+        *("XLA's process, s", "`hlo-lint check`, s", "XLA / `hlo-lint check`"),
         "peak of `check` / size",
     )
     yield f"| file | {' | '.join(titles)} |"
     yield f"|---{'|---' * len(titles)}|"
-    shares, gains, peaks = [], [], []
+    totals: list[tuple[float, ...]] = []
     for path in paths:
-        rounds = [in_process("file", path) for _ in range(ROUNDS)]
-        share = median((each["check"] - each["parse"]) / each["parse"] for each in rounds)
-        gain = median(each["xla"] / each["check"] for each in rounds)
-        shares.append(share)
-        gains.append(gain)
-        peaks.append(in_process("memory", path)["peak"])
-        xla, parse, check = (median(each[kind] for each in rounds) for kind in rounds[0])
+        rounds = [one_round(path) for _ in range(ROUNDS)]
+        shares = Rounds(tuple((each["check"] - each["parse"]) / each["parse"] for each in rounds))
+        gains = Rounds(tuple(each["xla"] / each["check"] for each in rounds))
+        whole = Rounds(tuple(each["whole xla"] / each["whole check"] for each in rounds))
+        middle = {kind: median(each[kind] for each in rounds) for kind in rounds[0]}
+        totals.append((*(median(ratio.values) for ratio in (shares, gains, whole)), middle["peak"]))
         yield (
-            f"| {'/'.join(path.parts[-3:])} | {path.stat().st_size / 1e6:.2f} | {xla:.3f} "
-            f"| {parse:.3f} | {check:.3f} | {share:.2f} | {gain:.2f} "
-            f"| {peaks[-1]:.1f} |"
+            f"| {path.name} | {path.stat().st_size / 1e6:.2f} | {middle['xla']:.3f} "
+            f"| {middle['parse']:.3f} | {middle['check']:.3f} | {shares} | {gains} "
+            f"| {middle['whole xla']:.2f} | {middle['whole check']:.2f} | {whole} "
+            f"| {middle['peak']:.1f} |"
         )
+    share, gain, process, peak = (median(column) for column in zip(*totals, strict=True))
     yield (
-        f"| median of {len(paths)} files | | | | | {median(shares):.2f} | {median(gains):.2f} "
-        f"| {median(peaks):.1f} |"
+        f"| median of {len(paths)} files | | | | | {share:.2f} | {gain:.2f} | | | {process:.2f} "
+        f"| {peak:.1f} |"
     )
 
 
@@ -184,7 +208,8 @@ def report(paths: Sequence[Path]) -> list[str]:
     lines = ["## Rules on single files", ""]
     if paths:
         lines += [
-            f"CPU seconds, medians of {ROUNDS} processes a file; rules are `check` less our parse.",
+            f"CPU seconds, medians of {ROUNDS} processes a file [least-greatest]; rules: `check` "
+            "less our parse. Processes count start-up and all threads.",
             "",
             *single_files(paths),
             "",
@@ -201,10 +226,8 @@ def report(paths: Sequence[Path]) -> list[str]:
 
 def main() -> None:
     match sys.argv[1:]:
-        case ["--file", path]:
-            print(json.dumps(measure(Path(path))))
-        case ["--memory", path]:
-            print(json.dumps(memory(Path(path))))
+        case ["--xla" | "--parse" | "--check" as kind, path]:
+            print(json.dumps(measure(kind.removeprefix("--"), Path(path))))
         case ["--rules", path]:
             print(json.dumps(by_rule(Path(path))))
         case places:
