@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, bare, flat, packed
+from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, flat, packed
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering, Values
@@ -87,27 +87,17 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
             for member, part in zip(group, parts, strict=True):
                 results[member] = part
     if opcode in ("all-gather-start", "collective-permute-start"):
+        assert isinstance(shape, TupleShape)
+        contexts = lowering.contexts(shape.elements)
+        sources = operands[0] if len(operands) == 1 else list(zip(*operands, strict=True))
         return [
-            _pair(lowering, shape, [values[at] for values in operands], results[at])
-            for at in devices
+            (sources[at], packed(shape.elements[1], iter(results[at])), *contexts) for at in devices
         ]
     return [packed(shape, iter(results[at])) for at in devices]
 
 
 def _second(value: Value) -> Value:
     return value[1] if isinstance(value, tuple) else value
-
-
-def _pair(
-    lowering: Lowering, shape: Shape, operands: Sequence[Value], results: Sequence[Node]
-) -> Value:
-    """The tuple of a start: operands, results, and contexts that nobody reads."""
-    assert isinstance(shape, TupleShape)
-    contexts = [
-        lowering.nodes.filled(0, leaf) for element in shape.elements[2:] for leaf in bare(element)
-    ]
-    source = operands[0] if len(operands) == 1 else tuple(operands)
-    return (source, packed(shape.elements[1], iter(results)), *contexts)
 
 
 def _groups(instruction: Instruction, devices: int) -> list[tuple[int, ...]]:

@@ -115,9 +115,7 @@ def sort(
         (("dimensions", f"{{{axis}}}"),),
         (("to_apply", graph),),
     )
-    if len(columns) == 1:
-        return [node]
-    return [nodes.element(node, at) for at in range(len(columns))]
+    return [node] if len(columns) == 1 else nodes.elements(node)
 
 
 def top_k(

@@ -160,11 +160,12 @@ class Nodes:
 
     # ---- operations that are nothing in some cases
 
-    def element(self, node: Node, number: int) -> Node:
-        """One result of an operation with several."""
-        return self.make(
-            "get-tuple-element", node.shapes[number], (node,), (("index", str(number)),)
-        )
+    def elements(self, node: Node) -> list[Node]:
+        """The results of an operation with several."""
+        return [
+            self.make("get-tuple-element", shape, (node,), (("index", str(number)),))
+            for number, shape in enumerate(node.shapes)
+        ]
 
     def reshape(self, node: Node, dims: tuple[int, ...]) -> Node:
         """The same elements in the same order, in another shape."""

@@ -8,6 +8,7 @@ program that computes the values of all of them (`collectives.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -22,6 +23,7 @@ from hlo_lint.engine.values.lowering.graph import (
     Node,
     Nodes,
     NotLowered,
+    Shapes,
     Value,
     bare,
     flat,
@@ -108,14 +110,6 @@ class Cut:
 
 
 @dataclass
-class LoweredLoop:
-    """A loop around the instructions that are being lowered."""
-
-    iteration: Callable[[], Node] | None
-    """Makes the number of the iteration, from 0; None where the loop is not annotated."""
-
-
-@dataclass
 class Lowering:
     """One module on its way to its values."""
 
@@ -127,7 +121,9 @@ class Lowering:
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
-    loops: list[LoweredLoop] = field(default_factory=list)
+    iterations: list[Callable[[], Node] | None] = field(default_factory=list)
+    """Of each loop around the instructions that are being lowered, outermost first: makes the
+    number of the iteration, from 0; None where the loop is not annotated."""
     devices: int = 1
 
     def __post_init__(self) -> None:
@@ -239,6 +235,14 @@ class Lowering:
             raise NotLowered(f"%{instruction.name} calls no computation as its {name}")
         return self.body(names[attributes.index(name)])
 
+    @contextmanager
+    def _inside(self, scope: str | None = None) -> Iterator[None]:
+        """Lowers a called computation: the nodes made there are not those of the caller."""
+        made, around = self.nodes.made, self.scope
+        self.nodes.made, self.scope = [], around if scope is None else scope
+        yield
+        self.nodes.made, self.scope = made, around
+
     def function(self, computation: Computation) -> Graph:
         """A computation of scalars: the reducer of a reduce, the comparator of a sort."""
         shapes: list[ArrayShape] = []
@@ -250,10 +254,9 @@ class Lowering:
             shapes += leaves
             nodes = iter([self.nodes.parameter(first + at, leaf) for at, leaf in enumerate(leaves)])
             arguments.append([packed(self.shape(parameter), nodes)])
-        made, self.nodes.made = self.nodes.made, []
-        around, self.scope = self.scope, computation.name
-        (value,) = self.computation(computation, arguments)
-        self.nodes.made, self.devices, self.scope = made, devices, around
+        with self._inside(computation.name):
+            (value,) = self.computation(computation, arguments)
+        self.devices = devices
         return self.nodes.graph(tuple(shapes), list(flat(value)))
 
     # ---- one instruction
@@ -285,33 +288,34 @@ class Lowering:
 
     def _call(self, instruction: Instruction, operands: list[Values]) -> Values:
         names = instruction.called_computations
+        is_start = instruction.opcode == "async-start"
         if len(names) != 1:
             raise NotLowered(f"%{instruction.name} calls no computation")
-        made, self.nodes.made = self.nodes.made, []
-        results = self.computation(self.body(names[0]), operands)
-        self.nodes.made = made
-        if instruction.opcode != "async-start":
-            return results
-        return [self._started(instruction, operands, results, at) for at in range(self.devices)]
+        with self._inside():
+            results = self.computation(self.body(names[0]), operands)
+        return self._started(instruction, operands, results) if is_start else results
 
-    def _started(
-        self, instruction: Instruction, operands: list[Values], results: Values, device: int
-    ) -> Value:
+    def _started(self, instruction: Instruction, operands: list[Values], results: Values) -> Values:
         """The tuple of an async-start: operands, the result, and contexts that nobody reads."""
-        shape = self.shape(instruction)
-        parts = len(shape.elements) if isinstance(shape, TupleShape) else 0
-        contexts = [
-            self._nothing(element)
-            for element in (shape.elements[2:] if isinstance(shape, TupleShape) else ())
+        contexts = self.contexts(self._parts(instruction))
+        sources = zip(*operands, strict=True) if operands else [()] * self.devices
+        return [
+            (source, result, *contexts) for source, result in zip(sources, results, strict=True)
         ]
-        if parts < 2:
-            raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
-        return (tuple(values[device] for values in operands), results[device], *contexts)
 
-    def _nothing(self, shape: Shape) -> Value:
-        """A value that nobody reads: zeros."""
-        leaves = iter([self.nodes.filled(0, leaf) for leaf in bare(shape)])
-        return packed(shape, leaves)
+    def _parts(self, instruction: Instruction) -> tuple[Shape, ...]:
+        """The shapes in the tuple of an async-start."""
+        shape = self.shape(instruction)
+        if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+            raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
+        return shape.elements
+
+    def contexts(self, parts: Sequence[Shape]) -> list[Value]:
+        """The values after the operands and the result of a start: zeros, which nobody reads."""
+        return [
+            packed(part, iter([self.nodes.filled(0, leaf) for leaf in bare(part)]))
+            for part in parts[2:]
+        ]
 
     def _sugar(self, instruction: Instruction, base: str, operands: list[Values]) -> Values:
         """`slice-start(x)`: the operation that an async-start would call, written in its place."""
@@ -320,60 +324,55 @@ class Lowering:
                 value if instruction.opcode.endswith("-update") else _part(value, (1,))
                 for value in operands[0]
             ]
-        shape = self.shape(instruction)
-        if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
-            raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
-        results: Values
+        shape = self._parts(instruction)[1]
         if base in ("fusion", "call"):
             results = self.computation(self.body(instruction.called_computations[0]), operands)
         else:
             results = [
-                self._on_device(
-                    instruction, base, [values[at] for values in operands], shape.elements[1]
-                )
+                self._on_device(instruction, base, [values[at] for values in operands], shape)
                 for at in range(self.devices)
             ]
-        return [self._started(instruction, operands, results, at) for at in range(self.devices)]
+        return self._started(instruction, operands, results)
 
     def _while(self, instruction: Instruction, states: Values) -> Values:
         shape = self.shape(instruction)
         leaves = [node for value in states for node in flat(value)]
         shapes = tuple(leaf.shape for leaf in leaves)
-        made, self.nodes.made = self.nodes.made, []
-        parameters = [self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)]
-        remaining = iter(parameters)
-        state: Values = [packed(shape, remaining) for _ in range(self.devices)]
-        self.loops.append(self._loop(instruction, state))
-        body_called, around = self.called(instruction, "body"), self.scope
-        self.scope = body_called.name
-        results = self.computation(body_called, [state])
-        self.scope = around
-        self.loops.pop()
-        body = self.nodes.graph(
-            shapes,
-            [node for value in results for node in flat(value)],
-            takes_tuple=True,
-            gives_tuple=True,
-        )
-        goes_on = self.computation(self.called(instruction, "condition"), [state])
-        # All devices run the loop as often: XLA demands it where the body communicates.
-        condition = self.nodes.graph(shapes, [next(flat(goes_on[0]))], takes_tuple=True)
-        self.nodes.made = made
+        with self._inside():
+            state = self._state(shape, shapes)
+            self.iterations.append(self._iteration(instruction, state))
+            body = self._body(self.called(instruction, "body"), state, shapes)
+            self.iterations.pop()
+            goes_on = self.computation(self.called(instruction, "condition"), [state])
+            # All devices run the loop as often: XLA demands it where the body communicates.
+            condition = self.nodes.graph(shapes, [next(flat(goes_on[0]))], takes_tuple=True)
         if tuple(root.shape for root in body.roots) != shapes:
             raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
         loop = self.nodes.make(
             "while", shapes, leaves, called=(("condition", condition), ("body", body))
         )
-        every = iter([self.nodes.element(loop, at) for at in range(len(shapes))])
+        every = iter(self.nodes.elements(loop))
         return [packed(shape, every) for _ in range(self.devices)]
 
-    def _loop(self, instruction: Instruction, state: Values) -> LoweredLoop:
+    def _state(self, shape: Shape, shapes: Shapes) -> Values:
+        """The parameter of a body on each device: its arrays, the devices one after the other."""
+        nodes = iter([self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
+        return [packed(shape, nodes) for _ in range(self.devices)]
+
+    def _body(self, body: Computation, state: Values, shapes: Shapes) -> Graph:
+        """The body of a loop, or a branch: from a tuple to a tuple."""
+        with self._inside(body.name):
+            results = self.computation(body, [state])
+        roots = [node for value in results for node in flat(value)]
+        return self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
+
+    def _iteration(self, instruction: Instruction, state: Values) -> Callable[[], Node] | None:
         loop = read_loop(instruction)
         if loop is None or loop.induction_variable is None or not loop.step:
-            return LoweredLoop(None)
+            return None
         variable = _part(state[0], (loop.induction_variable,))
         if not isinstance(variable, Node):
-            return LoweredLoop(None)
+            return None
 
         def iteration() -> Node:
             wide = self.nodes.convert(variable, "s64")
@@ -381,26 +380,19 @@ class Lowering:
             passed = self.nodes.binary("subtract", wide, start)
             return self.nodes.binary("divide", passed, self.nodes.scalar(loop.step, "s64"))
 
-        return LoweredLoop(iteration)
+        return iteration
 
     def _conditional(self, instruction: Instruction, operands: list[Values]) -> Values:
         bodies = [self.body(name) for name in instruction.called_computations]
         shape = self.shape(instruction)
         predicate = next(flat(operands[0][0]))
         leaves = [[node for value in values for node in flat(value)] for values in operands[1:]]
-        made, self.nodes.made = self.nodes.made, []
         branches: list[Graph] = []
         for body, arguments in zip(bodies, leaves, strict=True):
             shapes = tuple(leaf.shape for leaf in arguments)
-            nodes = iter([self.nodes.parameter(at, shape) for at, shape in enumerate(shapes)])
-            parameter = self.shape(body.parameters[0])
-            state: Values = [packed(parameter, nodes) for _ in range(self.devices)]
-            around, self.scope = self.scope, body.name
-            results = self.computation(body, [state])
-            self.scope = around
-            roots = [node for value in results for node in flat(value)]
-            branches.append(self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True))
-        self.nodes.made = made
+            with self._inside():
+                state = self._state(self.shape(body.parameters[0]), shapes)
+                branches.append(self._body(body, state, shapes))
         shapes = tuple(root.shape for root in branches[0].roots)
         if predicate.shape.dtype == "pred":
             # The first computation is that of true; branch 0 of an index is the first one.
@@ -415,7 +407,7 @@ class Lowering:
             counts,
             tuple(("branch", branch) for branch in branches),
         )
-        every = iter([self.nodes.element(node, at) for at in range(len(shapes))])
+        every = iter(self.nodes.elements(node))
         return [packed(shape, every) for _ in range(self.devices)]
 
     # ---- an instruction on one device
@@ -440,8 +432,8 @@ class Lowering:
         if opcode == "after-all":
             return None
         if opcode == "copy-start":
-            contexts = shape.elements[2:] if isinstance(shape, TupleShape) else ()
-            return (operands[0], operands[0], *map(self._nothing, contexts))
+            parts = shape.elements if isinstance(shape, TupleShape) else ()
+            return (operands[0], operands[0], *self.contexts(parts))
         if opcode == "custom-call":
             from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 
@@ -488,7 +480,7 @@ class Lowering:
         node = self.nodes.make(opcode, shapes, leaves, attributes, called)
         if not isinstance(shape, TupleShape):
             return node
-        return packed(shape, iter([self.nodes.element(node, at) for at in range(len(shapes))]))
+        return packed(shape, iter(self.nodes.elements(node)))
 
     def cut(
         self,
@@ -577,11 +569,9 @@ class Lowering:
         at = self.nodes.scalar(offset, "s64")
         if stride:
             # In a nest the descriptor may mean any of the loops: the operands decide there.
-            if len(self.loops) != 1 or self.loops[0].iteration is None:
+            if len(self.iterations) != 1 or (iteration := self.iterations[0]) is None:
                 return None
-            steps = self.nodes.binary(
-                "multiply", self.loops[0].iteration(), self.nodes.scalar(stride, "s64")
-            )
+            steps = self.nodes.binary("multiply", iteration(), self.nodes.scalar(stride, "s64"))
             at = self.nodes.binary("add", at, steps)
         first = self.nodes.binary("divide", at, self.nodes.scalar(whole.element_bits // 8, "s64"))
         row = in_memory(self.nodes, leaves[0], whole)
