@@ -8,7 +8,7 @@ and the result is rounded once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from hlo_lint.engine.values.evaluator import (
     reduction,
     single_device,
 )
-from hlo_lint.engine.values.evaluator.arrays import Array, Numbers, Unsupported, Value
+from hlo_lint.engine.values.evaluator.arrays import Array, Numbers, Unsupported, Value, packed
 from hlo_lint.engine.values.evaluator.site import Kernel, Site
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module, called_names
 from hlo_lint.hlo.opcodes import wrapped_opcode
@@ -115,21 +115,10 @@ def _checked(entry: Computation, inputs: Sequence[Value], numbers: Numbers) -> t
         raise NotEvaluated("", f"the entry takes {len(wanted)} arrays, {len(given)} are given")
     rest = iter(given)
     return tuple(
-        _as_held(
-            _rebuilt(parameter.shape_or_none, rest),
-            parameter.shape_or_none,
-            parameter.name,
-            numbers,
-        )
+        _as_held(packed(shape, rest), shape, parameter.name, numbers)
         for parameter in entry.parameters
+        for shape in (parameter.shape_or_none,)
     )
-
-
-def _rebuilt(shape: Shape | None, rest: Iterator[Array]) -> Value:
-    """A value of a shape from the next arrays."""
-    if isinstance(shape, TupleShape):
-        return tuple(_rebuilt(element, rest) for element in shape.elements)
-    return next(rest) if isinstance(shape, ArrayShape) else None
 
 
 def _as_held(value: Value, shape: Shape | None, name: str, numbers: Numbers) -> Value:
@@ -192,9 +181,8 @@ class _Machine:
     ) -> Value:
         """The value of a computation's root."""
         if self.depth >= MAX_DEPTH:
-            raise NotEvaluated(
-                "", f"more than {MAX_DEPTH} calls inside calls, in %{computation.name}"
-            )
+            where = f"in %{computation.name}"
+            raise NotEvaluated("", f"more than {MAX_DEPTH} calls inside calls, {where}")
         key = (computation.name, lifted, needs_root)
         plan = self._plans.get(key)
         if plan is None:

@@ -233,15 +233,9 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
                 yield array.dims[axis]
         case "conditional" if operands[0] is source:
             yield len(user.called_computations)
-        case "dynamic-slice" if source in operands[1:]:
-            shape = user.shape_or_none
-            if isinstance(shape, ArrayShape):
-                for axis, operand in enumerate(operands[1:]):
-                    if operand is source and axis < array.rank:
-                        yield array.dims[axis] - shape.dims[axis] + 1
-        case "dynamic-update-slice" if source in operands[2:]:
-            update = user.operands[1].shape
-            if isinstance(update, ArrayShape):
-                for axis, operand in enumerate(operands[2:]):
-                    if operand is source and axis < array.rank:
-                        yield array.dims[axis] - update.dims[axis] + 1
+        case "dynamic-slice" | "dynamic-update-slice":
+            is_update = user.opcode == "dynamic-update-slice"
+            part = user.operands[1].shape if is_update else user.shape_or_none
+            for axis, operand in enumerate(operands[1 + is_update :]):
+                if operand is source and axis < array.rank and isinstance(part, ArrayShape):
+                    yield array.dims[axis] - part.dims[axis] + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,10 +19,18 @@ from hlo_lint.hlo.dtypes import (
     is_signed,
 )
 from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 Array: TypeAlias = NDArray[Any]
 Value: TypeAlias = "Array | tuple[Value, ...] | None"
 """A logical array (a scalar has no dimensions), a tuple, or None for a token."""
+
+
+def packed(shape: Shape | None, rest: Iterator[Array]) -> Value:
+    """A value of a shape from the next arrays."""
+    if isinstance(shape, TupleShape):
+        return tuple(packed(element, rest) for element in shape.elements)
+    return next(rest) if isinstance(shape, ArrayShape) else None
 
 
 class Unsupported(Exception):
@@ -102,11 +111,7 @@ def working_type(name: str, wide: bool) -> np.dtype[Any]:
 
 def accumulator(name: str) -> np.dtype[Any]:
     """The type in which sums are kept: doubles for floats, else the type itself."""
-    if is_complex(name):
-        return np.dtype(np.complex128)
-    if is_float(name):
-        return np.dtype(np.float64)
-    return working_type(name, wide=False)
+    return working_type(name, wide=True)
 
 
 def part_type(name: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hlo_lint.engine.values.evaluator.arrays import Array, Unsupported, Value
+from hlo_lint.engine.values.evaluator.arrays import Array, Unsupported, Value, packed
 from hlo_lint.engine.values.lowering.emit import emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.evaluator.site import Kernel
@@ -40,10 +39,4 @@ def custom_call(
         raise Unsupported(f"a custom call of {program.cuts[0].what}")
     (module,) = parse_file(emit(program.graph)).modules
     shape = call.shape
-    return lambda *operands: _packed(shape, iter(evaluate(module, operands)))
-
-
-def _packed(shape: Shape, results: Iterator[Array]) -> Value:
-    if isinstance(shape, TupleShape):
-        return tuple(_packed(element, results) for element in shape.elements)
-    return next(results) if isinstance(shape, ArrayShape) else None
+    return lambda *operands: packed(shape, iter(evaluate(module, operands)))

@@ -18,6 +18,7 @@ from hlo_lint.engine.values.evaluator.arrays import (
     Numbers,
     Unsupported,
     Value,
+    accumulator,
     part_type,
     working_type,
 )
@@ -30,10 +31,9 @@ _erf: Function = np.frompyfunc(math.erf, 1, 1)
 
 
 def _logistic(x: Array) -> Array:
-    # exp of a non-positive number cannot overflow.
-    small = np.exp(-np.abs(x)) if x.dtype.kind != "c" else None
-    if small is None:
+    if x.dtype.kind == "c":
         return 1 / (1 + np.exp(-x))
+    small = np.exp(-np.abs(x))  # exp of a non-positive number cannot overflow
     return np.where(x >= 0, 1 / (1 + small), small / (1 + small))
 
 
@@ -94,8 +94,7 @@ def _unary(site: Site) -> Kernel:
     if opcode in _TRANSCENDENTAL:
         if not (is_float(name) or is_complex(name)):
             raise Unsupported(f"{opcode} of {name}")
-        kind = np.dtype(np.complex128 if is_complex(name) else np.float64)
-        function = _TRANSCENDENTAL[opcode]
+        kind, function = accumulator(name), _TRANSCENDENTAL[opcode]
     else:
         source = site.operand(0).dtype
         kind, function = working_type(source, numbers.wide), _EXACT[opcode]
@@ -244,7 +243,7 @@ def _binary(site: Site) -> Kernel:
             return lambda x, y: numbers.cast(shift(x, y), name)
         function = _INTEGER_BINARY.get(opcode)
     elif opcode in ("power", "atan2"):
-        kind = np.dtype(np.complex128 if is_complex(name) else np.float64)
+        kind = accumulator(name)
         function = np.power if opcode == "power" else np.arctan2
     else:
         function = _FLOAT_BINARY.get(opcode)
@@ -284,7 +283,7 @@ def _compare(site: Site) -> Kernel:
     order = site.attribute("type", "") or site.attribute("order", "")
     if is_float(name) and order in ("TOTALORDER", "TOTAL"):
         return lambda x, y: function(total_order(x, name, numbers), total_order(y, name, numbers))
-    kind = np.dtype(np.float64) if is_float(name) else working_type(name, numbers.wide)
+    kind = accumulator(name)
     return lambda x, y: function(x.astype(kind), y.astype(kind))
 
 
@@ -307,7 +306,7 @@ def convert(x: Array, source: str, target: str, numbers: Numbers) -> Array:
     NaN 0, as XLA's CPU and GPU backends do.
     """
     if target == "pred":
-        return np.asarray(x.astype(np.complex128 if is_complex(source) else _plain(source)) != 0)
+        return np.asarray(x.astype(accumulator(source)) != 0)
     if is_integer(target) and (is_float(source) or is_complex(source)):
         bits = BITS[target]
         low, high = (
@@ -323,20 +322,13 @@ def convert(x: Array, source: str, target: str, numbers: Numbers) -> Array:
         return numbers.cast(np.where(inside, whole, bound).astype(kind), target)
     if is_complex(source) and not is_complex(target):
         return numbers.cast(np.asarray(x.real), target)
-    if source in ("pred",) or is_integer(source):
+    if source == "pred" or is_integer(source):
         if is_integer(target):
-            return numbers.cast(x.astype(_plain(source)), target)
+            return numbers.cast(x.astype(accumulator(source)), target)
         # An integer goes to a small float by way of f32, as in XLA's elemental emitter.
         by_way = np.float64 if target in ("f64", "c128") or numbers.wide else np.float32
-        return numbers.cast(x.astype(_plain(source)).astype(by_way), target)
+        return numbers.cast(x.astype(accumulator(source)).astype(by_way), target)
     return numbers.cast(x, target)
-
-
-def _plain(name: str) -> np.dtype[Any]:
-    """A type of numpy proper that holds every value of a type of integers, floats or truths."""
-    if is_float(name):
-        return np.dtype(np.float64)
-    return working_type(name, wide=False)
 
 
 def _convert(site: Site) -> Kernel:

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 
 from hlo_lint.engine.values.evaluator.arrays import Array, Unsupported, Value
-from hlo_lint.engine.values.evaluator.reduction import in_rounds_of
+from hlo_lint.engine.values.evaluator.reduction import in_rounds
 from hlo_lint.engine.values.evaluator.site import Kernel, Site
 
 
@@ -140,7 +140,7 @@ def _scatter(site: Site) -> Kernel:
         results = tuple(operand.reshape(-1).copy() for operand in operands)
         moved = tuple(update.transpose(order).reshape(-1)[wanted] for update in updates)
         site.spend(prod(flat.shape))
-        in_rounds_of(results, where, moved, combine)
+        in_rounds(results, where, moved, combine)
         return site.returned(tuple(result.reshape(dims) for result in results))
 
     if count < 1:

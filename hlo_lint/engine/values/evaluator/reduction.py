@@ -156,21 +156,17 @@ def _select_and_scatter(site: Site) -> Kernel:
             best, chosen = np.where(take, value, best), np.where(take, number, chosen)
         result = np.full(operand.size, start, operand.dtype)
         inside = chosen.reshape(-1) >= 0
-        in_rounds(result, chosen.reshape(-1)[inside], source.reshape(-1)[inside], combine)
+        updates = source.reshape(-1)[inside]
+        in_rounds((result,), chosen.reshape(-1)[inside], (updates,), combine)
         return result.reshape(operand.shape)
 
     return run
 
 
-def in_rounds(result: Array, where: Array, updates: Array, combine: Callable[..., Arrays]) -> None:
-    """Combine updates into places of a flat array, those of one place one after the other."""
-    in_rounds_of((result,), where, (updates,), combine)
-
-
-def in_rounds_of(
+def in_rounds(
     results: Arrays, where: Array, updates: Arrays, combine: Callable[..., Arrays]
 ) -> None:
-    """As `in_rounds`, for several arrays that are combined together."""
+    """Combine updates into places of flat arrays, those of one place one after the other."""
     order = np.argsort(where, kind="stable")
     ordered = where[order]
     first = np.r_[True, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)
