@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
 from hlo_lint.hlo.shape import Index, Shape, TupleShape, array_indices, part
-from hlo_lint.text.lazy_dataclasses import dataclass
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 Steps: TypeAlias = tuple[tuple[int, int, int], ...]
 """A move as loops, outermost first as they are read: size, step read, step written, in elements."""

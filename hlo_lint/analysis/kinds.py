@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.records import METADATA, name_in, type_of, without_metadata
 from hlo_lint.hlo.shape import element_type
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """All of an instruction but its name and metadata: opcode, type, attributes, and the types of its

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import (
     DISJOINT,
@@ -32,7 +32,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
-from hlo_lint.text.lazy_dataclasses import dataclass
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""

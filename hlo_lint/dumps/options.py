@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from hlo_lint.text.lazy_dataclasses import dataclass
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

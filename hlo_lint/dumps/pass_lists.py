@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
-from hlo_lint.text.lazy_dataclasses import dataclass
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 Pass = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""
@@ -260,6 +259,8 @@ def recognise(steps: Steps, backend: str | None) -> Recognition:
     A list that has two passes in this order counts twice as much as one that has another between
     them, so that neighbouring releases can be told apart.
     """
+    if not steps:
+        return Recognition()  # a lone text: the lists need not be read
     scores = {entry: sum(map(entry.knows, steps)) for entry in pass_lists(backend)}
     most = max(scores.values(), default=0)
     nearest = tuple(entry for entry, score in scores.items() if most and score == most)

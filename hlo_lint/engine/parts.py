@@ -6,7 +6,7 @@ import hashlib
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import hlo_lint
 from hlo_lint.dumps.directory import Skipped
@@ -22,7 +22,7 @@ from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.lazy_dataclasses import dataclass, replace
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.stored import on_disk
 
 DIGEST_BYTES: Final = 20

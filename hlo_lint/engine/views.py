@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
@@ -36,7 +36,7 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import RuleError
-from hlo_lint.text.lazy_dataclasses import dataclass, field
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment

@@ -7,7 +7,9 @@ A new opcode is one line.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
+
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class Opcode(NamedTuple):

@@ -1,15 +1,17 @@
-"""Dataclasses whose methods are made when first used, for modules that a small check imports.
+"""Dataclasses and named tuples whose methods are made when first used.
 
-The decorator of the standard library imports `inspect`, 5 ms, and compiles the methods of each
-class, 0.3 to 1.5 ms: together a fifth of the time of a small file. These classes behave as its own
-do, with `dataclasses.fields`, `replace`, `asdict` and `is_dataclass`, and to type checkers they are
-its own. None has a base that the standard decorator made.
+Modules that a small check imports have these. The decorator of the standard library imports
+`inspect`, 5 ms, and compiles the methods of each class, 0.3 to 1.5 ms; its `NamedTuple` compiles
+each annotation, 0.1 to 0.3 ms a class: together a quarter of the time of a small file. These
+classes behave as its own do, with `dataclasses.fields`, `replace`, `asdict` and `is_dataclass`, and
+to type checkers they are its own. No dataclass has a base that the standard decorator made.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections import _tuplegetter  # type: ignore[attr-defined]
+from collections.abc import Callable, Iterable
 from functools import cache
 from reprlib import recursive_repr
 from types import MemberDescriptorType
@@ -251,9 +253,69 @@ def _twin(kind: Any) -> type:
     return dataclasses.dataclass(frozen=kind._lazy_is_frozen)(made)
 
 
+class _Tuple(tuple[Any, ...]):
+    """The methods of named tuples."""
+
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
+
+    @classmethod
+    def _make(cls, values: Iterable[Any]) -> Any:
+        return cls(*values)
+
+    def _replace(self, /, **changes: Any) -> Any:
+        value = tuple.__new__(type(self), map(changes.pop, self._fields, self))
+        if changes:
+            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+        return value
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def __repr__(self) -> str:
+        listed = ", ".join([f"{name}={value!r}" for name, value in self._asdict().items()])
+        return f"{type(self).__name__}({listed})"
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return tuple(self)
+
+
+class _NamedTupleMeta(type):
+    """Makes a class of tuples of each class that has `NamedTuple` as its base."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
+        if not bases:
+            return super().__new__(cls, name, bases, namespace)
+        fields = tuple(namespace.get("__annotations__", ()))
+        defaults = {field: namespace[field] for field in fields if field in namespace}
+        namespace.update(zip(fields, map(_tuplegetter, range(len(fields)), fields), strict=True))
+        namespace |= {"__slots__": (), "_fields": fields, "__match_args__": fields}
+        namespace |= {"__new__": _New(), "_field_defaults": defaults}
+        return type(name, (_Tuple,), namespace)
+
+
+class _New:
+    """The `__new__` of a named tuple: puts the one with the fields as parameters in its place."""
+
+    def __set_name__(self, kind: Any, name: str) -> None:
+        self.kind = kind
+
+    def __get__(self, value: object, kind: type) -> Any:
+        names = "".join([f"{name}, " for name in self.kind._fields])
+        new = eval(f"lambda _cls, {names}: _new(_cls, ({names}))", {"_new": tuple.__new__})
+        new.__defaults__ = tuple(self.kind._field_defaults.values())
+        self.kind.__new__ = staticmethod(new)
+        return new
+
+
+class _NamedTuple(metaclass=_NamedTupleMeta):
+    """The base of a class of tuples, as `typing.NamedTuple`."""
+
+
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
     from dataclasses import field as field
     from dataclasses import replace as replace
+    from typing import NamedTuple as NamedTuple
 else:
-    dataclass, field, replace = _dataclass, _Field, _replace
+    dataclass, field, replace, NamedTuple = _dataclass, _Field, _replace, _NamedTuple

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from typing import NamedTuple
+
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class Position(NamedTuple):

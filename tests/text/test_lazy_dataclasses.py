@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 import pickle
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
@@ -85,6 +85,50 @@ def test_classes_behave_as_those_of_the_standard_library(options: dict[str, bool
     expected = facts(made(dataclasses, options))
     results = facts(made(lazy_dataclasses, options))
     assert results == expected
+
+
+def made_tuple(base: Any) -> Any:
+    """A class of named tuples with that base."""
+
+    class Made(base):  # type: ignore[misc]
+        number: int
+        words: tuple[str, ...] = ()
+        """A default."""
+
+        def __str__(self) -> str:
+            return f"number {self.number}"
+
+    return Made
+
+
+def facts_of_tuples(kind: Any) -> dict[str, object]:
+    """The visible behaviour of a class of named tuples."""
+    one, parameters = kind(1), inspect.signature(kind).parameters.values()
+    results: dict[str, object] = {
+        "classes": (kind.__mro__[-2:], hasattr(one, "__dict__")),
+        "fields": (kind._fields, kind._field_defaults, kind.__match_args__),
+        "signature": [(each.name, each.default) for each in parameters],
+        "values": (one, repr(one), one._asdict(), hash(one), one == kind(number=1), str(one)),
+        "copies": (copy.copy(one), kind._make([3, ()]), one._replace(words=("a",)).words),
+    }
+    calls = {
+        "missing": kind,
+        "more": lambda: kind(1, (), 2),
+        "unknown": lambda: kind(number=1, unknown=2),
+        "made of": lambda: kind._make([]),
+        "replaced": lambda: one._replace(unknown=2),
+        "assigned": lambda: setattr(one, "number", 3),
+    }
+    for name, call in calls.items():
+        with pytest.raises((AttributeError, TypeError, ValueError)) as error:
+            call()
+        results[name] = error.type
+    return results
+
+
+def test_named_tuples_behave_as_those_of_the_standard_library() -> None:
+    expected = facts_of_tuples(made_tuple(NamedTuple))
+    assert facts_of_tuples(made_tuple(lazy_dataclasses.NamedTuple)) == expected
 
 
 def test_values_go_through_pickle() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
 from hlo_lint.hlo.dtypes import (
@@ -25,7 +24,7 @@ from hlo_lint.hlo.shape import (
     leaves,
     spelled_index,
 )
-from hlo_lint.text.lazy_dataclasses import replace
+from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 
 def demand_known(dtype: str) -> None:

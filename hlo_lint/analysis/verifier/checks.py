@@ -10,11 +10,12 @@ so that one pass over the instructions runs the checks of all rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterator[Violation]]
 ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from hlo_lint.analysis.verifier.scope import device_list_error, value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class Mode(Enum):

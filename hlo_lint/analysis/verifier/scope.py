@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import opcode_of, operands_of, type_of
 from hlo_lint.hlo.shape import Shape, part
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
@@ -44,7 +44,7 @@ from hlo_lint.hlo.records import (
     type_of,
     without_metadata,
 )
-from hlo_lint.text.lazy_dataclasses import replace
+from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 Violations = Mapping[str, tuple[Violation, ...]]
 """The violations, by name of the check."""

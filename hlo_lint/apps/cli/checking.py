@@ -7,9 +7,10 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings

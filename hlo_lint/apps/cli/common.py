@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from hlo_lint.text.lazy_dataclasses import replace
+from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 if TYPE_CHECKING:
     from rich.console import Console

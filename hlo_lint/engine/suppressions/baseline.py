@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write
-from hlo_lint.text.lazy_dataclasses import dataclass, replace
+from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.source import Lines, shown
 
 VERSION = 2

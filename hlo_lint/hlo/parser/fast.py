@@ -13,12 +13,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from operator import add
-from typing import Final, NamedTuple
+from typing import Final
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.references import NAME_BYTES, read_references, utf8
 from hlo_lint.hlo.records import InstructionRecord
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
 # space, and only a buffer's has a parenthesis before a bracket: `add(f32[2] …` begins with an

@@ -15,9 +15,10 @@ the sign first brings it into the range it reads. What is not modelled is unknow
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hlo_lint.kernels.ptx.reader import address, number
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

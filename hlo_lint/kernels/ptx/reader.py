@@ -14,8 +14,9 @@ import re
 from bisect import bisect_right
 from collections import ChainMap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
