@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, count
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -18,6 +18,8 @@ from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.records import METADATA, name_in, type_of, without_metadata
 from hlo_lint.hlo.shape import element_type
 from hlo_lint.text.lazy_dataclasses import NamedTuple
+
+_VerdictT = TypeVar("_VerdictT")
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """All of an instruction but its name and metadata: opcode, type, attributes, and the types of its
@@ -154,10 +156,41 @@ def instructions_where(
     if not kinds:
         return
     for computation in holders(module).get(opcode, ()):
-        _, different, kind_of = reading_of(computation)
+        yield from instructions_in(computation, opcode, kinds.__contains__)
+
+
+def instructions_in(
+    computation: Computation, opcode: str, concerns: Callable[[RowKind], bool]
+) -> Iterator[Instruction]:
+    """The instructions of one opcode in a computation whose kind concerns a rule."""
+    if opcode not in computation.opcodes:
+        return
+    _, kinds, kind_of = reading_of(computation)
+    concerning = {at for at, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
+    if concerning:
         for number in computation.positions(opcode):
-            if different[kind_of[number]] in kinds:
+            if kind_of[number] in concerning:
                 yield computation.at(number)
+
+
+def judged(
+    module: Module, opcode: str, judge: Callable[[Instruction], _VerdictT | None]
+) -> Iterator[tuple[Instruction, _VerdictT]]:
+    """The instructions of one opcode with what `judge` says, which is asked once for each kind.
+
+    It may look at type, attributes and the types of operands alone, and gives None where a rule has
+    nothing to say.
+    """
+    verdicts: dict[RowKind, _VerdictT | None] = {}
+    for computation in holders(module).get(opcode, ()):
+        _, kinds, kind_of = reading_of(computation)
+        for number in computation.positions(opcode):
+            kind = kinds[kind_of[number]]
+            if kind not in verdicts:
+                verdicts[kind] = judge(computation.at(number))
+            verdict = verdicts[kind]
+            if verdict is not None:
+                yield computation.at(number), verdict
 
 
 @cached_analysis

@@ -10,7 +10,7 @@ from __future__ import annotations
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
 from hlo_lint.hlo.layouts import inverse
-from hlo_lint.hlo.records import type_of
+from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of, without_metadata
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
 from hlo_lint.text.patterns import late
 
@@ -67,8 +67,21 @@ def _is_inferred(computation: Computation) -> bool:
     odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
     if not odd:
         return True  # the usual case, decided without a look at any instruction
-    numbers = (number for number, row in enumerate(rows) if type_of(row) in odd)
-    return all(_has_inferred_order(computation.at(number)) for number in numbers)
+    different: dict[tuple[str, ...], int] = {}
+    for number, row in enumerate(rows):
+        if type_of(row) in odd:
+            different.setdefault(_key(computation, number), number)
+    return all(_has_inferred_order(computation.at(number)) for number in different.values())
+
+
+def _key(computation: Computation, number: int) -> tuple[str, ...]:
+    """Equal for instructions of which shape inference gives all or none their orders."""
+    row = computation.rows[number]
+    if opcode_of(row) != "transpose":
+        return opcode_of(row), type_of(row)
+    operands = map(computation.index.get, references_of(row))
+    types = [type_of(computation.rows[at]) if at is not None else "" for at in operands]
+    return type_of(row), without_metadata(attributes_of(row)), *types
 
 
 def _descends(order: str) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.kinds import judged
 from hlo_lint.analysis.layout_mismatches import is_descending, operand_array, result_array
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -32,18 +34,21 @@ class FftOffDenseOrder(Rule):
         Good.entry(_PROGRAM.format(order="1,0", mark=""), artefacts=_FINAL),
     )
 
-    def check(self, computation: Computation, stage: Stage) -> Findings:
+    def check(self, module: Module, stage: Stage) -> Findings:
         """Each such transform after layout assignment."""
         is_placed = stage.scheduled if stage.assumed else stage.layouts
         if not is_placed or stage.backend == "tpu":
             return
-        for fft in computation.with_opcode("fft"):
-            for shape in (operand_array(fft, 0), result_array(fft)):
-                if shape is None or not shape.has_valid_layout or is_descending(shape):
-                    continue
-                yield Finding(
-                    fft,
-                    f"this fft is on {shape}, and no library reads that order",
-                    severity=Severity.WARNING if stage.assumed else None,
-                )
-                break
+        for fft, shape in judged(module, "fft", _off_order):
+            yield Finding(
+                fft,
+                f"this fft is on {shape}, and no library reads that order",
+                severity=Severity.WARNING if stage.assumed else None,
+            )
+
+
+def _off_order(fft: Instruction) -> ArrayShape | None:
+    for shape in (operand_array(fft, 0), result_array(fft)):
+        if shape is not None and not is_descending(shape):
+            return shape
+    return None

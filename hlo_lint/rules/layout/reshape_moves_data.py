@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.kinds import RowKind, instructions_in
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
@@ -16,7 +19,7 @@ from hlo_lint.hlo.layouts import (
     packs_alike,
     reshape_is_bitcast,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout, Shape, ShapeSyntaxError, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.options import Option
@@ -130,7 +133,7 @@ class ReshapeMovesData(Rule):
 
     def check(self, computation: Computation) -> Findings:
         """Each reshape that `ShapeUtil::ReshapeIsBitcast` would refuse."""
-        for reshape in computation.with_opcode("reshape"):
+        for reshape in instructions_in(computation, "reshape", _may_move):
             shapes = _shapes(reshape)
             if shapes is None or shapes[0].elements != shapes[1].elements:
                 continue  # no reshape at all: another rule's business
@@ -287,15 +290,30 @@ def _flat(shape: ArrayShape) -> ArrayShape:
     )
 
 
+def _may_move(kind: RowKind) -> bool:
+    """True unless the operand and the result read memory in the same order."""
+    (_, result, _, operands) = kind
+    return len(operands) != 1 or operands[0] is None or not _is_bitcast(operands[0], result)
+
+
+@lru_cache(maxsize=1 << 12)
+def _is_bitcast(operand: str, result: str) -> bool:
+    arrays = _placed(shape_or_none(operand), shape_or_none(result))
+    return arrays is not None and reshape_is_bitcast(*arrays, ignore_element_type=True)
+
+
 def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
     """Operand and result where both are arrays that lie somewhere."""
     if len(reshape.operands) != 1:
         return None
     try:
-        shapes: tuple[Shape | None, Shape] = reshape.operands[0].shape, reshape.shape
+        return _placed(reshape.operands[0].shape, reshape.shape)
     except ShapeSyntaxError:
         return None
-    match shapes:
+
+
+def _placed(operand: Shape | None, result: Shape | None) -> tuple[ArrayShape, ArrayShape] | None:
+    match operand, result:
         case ArrayShape() as operand, ArrayShape() as result:
             for shape in (operand, result):
                 if not shape.has_valid_layout or UNBOUNDED in shape.dims:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.kinds import types_of
+from hlo_lint.analysis.kinds import types_in, types_of
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
@@ -93,10 +93,12 @@ class HandedOnDifferently(Rule):
             return  # the verifier's rules find it, as errors
         if module.is_scheduled and "S(" in module.header:
             yield from _in_header(module)
+        if not any(map(_may_differ, types_in(module))):
+            return
         placed = {
             part.name: part for part in module.computations if any(map(_may_differ, types_of(part)))
         }
-        for computation in module.nonfusion_computations if placed else ():
+        for computation in module.nonfusion_computations:
             yield from _passed(computation, module, placed)
             if computation.name not in placed:
                 continue

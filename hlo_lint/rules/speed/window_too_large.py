@@ -5,7 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
+from hlo_lint.analysis.kinds import judged
 from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -50,15 +52,17 @@ class WindowTooLarge(Rule):
         """Each such window of a scheduled module, bodies of fusions included."""
         if not final.is_final and not final.module.is_scheduled:
             return  # a later pass may take it apart
-        for computation in final.module.computations:
-            for instruction in computation.with_opcode("reduce-window"):
-                shape = result_array(instruction)
-                window: Any = instruction.attribute_or_none("window") or ()
-                size = prod(dimension.size for dimension in window)
-                operations = 0 if shape is None else shape.elements * size
-                if operations > self.max_operations:
-                    yield Finding(
-                        instruction,
-                        f"this reduce-window does {operations:,} operations: {size:,} for each "
-                        "element of its result",
-                    )
+        for instruction, size in judged(final.module, "reduce-window", _size):
+            shape = result_array(instruction)
+            operations = 0 if shape is None else shape.elements * size
+            if operations > self.max_operations:
+                yield Finding(
+                    instruction,
+                    f"this reduce-window does {operations:,} operations: {size:,} for each "
+                    "element of its result",
+                )
+
+
+def _size(instruction: Instruction) -> int:
+    window: Any = instruction.attribute_or_none("window") or ()
+    return prod(dimension.size for dimension in window)

@@ -88,11 +88,11 @@ class ConstantDoesNotFit(Rule):
 
 
 def _may_not_fit(kind: RowKind) -> bool:
-    """True unless the result is of floats that have infinities: most are."""
-    if kind[0] == "set-dimension-size":
-        return True
-    element = ELEMENT_TYPES.get(kind[1].partition("[")[0])
-    return element is None or not (element.is_float and element.has_infinity)
+    """True for a size, and for a result of integers or of floats without infinities."""
+    dtype = kind[1].partition("[")[0]
+    element = ELEMENT_TYPES.get(dtype)
+    saturates = element is not None and element.is_float and not element.has_infinity
+    return kind[0] == "set-dimension-size" or is_integer(dtype) or saturates
 
 
 def _misfit(instruction: Instruction, value: float) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from hlo_lint.analysis.kinds import judged
 from hlo_lint.analysis.layout_mismatches import result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
-from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -26,7 +27,6 @@ class IotaOverflows(Rule):
     """
 
     severity = Severity.WARNING
-    unfused = False
     opcodes = frozenset({"iota"})
     examples = (
         Bad.entry("ROOT i = s8[300]{0} iota(), iota_dimension=0  // error"),
@@ -35,25 +35,21 @@ class IotaOverflows(Rule):
         Good.entry("ROOT i = bf16[4,256]{1,0} iota(), iota_dimension=1"),
     )
 
-    def check(self, computation: Computation) -> Findings:
-        """Each such iota."""
-        for iota in computation.with_opcode("iota"):
-            shape = result_array(iota)
-            dimension = iota.integer_attribute("iota_dimension")
-            if shape is None or dimension is None or dimension >= len(shape.dims):
-                continue
-            if 0 in shape.dims:
-                continue
-            count, dtype = shape.dims[dimension], shape.dtype
-            if dtype in _EXACT and count - 1 > 1 << _EXACT[dtype]:
-                yield Finding(
-                    iota,
-                    f"this iota counts to {count - 1}, and {dtype} has no whole number "
-                    f"{(1 << _EXACT[dtype]) + 1}",
-                )
-            elif is_integer(dtype) and count - 1 not in integer_range(dtype):
-                yield Finding(
-                    iota,
-                    f"this iota counts to {count - 1}, and {dtype} ends at "
-                    f"{integer_range(dtype)[-1]}",
-                )
+    def check(self, module: Module) -> Findings:
+        """Each such iota, bodies of fusions included."""
+        for iota, message in judged(module, "iota", _overflow):
+            yield Finding(iota, message)
+
+
+def _overflow(iota: Instruction) -> str | None:
+    shape = result_array(iota)
+    dimension = iota.integer_attribute("iota_dimension")
+    if shape is None or dimension is None or dimension >= len(shape.dims) or 0 in shape.dims:
+        return None
+    last, dtype = shape.dims[dimension] - 1, shape.dtype
+    if dtype in _EXACT and last > 1 << _EXACT[dtype]:
+        none = (1 << _EXACT[dtype]) + 1
+        return f"this iota counts to {last}, and {dtype} has no whole number {none}"
+    if is_integer(dtype) and last not in integer_range(dtype):
+        return f"this iota counts to {last}, and {dtype} ends at {integer_range(dtype)[-1]}"
+    return None
