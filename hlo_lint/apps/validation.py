@@ -54,7 +54,7 @@ def validate_dump(
 
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.validate import validate_dumps, validate_pair
-        from hlo_lint.engine.values.xla_cpu import XlaCpus
+        from hlo_lint.engine.values.xla_cpu import xla_cpus
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     compilations: list[tuple[Pipeline, ...]]
@@ -79,7 +79,7 @@ def validate_dump(
                 progress=note,
             )
 
-    with XlaCpus(seconds=seconds, memory=memory) as children, ThreadPoolExecutor(jobs) as threads:
+    with xla_cpus(seconds=seconds, memory=memory) as children, ThreadPoolExecutor(jobs) as threads:
         validations = list(threads.map(validated, compilations))
     diagnostics = [
         diagnostic_of(change) for validation in validations for change in validation.changes

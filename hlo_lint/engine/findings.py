@@ -19,6 +19,10 @@ class SourceLine:
     line: int
     function: str
 
+    def __str__(self) -> str:
+        """`model.py:40 in attention`"""
+        return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
+
 
 @dataclass(frozen=True, slots=True)
 class PassRef:

@@ -100,8 +100,7 @@ def _origin(instruction: Instruction, module: Module) -> str:
 
 
 def _place(origin: SourceLine) -> str:
-    where = f" in {origin.function}" if origin.function else ""
-    return shown(f"{origin.file}:{origin.line}{where}")
+    return shown(str(origin))
 
 
 def _change(change: Change) -> str:

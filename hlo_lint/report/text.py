@@ -301,9 +301,7 @@ def message_lines(finding: Diagnostic) -> list[str]:
 def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
     """The facts on a finding besides its place, each with its label: `("since", "pass …")`."""
     if finding.origin is not None:
-        origin = finding.origin
-        where = f" in {origin.function}" if origin.function else ""
-        yield "from", f"{origin.file}:{origin.line}{where}"
+        yield "from", str(finding.origin)
     if finding.introduced_by is not None:
         yield "since", describe(finding.introduced_by)
     if finding.cured_by is not None:

@@ -98,9 +98,7 @@ def _diagnostic(document: Document, finding: Diagnostic) -> types.Diagnostic:
 def _message(finding: Diagnostic) -> Iterator[str]:
     yield shown(finding.message)
     if finding.origin is not None:
-        origin = finding.origin
-        where = f" in {origin.function}" if origin.function else ""
-        yield shown(f"from: {origin.file}:{origin.line}{where}")
+        yield shown(f"from: {finding.origin}")
     yield from (shown(f"note: {note}") for note in finding.notes)
 
 

@@ -13,7 +13,7 @@ from hlo_lint.dumps.selection import in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
-from hlo_lint.engine.values.xla_cpu import XlaCpus
+from hlo_lint.engine.values.xla_cpu import xla_cpus
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
 """Flags with which a compilation writes each step to the folder that is named next."""
@@ -31,7 +31,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         self.target_config = target_config
         self.flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
         self.pass_name = pass_name
-        self._children = XlaCpus()
+        self._children = xla_cpus()
 
     @property
     def key(self) -> str:
@@ -39,7 +39,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         return f"values {self.flags}"
 
     def __exit__(self, *_: object) -> None:
-        self._children.__exit__()
+        self._children.close()
 
     def __call__(self, text: str) -> InterestVerdict:
         """The verdict on a text."""

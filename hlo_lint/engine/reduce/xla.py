@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
-from hlo_lint.hlo.children import LOGS_ERRORS, ResourceLimits
+from hlo_lint.hlo.children import LOGS_ERRORS, Pool, ResourceLimits
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import UsageError
@@ -76,13 +73,10 @@ class XlaServers(AbstractContextManager["XlaServers"]):
             self._command.append("compile")
         self._timeout = timeout
         self._memory = ResourceLimits.by_default(seconds=timeout).bytes
-        self._idle: queue.SimpleQueue[_Server] = queue.SimpleQueue()
-        self._all: list[_Server] = []
-        self._lock = threading.Lock()
+        self._servers = Pool(lambda: _Server(self._command))
 
     def __exit__(self, *_: object) -> None:
-        for server in self._all:
-            server.close()
+        self._servers.close()
 
     def ask(
         self,
@@ -107,7 +101,7 @@ class XlaServers(AbstractContextManager["XlaServers"]):
             "flags": flags,
             "devices": devices,
         }
-        with self._server() as server:
+        with self._servers.one() as server:
             if target_config and not server.has_plugin:
                 raise UsageError(
                     f"{self._command[0]} has no GPU compiler: install hlo-lint[gpu-compiler] "
@@ -122,19 +116,6 @@ class XlaServers(AbstractContextManager["XlaServers"]):
             if unknown := _unknown.search(answer["message"]):
                 raise UsageError(f"this XLA does not know the flags {unknown[1]}")
         return Ending(answer["status"], message, answer.get("log", ""))
-
-    @contextmanager
-    def _server(self) -> Iterator[_Server]:
-        try:
-            server = self._idle.get_nowait()
-        except queue.Empty:
-            server = _Server(self._command)
-            with self._lock:
-                self._all.append(server)
-        try:
-            yield server
-        finally:
-            self._idle.put(server)
 
 
 class _Server:

@@ -10,7 +10,6 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 from __future__ import annotations
 
 import json
-import queue
 import re
 import selectors
 import signal
@@ -18,9 +17,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo import children
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -39,35 +37,6 @@ _START_SECONDS: Final = 120.0
 """Time in which a child has to import jax."""
 _PATIENCE: Final = 5
 """A loaded machine may take this many times longer than the CPU time."""
-
-
-class XlaCpus:
-    """Several such children, one for each thread that needs one at a time."""
-
-    def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
-        """The limits of each child, as of `XlaCpu`."""
-        self._seconds = seconds
-        self._memory = memory
-        self._idle: queue.SimpleQueue[XlaCpu] = queue.SimpleQueue()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        while not self._idle.empty():
-            self._idle.get().close()
-
-    @contextmanager
-    def one(self) -> Iterator[XlaCpu]:
-        """A child that no other thread uses until the context ends."""
-        try:
-            xla = self._idle.get_nowait()
-        except queue.Empty:
-            xla = XlaCpu(seconds=self._seconds, memory=self._memory)
-        try:
-            yield xla
-        finally:
-            self._idle.put(xla)
 
 
 class NotRun(HloLintError):
@@ -214,6 +183,11 @@ def fatal_line(log: str) -> str:
     """The line of a log in which absl or Python says why the process ends."""
     fatal = fatal_messages(log) or _LOG.findall(log)
     return shown(fatal[-1])[:300] if fatal else ""
+
+
+def xla_cpus(*, seconds: float | None = None, memory: int | None = None) -> children.Pool[XlaCpu]:
+    """Several such children with the limits of `XlaCpu`, one for each thread at a time."""
+    return children.Pool(lambda: XlaCpu(seconds=seconds, memory=memory))
 
 
 # ---- messages: a length, a JSON object, then the bytes of its arrays

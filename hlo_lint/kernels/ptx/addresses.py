@@ -36,6 +36,7 @@ MAX_STEPS = 300_000
 MAX_CHAIN = 6
 """Instructions between a compared register and the `selp` that the comparison decides."""
 
+_AXES = ("x", "y", "z")
 EXTERN = ".extern"
 """The one base of every `.extern .shared` variable."""
 
@@ -176,30 +177,20 @@ def _and(left: Range, right: Range) -> Range:
     return _natural(0, min(value.high for value in naturals), mask)
 
 
-def _or(left: Range, right: Range) -> Range:
+def _or(left: Range, right: Range, *, exclusive: bool) -> Range:
+    """`or`, and where `exclusive` `xor`, which may clear bits."""
     if right.base is not None:
         left, right = right, left
-    if left.base is not None:
-        # A variable is aligned, so its address takes offsets by `or`; never more than by `add`.
-        if right.is_natural:
-            return Range(left.base, left.low, left.high + right.high)
-        return ANYTHING
-    if not (left.is_natural and right.is_natural):
+    if not right.is_natural:
         return ANYTHING
     high = left.high + right.high
-    return _natural(max(left.low, right.low), high, left.mask | right.mask)
-
-
-def _xor(left: Range, right: Range) -> Range:
-    if right.base is not None:
-        left, right = right, left
     if left.base is not None:
-        if right.is_natural:
-            return Range(left.base, left.low - right.high, left.high + right.high)
+        # A variable is aligned, so its address takes offsets by `or`; never more than by `add`.
+        return Range(left.base, left.low - exclusive * right.high, high)
+    if not left.is_natural:
         return ANYTHING
-    if not (left.is_natural and right.is_natural):
-        return ANYTHING
-    return _natural(0, left.high + right.high, left.mask | right.mask)
+    low = 0 if exclusive else max(left.low, right.low)
+    return _natural(low, high, left.mask | right.mask)
 
 
 def _lop3(values: list[Range], table: int) -> Range:
@@ -280,10 +271,8 @@ def _computed(one: PtxInstruction, values: list[Range]) -> Range:
             result = _sum(_fitted(product, wide), values[2])
         case "and", 2:
             result = _and(*values)
-        case "or", 2:
-            result = _or(*values)
-        case "xor", 2:
-            result = _xor(*values)
+        case "or" | "xor", 2:
+            result = _or(*values, exclusive=head == "xor")
         case "lop3", 4 if values[3].low == values[3].high:
             result = _lop3(values[:3], values[3].low)
         case "shl", 2:
@@ -324,27 +313,25 @@ def _converted(value: Range, to: str, kind: str) -> Range:
 
 
 _COMPARED = {
-    # comparison: what bounds the left side if it holds, and its opposite
-    "lt": ("high", -1, "ge"),
-    "le": ("high", 0, "gt"),
-    "gt": ("low", 1, "le"),
-    "ge": ("low", 0, "lt"),
-    "lo": ("high", -1, "hs"),
-    "ls": ("high", 0, "hi"),
-    "hi": ("low", 1, "ls"),
-    "hs": ("low", 0, "lo"),
-    "eq": ("both", 0, "ne"),
-    "ne": ("not", 0, "eq"),
+    # comparison: what bounds the left side if it holds, its opposite, and with the sides swapped
+    "lt": ("high", -1, "ge", "gt"),
+    "le": ("high", 0, "gt", "ge"),
+    "gt": ("low", 1, "le", "lt"),
+    "ge": ("low", 0, "lt", "le"),
+    "lo": ("high", -1, "hs", "hi"),
+    "ls": ("high", 0, "hi", "hs"),
+    "hi": ("low", 1, "ls", "lo"),
+    "hs": ("low", 0, "lo", "ls"),
+    "eq": ("both", 0, "ne", "eq"),
+    "ne": ("not", 0, "eq", "ne"),
 }
-_MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs"}
-_MIRRORED |= {"hs": "ls", "eq": "eq", "ne": "ne"}
 
 
 def _narrowed(value: Range, comparison: str, bound: Range) -> Range | None:
     """The part of a range for which a comparison holds; `None` if there is none."""
     if value.base is not None or bound.base is not None:
         return value
-    side, step, _ = _COMPARED[comparison]
+    side, step, _, _ = _COMPARED[comparison]
     low, high = value.low, value.high
     if side in {"high", "both"}:
         high = min(high, bound.high + step)
@@ -539,21 +526,17 @@ class Addresses:
         constant = number(operand)
         if constant is not None:
             return _constant(constant)
-        x, y, z = self._function.threads
-        match operand:
-            case "%tid.x":
-                return _natural(0, x - 1)
-            case "%tid.y":
-                return _natural(0, y - 1)
-            case "%tid.z":
-                return _natural(0, z - 1)
+        register, _, axis = operand.partition(".")
+        match register:
+            case "%tid" if axis in _AXES:
+                return _natural(0, self._function.threads[_AXES.index(axis)] - 1)
             case "%laneid":
                 return _natural(0, 31)
             case "%warpid":
                 return _natural(0, 63)
-            case "%ntid.x" | "%ntid.y" | "%ntid.z":
+            case "%ntid" if axis in _AXES:
                 return _natural(1, 1024)
-            case "%ctaid.x" | "%ctaid.y" | "%ctaid.z":
+            case "%ctaid" if axis in _AXES:
                 return _natural(0, (1 << 31) - 1)
             case _:
                 return ANYTHING
@@ -619,7 +602,7 @@ class Addresses:
         kind = one.opcode.rpartition(".")[2]
         read = _signed if kind.startswith("s") else _unsigned
         a, b = read(a, _width(kind)), read(b, _width(kind))
-        lefts, rights = _narrowed(a, comparison, b), _narrowed(b, _MIRRORED[comparison], a)
+        lefts, rights = _narrowed(a, comparison, b), _narrowed(b, _COMPARED[comparison][3], a)
         if lefts is None or rights is None:
             return None  # it never turns out so
         narrowed = {left: lefts, right: rights}

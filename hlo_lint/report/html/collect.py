@@ -11,7 +11,7 @@ from typing import TypedDict
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine, SuppressedFinding
+from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of, packed
 from hlo_lint.report.html.timeline import PassTimeline, timeline
@@ -236,7 +236,7 @@ def _found(finding: Diagnostic, module: int | None, detail: int | None) -> Found
         born=_after(finding.introduced_by),
         cured=_after(finding.cured_by),
         seen_in=finding.seen_in,
-        origin=None if finding.origin is None else _place(finding.origin),
+        origin=None if finding.origin is None else str(finding.origin),
         op_name=finding.op_name,
         notes=list(finding.notes),
         error_map=finding.error_map,
@@ -255,8 +255,3 @@ def _after(ref: PassRef | None) -> Behind | None:
     if ref is None:
         return None
     return Behind(name=ref.pass_name, pipeline=ref.pipeline, step=ref.step)
-
-
-def _place(origin: SourceLine) -> str:
-    function = f" in {origin.function}" if origin.function else ""
-    return f"{origin.file}:{origin.line}{function}"

@@ -100,19 +100,13 @@ class AliasLostInFusion(Rule):
                     continue
                 if not alias_is_lost(fusion, call, result, number):
                     continue
-                need = need_of_alias(call, result)
-                if need == "":
-                    continue
-                yield Finding(
+                yield from _findings(
                     fusion,
+                    need_of_alias(call, result),
                     f"this fusion drops an alias of %{call.name}: its result {result} should be "
                     f"the memory of operand {number}, %{call.operands[number].name}",
-                    notes=(
-                        need or "the kernel may rely on what the operand holds",
-                        "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 keeps the call "
-                        "out of the fusion",
-                    ),
-                    severity=Severity.WARNING if need is None else None,
+                    "--xla_disable_hlo_passes=dynamic-slice-fusion-rewriter-v2 keeps the call "
+                    "out of the fusion",
                 )
 
     def check_clones(self, change: PassPair) -> Findings:
@@ -129,18 +123,13 @@ class AliasLostInFusion(Rule):
                 for result in results(call):
                     if result.index not in had or result.index in kept:
                         continue
-                    need = need_of_alias(call, result)
-                    if need != "":
-                        yield Finding(
-                            call,
-                            f"{change.pass_name} dropped an alias of this call: its result "
-                            f"{result} should be the memory of operand {had[result.index]}",
-                            notes=(
-                                need or "the kernel may rely on what the operand holds",
-                                f"--xla_disable_hlo_passes={change.pass_name} leaves it as it is",
-                            ),
-                            severity=Severity.WARNING if need is None else None,
-                        )
+                    yield from _findings(
+                        call,
+                        need_of_alias(call, result),
+                        f"{change.pass_name} dropped an alias of this call: its result "
+                        f"{result} should be the memory of operand {had[result.index]}",
+                        f"--xla_disable_hlo_passes={change.pass_name} leaves it as it is",
+                    )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Declares aliases of whole parameters on the fusion."""
@@ -164,6 +153,14 @@ class AliasLostInFusion(Rule):
         at = module.span(instruction).end - len(instruction.attributes_text)
         text = f", output_to_operand_aliasing={{{', '.join(pairs)}}}"
         return Fix("declare the alias on the fusion", (Edit(Span(at, at), text),), Safety.SAFE)
+
+
+def _findings(at: Instruction, need: str | None, message: str, advice: str) -> Findings:
+    """The finding of a lost alias, unless the kernel is known not to need it."""
+    if need != "":
+        notes = need or "the kernel may rely on what the operand holds", advice
+        severity = Severity.WARNING if need is None else None
+        yield Finding(at, message, notes=notes, severity=severity)
 
 
 def _is_clone(old: Instruction, call: Instruction) -> bool:

@@ -146,7 +146,7 @@ class TmaDescriptorRefused(Rule):
                 if repaired is not None and repaired != descriptor:
                     if violations(repaired, Consumer.JAXLIB):
                         return None
-                    strides[config, number] = _elements(repaired)
+                    strides[config, number] = repaired.row_major_strides()
             if not strides:
                 return None
             text = encode(call, with_tensor_strides(payload, strides))
@@ -226,15 +226,6 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
 _MOSAIC_TYPES = {1: 0, 2: 1, 3: 2, 4: 4, 5: 6, 6: 7, 7: 9, 9: 3, 10: 5}
 """Mosaic's numbers of element types as `CUtensorMapDataType` (`runtime.cc:48-89`)."""
 _MOSAIC_SWIZZLES = {16: 0, 32: 1, 64: 2, 128: 3}
-
-
-def _elements(descriptor: Descriptor) -> tuple[int, ...]:
-    """The strides in elements, outermost first, as the payload has them."""
-    bits = descriptor.element.bits
-    return (
-        *(stride * 8 // bits for stride in reversed(descriptor.global_strides)),
-        descriptor.innermost_stride,
-    )
 
 
 def _notes(violation: ConditionViolation) -> tuple[str, ...]:
