@@ -96,11 +96,7 @@ def _instruction(instruction: Instruction, module: Module) -> str:
 
 def _origin(instruction: Instruction, module: Module) -> str:
     origin = origin_of(instruction, module)
-    return f"  [{_place(origin)}]" if origin is not None else ""
-
-
-def _place(origin: SourceLine) -> str:
-    return shown(str(origin))
+    return f"  [{shown(str(origin))}]" if origin is not None else ""
 
 
 def _change(change: Change) -> str:

@@ -67,7 +67,3 @@ def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
         by_severity[Severity.INFO],
         sum(finding.fix is not None for finding in findings),
     )
-
-
-def _severities(count: RuleCount) -> str:
-    return severities(count.errors, count.warnings, count.infos)

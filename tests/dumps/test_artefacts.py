@@ -22,11 +22,7 @@ from hlo_lint.dumps.artefacts.buffer_assignment import (
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_values
 from hlo_lint.dumps.artefacts.config import ModuleConfig, read_config, shape_text
 from hlo_lint.dumps.artefacts.live_range import LiveRange, read_live_range
-from hlo_lint.dumps.artefacts.memory_report import (
-    MemoryReport,
-    approximate_bytes,
-    read_memory_report,
-)
+from hlo_lint.dumps.artefacts.memory_report import MemoryReport, read_memory_report
 from hlo_lint.dumps.artefacts.text_proto import MAX_DEPTH, read_text_proto
 from hlo_lint.dumps.artefacts.thunks import (
     Launch,
@@ -483,10 +479,10 @@ def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> 
     assert old.buffer_values is not None
     assert old.live_range is not None
     assert [value.id for value in old.buffer_values.values] == [20, 77, 95]
-    assert old.buffer_values.by_id[20].instruction_text.endswith("calls=%f")
+    assert old.buffer_values.values[0].instruction_text.endswith("calls=%f")
     assert old.buffer_values.total_bytes == 1060
-    assert old.slices_of("get-tuple-element.4") == (AllocationSlice(3, 0, 20),)
-    assert old.slices_of("tuple.5", (2,)) == (AllocationSlice(3, 0, 20),)
+    for place in (("get-tuple-element.4", ()), ("tuple.5", (2,))):
+        assert [value.slice for value in old.values_of(*place)] == [AllocationSlice(3, 0, 20)]
     assert [each.size for each in old.live_range.peak] == [512, 32]
     for value in old.buffer_values.values:
         assert old.text[value.span.start :].startswith(f"<{value.id} ")
@@ -499,8 +495,7 @@ def test_allocations_say_what_they_are_for() -> None:
     parameter, scratch, output = assignment.allocations
     assert (parameter.parameter, parameter.parameter_index) == (1, ())
     assert parameter.is_entry_computation_parameter
-    assert scratch.maybe_live_out
-    assert not scratch.is_constant
+    assert "maybe-live-out" in scratch.flags
     assert output.output_shape == "(f32[], f32[5])"
     assert assignment.by_index[3].values[1].is_phi
 
@@ -542,12 +537,13 @@ def test_values_and_assignment_are_of_the_same_values() -> None:
             continue  # old releases have the values in the same file
         values = read_buffer_values(decode(beside.read_bytes()))
         joined = assignment.with_values(values)
-        assert set(assignment.values) == set(values.by_id)
+        assert set(assignment.values) == {value.id for value in values.values}
         assert values.total_bytes == sum(each.size for each in assignment.allocations)
         for value in values.values:
             expected = assignment.values[value.id].slice
             for place in value.positions:
-                assert expected in joined.slices_of(place.instruction, place.index)
+                there = joined.values_of(place.instruction, place.index)
+                assert expected in [other.slice for other in there]
 
 
 def test_slices_overlap_where_a_byte_lies_in_both() -> None:
@@ -567,7 +563,6 @@ def test_every_range_lies_within_the_schedule() -> None:
         assert live.length is not None
         for each in live.ranges:
             assert 0 <= each.start <= each.end <= live.length
-            assert live.range_of(each.instruction, each.index) is each
         assert [each.time for each in live.sequence] == list(range(len(live.sequence)))
         assert live.peak_bytes == sum(each.size for each in live.peak)
         assert live.peak_frames[0].total == live.peak_bytes
@@ -589,10 +584,6 @@ def test_the_memory_report_lists_the_assignments_memory() -> None:
             path.name.replace("memory-usage-report", "buffer-assignment-values")
         )
         assert report.total_bytes == read_buffer_values(values.read_text()).total_bytes
-        for space in report.spaces:
-            for allocation in space.allocations:
-                for each in allocation.slices:
-                    assert approximate_bytes(each.size) <= approximate_bytes(each.cumulative)
 
 
 def test_memory_that_is_too_small_to_list_is_counted() -> None:
@@ -668,15 +659,11 @@ def test_thunks_know_what_they_are_part_of() -> None:
     }
     for thunk in sequence.thunks:
         assert sequence.text[thunk.span.start : thunk.span.end].startswith(f"{thunk.id:03}: ")
-    assert [sequence.thunks[each].id for each in sequence.parts_of(None)] == [5, 23, 24]
-    assert [sequence.thunks[each].id for each in sequence.parts_of(0, "body")] == [8, 12, 17]
     assert records_of(sequence) == by_grammar(".thunk_sequence.txt", NESTED)
 
 
-def test_thunks_say_where_they_run() -> None:
+def test_thunks_say_what_they_launch() -> None:
     thunks = {thunk.id: thunk for thunk in read_thunk_sequence(NESTED).thunks}
-    assert thunks[8].stream == "computation_stream[0]"
-    assert thunks[8].async_id == thunks[17].async_id == 8
     assert thunks[6].launch == Launch("loop_compare_fusion_1", (1, 1, 1), (1, 1, 1), 0)
     assert thunks[13].launch == Launch("k", (4, 1, 1), (128, 1, 1), None)
     assert thunks[9].launch is None
@@ -689,8 +676,9 @@ def test_sequence_and_metadata_are_of_the_same_thunks() -> None:
         metadata = read_thunk_metadata(decode(beside.read_bytes()))
         assert isinstance(metadata, ThunkMetadata)
         assert sequence.thunks
+        kinds = {info.id: info.kind for info in metadata.thunks}
         for thunk in sequence.thunks:
-            assert metadata.by_id[thunk.id].kind == thunk.kind
+            assert kinds[thunk.id] == thunk.kind
 
 
 # ---- text protos

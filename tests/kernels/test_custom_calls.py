@@ -159,14 +159,14 @@ def test_a_pallas_kernel_says_its_grid_and_its_code() -> None:
     payload = decode(carrier_of("pallas_triton"))
     assert isinstance(payload, PallasTritonCall)
     assert (payload.name, payload.grid, payload.num_warps) == ("add", (8, 1, 1), 4)
-    assert payload.ir.startswith(gpu_triton.BYTECODE)
+    assert payload.ir.startswith(b"ML\xefR")
 
 
 def test_a_mosaic_kernel_keeps_its_bytecode() -> None:
     payload = decode(carrier_of("mosaic"))
     assert isinstance(payload, MosaicCall)
     assert len(payload.kernel_hash) == 32
-    assert payload.module.startswith(gpu_triton.BYTECODE)
+    assert payload.module.startswith(b"ML\xefR")
 
 
 def test_a_gemm_says_its_dimensions() -> None:

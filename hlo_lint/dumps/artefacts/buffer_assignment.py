@@ -145,24 +145,9 @@ class Allocation:
         return self.parameter is not None
 
     @property
-    def is_constant(self) -> bool:
-        """True if it holds a literal."""
-        return "constant" in self.flags
-
-    @property
     def is_thread_local(self) -> bool:
         """True if it belongs to a computation that kernels apply element by element."""
         return "thread-local" in self.flags
-
-    @property
-    def maybe_live_out(self) -> bool:
-        """True if the caller may read it when the program is done."""
-        return "maybe-live-out" in self.flags
-
-    @property
-    def is_preallocated_temp(self) -> bool:
-        """True if it is scratch memory of the whole program."""
-        return "preallocated-temp" in self.flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +161,7 @@ class BufferAssignment(Artefact):
     """From the same file, in old releases; else None."""
 
     def with_values(self, values: BufferValues) -> BufferAssignment:
-        """The same memory, and where else its values stand: what `slices_of` also answers from."""
+        """The same memory, and where else its values stand: what `values_of` also answers from."""
         return replace(self, buffer_values=values)
 
     @cached_property
@@ -209,10 +194,6 @@ class BufferAssignment(Artefact):
         others = (self.values.get(value.id) for value in self.buffer_values.at(instruction, index))
         ids = {value.id for value in defined}
         return (*defined, *(value for value in others if value and value.id not in ids))
-
-    def slices_of(self, instruction: str, index: Index = ()) -> tuple[AllocationSlice, ...]:
-        """The memory in which a part of an instruction's result may lie; see `values_of`."""
-        return tuple(dict.fromkeys(value.slice for value in self.values_of(instruction, index)))
 
 
 class _OpenAllocation:

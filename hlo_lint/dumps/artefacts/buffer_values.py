@@ -87,11 +87,6 @@ class BufferValues(Artefact):
     values: tuple[HloValue, ...]
 
     @cached_property
-    def by_id(self) -> dict[int, HloValue]:
-        """Each value by its number."""
-        return {value.id: value for value in self.values}
-
-    @cached_property
     def by_position(self) -> dict[HloPosition, tuple[HloValue, ...]]:
         """The values that may stand at a position; several where XLA could not tell."""
         values: dict[HloPosition, tuple[HloValue, ...]] = {}

@@ -26,16 +26,6 @@ class ModuleConfig(Artefact):
         """Number of devices over which one run is partitioned."""
         return self.message.number("num_partitions", 1)
 
-    @property
-    def use_spmd_partitioning(self) -> bool:
-        """True if XLA partitions the program itself."""
-        return self.message.flag("use_spmd_partitioning")
-
-    @property
-    def device_memory_size(self) -> int | None:
-        """Bytes that the program may use; None if not given."""
-        return self.message.number("device_memory_size") or None
-
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         """The shapes of the entry computation's parameters, as HLO spells them."""

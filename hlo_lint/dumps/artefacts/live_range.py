@@ -71,10 +71,6 @@ class ValueRange:
     end: int
     span: Span
 
-    def overlaps(self, other: ValueRange) -> bool:
-        """True if both are alive at some time."""
-        return self.start <= other.end and other.start <= self.end
-
 
 @dataclass(frozen=True, slots=True)
 class AliveAtPeak:
@@ -125,14 +121,6 @@ class LiveRange(Artefact):
     def times(self) -> dict[str, int]:
         """The time of each instruction."""
         return {instruction.name: instruction.time for instruction in self.sequence}
-
-    @cached_property
-    def _by_position(self) -> dict[tuple[str, Index], ValueRange]:
-        return {(range_.instruction, range_.index): range_ for range_ in self.ranges}
-
-    def range_of(self, instruction: str, index: Index = ()) -> ValueRange | None:
-        """The live range of the value that an instruction defines; None if it defines none."""
-        return self._by_position.get((instruction, index))
 
 
 def read_live_range(text: str, path: Path | None = None) -> LiveRange:

@@ -16,7 +16,6 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from hlo_lint.dumps.artefacts.records import COUNT, Artefact, lines_of, parse_error
 from hlo_lint.text.source import ParseError, Span
@@ -30,17 +29,6 @@ _rest = re.compile(
 ).fullmatch
 _COLUMNS = "  cumulative_size;       size;       offset; used_by_n_values; shapes_list"
 _rule = re.compile(r"  -{10,}").fullmatch
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
-
-
-def approximate_bytes(spelled: str) -> float:
-    """The bytes of `256.0KiB`, as exactly as it says.
-
-    >>> approximate_bytes("1.50MiB"), approximate_bytes("4B")
-    (1572864.0, 4.0)
-    """
-    digits = spelled.rstrip("BKMGTPEi")
-    return float(digits) * 1024.0 ** _UNITS.index(spelled[len(digits) :])
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +40,7 @@ class ReportedSlice:
     percent: int
     """The share that `cumulative` is of the allocation."""
     size: str
-    """Rounded, as it is printed; `approximate_bytes` reads it."""
+    """Rounded, as it is printed."""
     offset: int
     used_by: int
     """Number of values there, one after the other."""

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.dumps.artefacts.records import COUNT, Artefact, lines_of, parse_error
@@ -31,8 +30,6 @@ _thunk = re.compile(
 ).match
 _label = re.compile(r"( *)(condition|body|branch_[0-9]{1,9}|true_branch|false_branch): *").fullmatch
 _begins = re.compile(r" *[0-9]{1,18}: k\w", re.A).match
-_stream = re.compile(r"\bstream=([^\s,]+)").search
-_async_id = re.compile(rf"\basync_id={COUNT}").search
 _DIMENSIONS = rf"{COUNT}, {COUNT}, {COUNT}"
 _launch = re.compile(
     rf"(\S+) grid: \[{_DIMENSIONS}\] threads: \[{_DIMENSIONS}\] *shared_memory: {COUNT} bytes *"
@@ -84,31 +81,14 @@ class Thunk:
     span: Span
 
     @property
-    def stream(self) -> str:
-        """The stream of an asynchronous operation: `communication_stream[0]`; else empty."""
-        match = _stream(self.description)
-        return match[1] if match else ""
-
-    @property
-    def async_id(self) -> int | None:
-        """The number that a start and its done share."""
-        match = _async_id(self.description)
-        return int(match[1]) if match else None
-
-    @property
     def launch(self) -> Launch | None:
         """The kernel that it starts, if it starts one."""
-        match = _launch(self.description)
-        if match is not None:
-            name, *numbers = match.groups()
-            x, y, z, tx, ty, tz, shared = map(int, numbers)
-            return Launch(name, (x, y, z), (tx, ty, tz), shared)
-        match = _old_launch(self.description)
+        match = _launch(self.description) or _old_launch(self.description)
         if match is None:
             return None
         name, *numbers = match.groups()
-        x, y, z, tx, ty, tz = map(int, numbers)
-        return Launch(name, (x, y, z), (tx, ty, tz), None)
+        x, y, z, tx, ty, tz, *shared = map(int, numbers)
+        return Launch(name, (x, y, z), (tx, ty, tz), shared[0] if shared else None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,21 +96,6 @@ class ThunkSequence(Artefact):
     """The steps in the order of the file: a thunk stands before its parts."""
 
     thunks: tuple[Thunk, ...]
-
-    @cached_property
-    def _parts(self) -> dict[int | None, tuple[int, ...]]:
-        by_parent: dict[int | None, list[int]] = {}
-        for place, thunk in enumerate(self.thunks):
-            by_parent.setdefault(thunk.parent, []).append(place)
-        return {parent: tuple(places) for parent, places in by_parent.items()}
-
-    def parts_of(self, place: int | None, region: str | None = None) -> tuple[int, ...]:
-        """The places of a thunk's direct parts, in order; of None, the outermost thunks."""
-        return tuple(
-            part
-            for part in self._parts.get(place, ())
-            if region is None or self.thunks[part].region == region
-        )
 
 
 class _OpenThunk:
@@ -217,11 +182,6 @@ class ThunkMetadata(Artefact):
     """The instruction of each thunk."""
 
     thunks: tuple[ThunkInfo, ...]
-
-    @cached_property
-    def by_id(self) -> dict[int, ThunkInfo]:
-        """Each by its number."""
-        return {thunk.id: thunk for thunk in self.thunks}
 
 
 def read_thunk_metadata(text: str, path: Path | None = None) -> ThunkMetadata:

@@ -15,7 +15,7 @@ from functools import cached_property
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.ir import Computation, Module, called_names
-from hlo_lint.hlo.opcodes import COMMUNICATES, LITERAL_OPERANDS
+from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.tokens import split_at_commas
 from hlo_lint.hlo.records import (
     InstructionRecord,
@@ -284,9 +284,6 @@ def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
     parameters, _, result = text.removeprefix("{").removesuffix("}").rpartition("->")
     inner = parameters.strip().removeprefix("(").removesuffix(")")
     return tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
-
-
-_SIDE_EFFECTS = COMMUNICATES | {"infeed", "outfeed", "rng-get-and-update-state", "custom-call"}
 
 
 def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:

@@ -16,8 +16,6 @@ from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import decode, encode
 
 TARGET: Final = "__gpu$xla.gpu.triton"
-BYTECODE: Final = b"ML\xefR"
-"""The first bytes of MLIR's bytecode."""
 
 
 @dataclass(frozen=True)
