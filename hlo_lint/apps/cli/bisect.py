@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, options
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 
 @click.command("bisect")
-@click.argument("before", metavar="A", type=click.Path(path_type=Path))
-@click.argument("after", metavar="B", type=click.Path(path_type=Path))
+@options.two_folders
 @click.option(
     "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,

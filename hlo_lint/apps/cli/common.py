@@ -165,6 +165,17 @@ def standard_input() -> bytes:
         return sys.stdin.buffer.read()
 
 
+def write_output(content: bytes, out: Path | None) -> None:
+    """Write to a file; to standard output if there is none, or if it is `-`."""
+    if out is None or str(out) == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    from hlo_lint.text.files import write
+
+    write(out, content)
+
+
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; prints what was named and not checked, which makes it 2.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli import common, options
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.options import OptionDifference
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 
 @click.command("config-diff")
-@click.argument("before", metavar="A", type=click.Path(path_type=Path))
-@click.argument("after", metavar="B", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.two_folders
+@options.json_option
 @click.pass_context
 def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> None:
     """Print the settings in which the runs with dumps in A and B differ: flags, configuration,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, completing, parameters
+from hlo_lint.apps.cli import common, completing, options, parameters
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -27,13 +26,9 @@ if TYPE_CHECKING:
     shell_complete=completing.dialects,
     help="A dialect (repeatable, one after the other); `hlo-lint dialects` lists them.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Write here: a file for one file, else a folder. `.hlo.pb`, `.pbtxt`, `.hlo_snapshot.pb`, "
+@options.written_to(
+    "OUT",
+    "Write here: a file for one file, else a folder. `.hlo.pb`, `.pbtxt`, `.hlo_snapshot.pb`, "
     "also with `.gz`, are protocol buffers. By default a text goes to standard output.",
 )
 def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None) -> None:
@@ -44,7 +39,6 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
     """
     from hlo_lint.hlo.dialects.files import convert_file, convert_text, convert_tree, in_format
     from hlo_lint.text.errors import UsageError
-    from hlo_lint.text.files import write
 
     names = common.names(dialects) or []
     if "-" in paths and len(paths) > 1:
@@ -59,12 +53,10 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
         converted = convert_text(common.standard_input(), names)
     else:
         converted = convert_file(given[0], names)
-    if out is None or str(out) == "-":
-        sys.stdout.buffer.write(in_format(converted.text, Path("-")))
-        sys.stdout.buffer.flush()
-    else:
-        target = out / given[0].name if out.is_dir() and paths != ("-",) else out
-        write(target, in_format(converted.text, target))
+    target = out or Path("-")
+    if target.is_dir() and paths != ("-",):
+        target /= given[0].name
+    common.write_output(in_format(converted.text, target), target)
     _print_notes(converted.notes)
 
 

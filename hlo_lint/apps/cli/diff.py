@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.cli import options
+
 if TYPE_CHECKING:
     from hlo_lint.analysis.diff.difference import Difference
     from hlo_lint.dumps.pass_dump import PassDump
@@ -33,7 +35,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,

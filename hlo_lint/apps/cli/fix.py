@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli import common, options, parameters
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
-from hlo_lint.text.source import shown
+from hlo_lint.text.source import encode, shown
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,14 +33,7 @@ if TYPE_CHECKING:
     help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
     "next, else as transpose.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Write to this file (for one file) or folder instead of in place.",
-)
+@options.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
@@ -90,7 +83,7 @@ def command(
     if diff:
         write_diff(result)
     elif "-" in paths or str(out) == "-":
-        _write_piped(result, None if str(out) == "-" else out)
+        common.write_output(encode(result.text), out)
     else:
         _clean_up(dump)
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
@@ -181,21 +174,10 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
     return f"fixed {counted(edits, 'instruction')} in {where}"
 
 
-def _write_piped(result: FixResult, out: Path | None) -> None:
-    from hlo_lint.text.files import write
-    from hlo_lint.text.source import encode
-
-    if out is not None:
-        write(out, result.text)
-        return
-    sys.stdout.buffer.write(encode(result.text))
-    sys.stdout.buffer.flush()
-
-
 def _print_diff(file: FixedFile) -> None:
     from difflib import unified_diff
 
-    from hlo_lint.text.source import encode, shown_lines
+    from hlo_lint.text.source import shown_lines
 
     name = shown(str(file.path))
     before, after = (_lines(text) for text in (file.before, file.after))

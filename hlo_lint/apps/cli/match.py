@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hlo_lint.apps.cli import options
+
 if TYPE_CHECKING:
     from hlo_lint.analysis.match import Match, Pattern
     from hlo_lint.dumps.pipeline import Pipeline
@@ -40,7 +42,7 @@ class _Found:
     "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_option
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.cli import options
+
 if TYPE_CHECKING:
     from hlo_lint.analysis.pass_stats import PassStats
     from hlo_lint.dumps.pipeline import Pipeline
@@ -20,10 +22,10 @@ NUMBERS = ("step", "fusions", "ms")
 
 
 @click.command("passes")
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=options.PATH)
 @click.option("--module", metavar="NAME", help="Print only this module; by default all.")
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@options.json_option
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
     """Print what each pass did to the modules in DIR: instructions, bytes, fusions and time.
 

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.text.source import shown
+from hlo_lint.apps.cli import options as cli_options
+from hlo_lint.text.source import encode, shown
 
 if TYPE_CHECKING:
     from hlo_lint.apps.jax.capture.children import Interpreter
@@ -180,14 +181,7 @@ def reduce_options(command: parameters.Command) -> Callable[..., object]:
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
     "for {}.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the module to this file instead of standard output.",
-)
+@cli_options.written_to("FILE", "Write the module to this file instead of standard output.")
 @reduce_options
 @parameters.settings_options
 def command(
@@ -205,7 +199,6 @@ def command(
     from hlo_lint.apps.reduction import reduce_problem
     from hlo_lint.engine.reduce.interest import LOOSE, FindingTest
     from hlo_lint.text.errors import UsageError
-    from hlo_lint.text.files import write
 
     given = bool(finding), options.xla_crashes, options.changes_values, bool(interesting)
     if sum(given) > 1:
@@ -215,10 +208,7 @@ def command(
         progress_bar(wanted=not options.quiet) as progress,
     ):
         reduction = reduce_problem(problem, options.effort(is_slow=any(given[1:])), progress)
-    if out is None or str(out) == "-":
-        sys.stdout.write(reduction.text)
-    else:
-        write(out, reduction.text)
+    common.write_output(encode(reduction.text), out)
     if isinstance(problem.test, FindingTest) and (name := problem.test.file_name) != LOOSE:
         beside = ", beside the dumps that show its release" if problem.test.release else ""
         click.echo(shown(f"note: the rule finds it in a file named {name}{beside}"), err=True)

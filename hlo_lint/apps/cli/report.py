@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli import common, options, parameters
 from hlo_lint.text.phrases import counted
 
 
 @click.command("report")
 @parameters.paths_argument
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
+@options.written_to(
+    "FILE",
+    "The file to write; `-` is standard output.",
     default=Path("report.html"),
     show_default=True,
-    metavar="FILE",
-    help="The file to write; `-` is standard output.",
 )
 @parameters.settings_options
 @click.option(
@@ -50,7 +45,6 @@ def command(
     """
     from hlo_lint.apps.api import lint
     from hlo_lint.report.html.page import check_installed, render_html
-    from hlo_lint.text.files import write
     from hlo_lint.text.source import shown
 
     check_installed()
@@ -60,11 +54,8 @@ def command(
         report = lint(dump, settings=settings, cured=True, progress=progress)
     with common.status_line() as note:
         page = render_html(dump, report, title=_title(paths), sources=sources, progress=note)
-    if str(out) == "-":
-        sys.stdout.buffer.write(page.encode())
-        sys.stdout.buffer.flush()
-    else:
-        write(out, page)
+    common.write_output(page.encode(), out)
+    if str(out) != "-":
         what = f"{counted(len(report.findings), 'finding')}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)
     ctx.exit(common.exit_status(report, shared))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
 from hlo_lint.text.source import shown
 
@@ -20,14 +21,10 @@ if TYPE_CHECKING:
 @click.command("repro")
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
-    metavar="DIRECTORY",
+@cli_options.written_to(
+    "DIRECTORY",
+    "The directory to write; of several findings each gets a directory in it.",
     required=True,
-    help="The directory to write; of several findings each gets a directory in it.",
 )
 @reduce_options
 @parameters.settings_options

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hlo_lint.apps.cli import options
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 
 if TYPE_CHECKING:
@@ -43,14 +44,7 @@ MAX_PRINTED = 1000
     help="Print the value of this instruction in place of the result; of one in a loop the last.",
 )
 @click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    type=click.Path(path_type=Path),
-    metavar="OUT.npz",
-    help="Also write what is printed to this file.",
-)
+@options.written_to("OUT.npz", "Also write what is printed to this file.")
 def command(
     path: Path,
     given: Path | None,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli.checking import write_report
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.errors import DumpError
 
@@ -123,13 +123,7 @@ def command(
         print_text(common.console(color=color), result.report.findings)
         _print_summary(result)
     else:
-        text = _rendered(result, output_format, paths)
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            from hlo_lint.text.files import write
-
-            write(output, text)
+        write_report(_rendered(result, output_format, paths), output)
     if not result.validations:
         raise DumpError(f"nothing compared: no compilation of {', '.join(paths)} has two dumps")
     ctx.exit(result.report.exit_status)
