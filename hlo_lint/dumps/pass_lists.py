@@ -31,7 +31,7 @@ _CONFIG_ASSIGNER = (AUTOTUNERS[-1], AUTOTUNERS[-1], "")
 """Releases with this pass write a dump before it that has a name of its own."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # `pass_list` makes each once
 class PassList:
     """The passes of one backend and release, in the order of the run.
 
@@ -149,7 +149,16 @@ class PassList:
     def knows(self, step: Step) -> float:
         """The fit of a step of a run: 1 if the passes follow each other, less if others are
         between them or only one is in the list, 0 if none is."""
-        pipeline, after, before = step
+        share = self._known_shares.get(step)
+        if share is None:
+            share = self._known_shares[step] = self._known_share(*step)
+        return share
+
+    @cached_property
+    def _known_shares(self) -> dict[Step, float]:
+        return {}
+
+    def _known_share(self, pipeline: str, after: str, before: str) -> float:
         after_places = self._places.get((pipeline, after), [])
         if any(self._next(place, pipeline) == before for place in after_places):
             return 1

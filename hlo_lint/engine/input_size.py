@@ -14,6 +14,8 @@ PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
+PIPELINE_COST: Final = 1 << 18
+"""Bytes of a large pipeline that take as long to check as the files of a small one to open."""
 CACHE_MIN_BYTES: Final = 1 << 16
 """Bytes of dumps from which a look into the cache costs less than a check."""
 _CACHE_MIN_FILES: Final = 16

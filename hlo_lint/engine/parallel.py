@@ -5,7 +5,8 @@ The result is that of `Checker.check_dump`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, size_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, PIPELINE_COST, size_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -24,12 +25,12 @@ from hlo_lint.engine.parts import (
     relocated,
     signature,
 )
-from hlo_lint.engine.reporter import Result
+from hlo_lint.engine.reporter import CheckOutcome, Result
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.text.lazy_dataclasses import replace
 
-_BATCH_BYTES = 4 << 20
-"""Bytes of small pipelines that are sent to a process together."""
+_BATCH_COST = 2 << 20
+"""Cost, in bytes, of small pipelines that are sent to a process together."""
 _BATCHES_PER_JOB = 4
 """With fewer batches the last one would be waited for."""
 
@@ -62,11 +63,18 @@ def check_in_parts(
     if any(map(_is_read, dump)) or (cache is None and address is None and jobs < 2):
         return checker.check_dump(dump, progress)
     task = task_of(checker, dump.pipelines, jobs if address is None else 1)
+    of_folders: list[CheckOutcome] = []
+
+    def check_folders() -> None:
+        of_folders.append(checker.outcome_of_folders(dump.pipelines))
+
     with open_executor(address, jobs, task) as executor:
-        parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache)
+        parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache, check_folders)
     for at, pipeline in enumerate(dump):
         add_part(checker, parts[at], [pipeline.dumps[log] for log in parts[at].logs])
-    return checker.finish(dump)
+    checker.result.skipped[:0] = dump.skipped
+    checker.reporter.add_outcome(*of_folders)
+    return checker.conclude()
 
 
 def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
@@ -84,8 +92,12 @@ def parts_of(
     executor: Executor,
     progress: Progress = lambda _: None,
     cache: PartCache | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[int, Part]:
-    """The part of each pipeline, by its position: files of equal content are checked once."""
+    """The part of each pipeline, by its position: files of equal content are checked once.
+
+    `meanwhile` is called once, where possible while other processes check.
+    """
     sizes = _Sizes(pipelines)
     digests = _digests(pipelines, sizes, task, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
@@ -106,7 +118,7 @@ def parts_of(
             new[at] = pipelines[at]
         else:
             copies[at] = first
-    for at, part in _checked(new, sizes, task, executor, progress):
+    for at, part in _checked(new, sizes, task, executor, progress, meanwhile):
         parts[at] = part
         if cache is not None:
             cache.put(pipelines[at], digests.get(at), part)
@@ -134,12 +146,16 @@ def _checked(
     task: Task,
     executor: Executor,
     progress: Progress,
+    meanwhile: Callable[[], None],
 ) -> Iterator[tuple[int, Part]]:
     if executor.is_local and (executor.jobs < 2 or len(pipelines) < 2):
+        meanwhile()
         for at, pipeline in pipelines.items():
             yield at, check_part(task, pipeline, progress)
         return
-    for at, part in _mapped(check_part, pipelines, sizes, executor):
+    results = _mapped(check_part, pipelines, sizes, executor)
+    meanwhile()
+    for at, part in results:
         progress(len(pipelines[at].dumps))
         yield at, part
 
@@ -172,29 +188,32 @@ def _mapped(
     executor: Executor,
 ) -> Iterator[tuple[int, Any]]:
     """The result for each pipeline; elsewhere paths are absolute, and come back as they were."""
-    there = pipelines
-    if not executor.is_local:
-        there = {at: moved(pipeline, Path.absolute) for at, pipeline in pipelines.items()}
-    for at, value in executor.map(work, _batches(there, sizes, executor.jobs)):
-        if isinstance(value, Part) and not executor.is_local:
+    if executor.is_local:
+        return executor.map(work, _batches(pipelines, sizes, executor.jobs))
+    there = {at: moved(pipeline, Path.absolute) for at, pipeline in pipelines.items()}
+
+    def returned(at: int, value: Any) -> tuple[int, Any]:
+        if isinstance(value, Part):
             value = relocated(value, places(there[at], pipelines[at]))
-        yield at, value
+        return at, value
+
+    return starmap(returned, executor.map(work, _batches(there, sizes, executor.jobs)))
 
 
 def _batches(
     pipelines: Mapping[int, Pipeline], sizes: _Sizes, jobs: int
 ) -> list[dict[int, Pipeline]]:
     """The largest first, each on its own; small ones together, since each message takes time."""
-    total = sum(sizes[at] for at in pipelines)
-    least = min(_BATCH_BYTES, total // (jobs * _BATCHES_PER_JOB))
+    costs = {at: sizes[at] + PIPELINE_COST for at in pipelines}
+    least = min(_BATCH_COST, sum(costs.values()) // (jobs * _BATCHES_PER_JOB))
     batches: list[dict[int, Pipeline]] = []
     filled = least
-    for at in sorted(pipelines, key=lambda at: (-sizes[at], at)):
+    for at in sorted(pipelines, key=lambda at: (-costs[at], at)):
         if filled >= least:
             batches.append({})
             filled = 0
         batches[-1][at] = pipelines[at]
-        filled += sizes[at] + 1
+        filled += costs[at]
     return batches
 
 

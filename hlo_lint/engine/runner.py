@@ -168,13 +168,23 @@ class Checker:
 
     def outcome_of(self, check: Check, run: Run) -> CheckOutcome:
         """The report of one check about a pipeline, as if it were the only check."""
-        reporter = self.reporter
-        self.reporter = run.reporter = reporter.empty()
+        reporter = run.reporter
         try:
-            self.run_check(check, run)
-            return self.reporter.outcome
+            with self._reporting_apart() as run.reporter:
+                self.run_check(check, run)
+                return run.reporter.outcome
         finally:
-            self.reporter = run.reporter = reporter
+            run.reporter = reporter
+
+    @contextmanager
+    def _reporting_apart(self) -> Iterator[Reporter]:
+        """Have findings reported to a reporter of their own."""
+        reporter = self.reporter
+        self.reporter = reporter.empty()
+        try:
+            yield self.reporter
+        finally:
+            self.reporter = reporter
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason that a file is not read; empty if it is."""
@@ -255,6 +265,12 @@ class Checker:
             if is_wanted(number)
         }
         self._check_all(wanted, [])
+
+    def outcome_of_folders(self, pipelines: Iterable[Pipeline]) -> CheckOutcome:
+        """The report of `check_folders` alone."""
+        with self._reporting_apart() as reporter:
+            self.check_folders(pipelines)
+            return reporter.outcome
 
     def conclude(self) -> Result:
         """Check what all logs of the autotuner show together, and sort what was found."""

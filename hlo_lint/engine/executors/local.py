@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -15,7 +16,7 @@ from hlo_lint.engine.parts import Task
 from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
-    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures import Future, ProcessPoolExecutor
 
 _task: Task | None = None
 """The task of this process, if it is a worker."""
@@ -51,24 +52,12 @@ class LocalExecutor:
     def map(
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
     ) -> Iterator[tuple[int, Any]]:
-        """The result for each pipeline, by its position."""
+        """The result for each pipeline, by its position; workers begin at once."""
         if self.jobs < 2 or len(batches) < 2:
-            for batch in batches:
-                for at, pipeline in batch.items():
-                    yield at, work(self._task, pipeline)
-            return
-        from concurrent.futures import as_completed
-        from concurrent.futures.process import BrokenProcessPool
-
+            results = (run_batch(work, self._task, batch) for batch in batches)
+            return chain.from_iterable(results)
         pool = self._started(len(batches))
-        try:
-            running = [pool.submit(_run, work, batch) for batch in batches]
-            for done in as_completed(running):
-                yield from done.result()
-        except BrokenProcessPool as error:
-            raise DumpError(
-                "a process that was checking has died, of too little memory perhaps: try --jobs 1"
-            ) from error
+        return _results([pool.submit(_run, work, batch) for batch in batches])
 
     def _started(self, batches: int) -> ProcessPoolExecutor:
         # Imported here: they are slow to import, and most inputs are too small for workers.
@@ -83,6 +72,19 @@ class LocalExecutor:
                 initargs=(self._task,),
             )
         return self._pool
+
+
+def _results(running: Sequence[Future[list[tuple[int, Any]]]]) -> Iterator[tuple[int, Any]]:
+    from concurrent.futures import as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    try:
+        for done in as_completed(running):
+            yield from done.result()
+    except BrokenProcessPool as error:
+        raise DumpError(
+            "a process that was checking has died, of too little memory perhaps: try --jobs 1"
+        ) from error
 
 
 def _begin(task: Task) -> None:
