@@ -12,19 +12,23 @@ from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, R
 from hlo_lint.rules.findings import Finding, Severity
 
 _COPIED: Final = "after_removing_unnecessary_copies"
-_PROGRAM = """
-HloModule m, is_scheduled=true
-
-ENTRY e {{
+_SCHEDULED: Final = "\nHloModule m, is_scheduled=true\n\n"
+_ENTRY = """ENTRY e {{
   p = f32[8]{{0}} parameter(0)
   u = f32[4]{{0}} parameter(1)
   i = s32[] parameter(2)
   x = f32[8]{{0}} negate(p)
+"""
+_PROGRAM = (
+    _SCHEDULED
+    + _ENTRY
+    + """\
   {first}
   {second}
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(d, y)
 }}
 """
+)
 _UPDATE = "d = f32[8]{0} dynamic-update-slice(x, u, i)"
 _READ = "y = f32[8]{0} sine(x)"
 _CALL = """
@@ -94,9 +98,9 @@ ENTRY e {{
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 }}
 """
-_FUSED = """
-HloModule m, is_scheduled=true
-
+_FUSED = (
+    _SCHEDULED
+    + """\
 f {{
   a = f32[8]{{0}} parameter(0)
   v = f32[4]{{0}} parameter(1)
@@ -106,30 +110,26 @@ f {{
   ROOT r = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, w)
 }}
 
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  u = f32[4]{{0}} parameter(1)
-  i = s32[] parameter(2)
-  x = f32[8]{{0}} negate(p)
+"""
+    + _ENTRY
+    + """\
   d = (f32[8]{{0}}, f32[8]{{0}}) fusion(x, u, i), kind=kLoop, calls=f{mark}
   y = f32[8]{{0}} sine(x)
   ROOT t = ((f32[8]{{0}}, f32[8]{{0}}), f32[8]{{0}}) tuple(d, y)
 }}
 """
-_IN_FLIGHT = """
-HloModule m, is_scheduled=true
-
-ENTRY e {{
-  p = f32[8]{{0}} parameter(0)
-  u = f32[4]{{0}} parameter(1)
-  i = s32[] parameter(2)
-  x = f32[8]{{0}} negate(p)
+)
+_IN_FLIGHT = (
+    _SCHEDULED
+    + _ENTRY
+    + """\
   s = (f32[8]{{0:S(5)}}, f32[8]{{0}}, u32[]) copy-start(x)
   {first}
   {second}
   ROOT t = (f32[8]{{0}}, f32[8]{{0:S(5)}}) tuple(d, c)
 }}
 """
+)
 _COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"
 
 
