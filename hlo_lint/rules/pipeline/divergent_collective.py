@@ -37,7 +37,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
 _HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
 _MAX_DEVICES: Final = 4096
 _MAX_VALUE: Final = 1 << 31
-_PROGRAM = """
+_HEAD = """
 HloModule m, num_partitions=4
 
 add {{
@@ -46,6 +46,10 @@ add {{
   ROOT c = f32[] add(a, b)
 }}
 
+"""
+_PROGRAM = (
+    _HEAD
+    + """\
 yes {{
   p = f32[8] parameter(0)
   ROOT r = f32[8] all-reduce(p), channel_id=1, replica_groups={groups}, \
@@ -64,17 +68,10 @@ ENTRY e {{
   ROOT o = f32[8] conditional(first-half, x, x), true_computation=yes, false_computation=no
 }}
 """
-
-
-_LOOP = """
-HloModule m, num_partitions=4
-
-add {{
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT c = f32[] add(a, b)
-}}
-
+)
+_LOOP = (
+    _HEAD
+    + """\
 body {{
   s = (u32[], f32[8]) parameter(0)
   i = u32[] get-tuple-element(s), index=0
@@ -100,6 +97,7 @@ ENTRY e {{
   ROOT w = (u32[], f32[8]) while(first), condition=condition, body=body
 }}
 """
+)
 
 
 class DivergentCollective(Rule):
@@ -163,7 +161,7 @@ def _in_loops(module: Module, stage: Stage) -> Findings:
                         collective,
                         f"device {counts[most]} waits for device {counts[fewest]}: they run "
                         f"%{loop.instruction.name} {most} and {fewest} times",
-                        severity=Severity.ERROR if stage.scheduled and stage.final else None,
+                        severity=_severity(stage),
                     )
                     break
 
@@ -228,14 +226,18 @@ def _judge(
         absent = [device for device in group if device < len(taken) and taken[device] != branch]
         present = [device for device in group if device < len(taken) and taken[device] == branch]
         if absent and present:
-            certain = stage.scheduled and stage.final
             yield Finding(
                 collective,
                 f"device {present[0]} waits for device {absent[0]}, which takes another branch of "
                 f"%{conditional.name}",
-                severity=Severity.ERROR if certain else None,
+                severity=_severity(stage),
             )
             return
+
+
+def _severity(stage: Stage) -> Severity | None:
+    """An error where no pass comes that could turn the conditional into a select."""
+    return Severity.ERROR if stage.scheduled and stage.final else None
 
 
 def _branches_taken(conditional: Instruction, module: Module, branches: int) -> list[int] | None:
