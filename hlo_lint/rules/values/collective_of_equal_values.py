@@ -7,7 +7,7 @@ from typing import Final
 from hlo_lint.analysis.constants import constant_of
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.opcodes import FORWARDS, UNARY
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -15,9 +15,8 @@ _MAKES_EQUAL: Final = frozenset(
     {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start"}
 )
 _JUDGED: Final = _MAKES_EQUAL | {"reduce-scatter"}
-_KEEPS: Final = FORWARDS | frozenset(
-    "abs all-gather-done all-reduce-done broadcast convert cosine exponential get-tuple-element "
-    "log logistic negate reshape rsqrt sign sine slice sqrt tanh transpose".split()
+_KEEPS: Final = (FORWARDS | UNARY).union(
+    "all-gather-done all-reduce-done broadcast get-tuple-element reshape slice transpose".split()
 )
 """Opcodes with one operand whose result is the same where the operand is."""
 _SCALES: Final = frozenset({"add", "divide", "multiply", "subtract"})
