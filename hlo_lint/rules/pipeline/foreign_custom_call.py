@@ -55,7 +55,8 @@ class ForeignCustomCall(Rule):
     `__cudnn$…` and Triton on a GPU, `tpu_custom_call` on a TPU. A program that was lowered for one
     and compiled for another, a module that was exported and loaded elsewhere, or a callback of the
     wrong platform stops with `No FFI handler registered for … on a platform Host`, or with `No
-    registered implementation for custom call`. What runs on the host may call what the CPU has.
+    registered implementation for untyped custom call`. What runs on the host may call what the CPU
+    has.
 
     It is an error in what the compiler of a known backend ended with, and a warning in a module
     that calls libraries of two backends.
