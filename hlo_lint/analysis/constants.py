@@ -7,7 +7,9 @@ from math import prod
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.dtypes import integer_range
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.patterns import late
 
 INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
@@ -43,6 +45,12 @@ def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | 
         return None
     if prod(shape.dims) > MAX_ELEMENTS:
         return None
+    numbers, fitting = _elements(value, shape, depth), integer_range(shape.dtype)
+    # What does not fit wraps around or is cut off, by the backend.
+    return numbers if numbers is None or all(number in fitting for number in numbers) else None
+
+
+def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | None:
     inputs = [operand.instruction for operand in value.operands]
     match value.opcode:
         case "constant":
@@ -73,15 +81,21 @@ def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | 
             return None
 
 
+def indexed_dimensions(instruction: Instruction) -> list[int]:
+    """The dimensions that the indices of a gather or scatter are of; empty where they cannot be."""
+    whole = operand_array(instruction, 0)
+    dimensions = instruction.integers_attribute(INDEX_MAPS[instruction.opcode]) or ()
+    is_sound = whole is not None and all(0 <= number < len(whole.dims) for number in dimensions)
+    return sorted(dimensions) if is_sound else []
+
+
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     """The indices of a gather or scatter, ordered by dimension; empty where they are not known."""
     indices = operand_array(instruction, 1)
-    dimensions = instruction.attribute_or_none(INDEX_MAPS[instruction.opcode])
-    if (
-        indices is None
-        or not isinstance(dimensions, tuple)
-        or len(instruction.operands) not in (2, 3)
-    ):
+    dimensions = instruction.integers_attribute(INDEX_MAPS[instruction.opcode]) or ()
+    if indices is None or len(instruction.operands) not in (2, 3):
+        return ()
+    if not indexed_dimensions(instruction):
         return ()
     if "batching_dims={" in instruction.attributes_text.replace("batching_dims={}", ""):
         return ()
@@ -91,8 +105,8 @@ def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     if vector is None or not (vector == last or (vector == last + 1 and count == 1)):
         return ()
     numbers = constant_integers(instruction.operands[1].instruction)
-    if numbers is None or count == 0:
+    if numbers is None:
         return ()
-    order = sorted(range(count), key=lambda number: int(str(dimensions[number])))
+    order = sorted(range(count), key=dimensions.__getitem__)
     vectors = (numbers[at : at + count] for at in range(0, len(numbers), count))
     return [tuple(vector[number] for number in order) for vector in vectors]

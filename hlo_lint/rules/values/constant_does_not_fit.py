@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isnan
 from typing import Final
 
 from hlo_lint.analysis.constants import constant_of, number_of
@@ -125,6 +125,6 @@ def _lost(value: float, dtype: str) -> str | None:
     # narrower than a byte saturates.
     if element is None or not element.is_float or element.has_infinity or element.overflow == inf:
         return None
-    if abs(value) < element.overflow:
+    if abs(value) < element.overflow or isnan(value):
         return None
     return f"this converts {value:g} to {dtype}, which has no such number: the result is NaN"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from hlo_lint.analysis.constants import INDEX_MAPS, index_rows
+from hlo_lint.analysis.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -62,9 +62,9 @@ class IndexClaimUntrue(Rule):
                 is_unique = "unique_indices=true" in claims and opcode == "scatter"
                 is_sorted = "indices_are_sorted=true" in claims
                 rows = index_rows(instruction) if is_unique or is_sorted else ()
-                inside = [row for row in rows if _fits(row, instruction)]
+                inside = [row for row in rows if is_unique and _fits(row, instruction)]
                 twice, often = next(iter(Counter(inside).most_common(1)), ((), 0))
-                if is_unique and often > 1:
+                if often > 1:
                     yield Finding(
                         instruction,
                         f"unique_indices is true, and {_spelled(twice)} is there {often} times",
@@ -80,7 +80,10 @@ class IndexClaimUntrue(Rule):
 
 def _fits(row: tuple[int, ...], instruction: Instruction) -> bool:
     shape = operand_array(instruction, 0)
-    return shape is not None and all(0 <= start < max(shape.dims, default=0) for start in row)
+    return shape is not None and all(
+        0 <= start < shape.dims[dimension]
+        for dimension, start in zip(indexed_dimensions(instruction), row, strict=True)
+    )
 
 
 def _spelled(row: tuple[int, ...]) -> str:

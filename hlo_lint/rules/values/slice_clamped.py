@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.constants import INDEX_MAPS, index_rows
+from hlo_lint.analysis.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.hlo.ir import Instruction, Operand
@@ -106,13 +106,12 @@ def _outside(instruction: Instruction) -> Finding | None:
     rows, whole = index_rows(instruction), operand_array(instruction, 0)
     if not rows or whole is None:
         return None
-    dimensions: Any = sorted(instruction.attribute(INDEX_MAPS[instruction.opcode]))
     sizes: Any = instruction.attribute_or_none("slice_sizes") or (1,) * len(whole.dims)
-    if len(sizes) != len(whole.dims) or not set(dimensions) <= set(range(len(sizes))):
+    if len(sizes) != len(whole.dims):
         return None
     becomes = "gives what is nearest" if instruction.opcode == "gather" else "leaves it out"
     for row in rows:
-        for dimension, index in zip(dimensions, row, strict=True):
+        for dimension, index in zip(indexed_dimensions(instruction), row, strict=True):
             if not 0 <= index <= whole.dims[dimension] - sizes[dimension]:
                 return Finding(
                     instruction,

@@ -1,0 +1,94 @@
+"""Rules about values, held against XLA:CPU: an example gives what its page says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hlo_lint import lint
+from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.rules.registry import find_rule
+
+CLAIMS: list[tuple[str, int, list[Any], Iterable[float]]] = [
+    ("accumulator-too-narrow", 0, [np.ones((4, 1000), np.uint8)], [1000 % 256] * 4),
+    ("accumulator-too-narrow", 2, [np.ones((4, 1000), np.uint16)], [1000] * 4),
+    ("accumulator-too-narrow", 1, [np.ones((8, 512), np.int8), np.ones((512, 8), np.int8)], [0]),
+    ("accumulator-too-narrow", 3, [np.ones((8, 512), np.int8), np.ones((512, 8), np.int8)], [512]),
+    ("accumulator-too-narrow", 4, [np.ones((8, 64), np.int8), np.ones((64, 8), np.int8)], [64]),
+    ("constant-does-not-fit", 0, [], [5_000_000_000 - (1 << 32)]),
+    ("constant-does-not-fit", 1, [], [np.nan]),
+    ("constant-does-not-fit", 2, [np.arange(8, dtype=np.int32)], [-1] * 8),
+    ("constant-does-not-fit", 5, [], [-np.inf]),
+    ("index-too-narrow", 0, [np.arange(1000, dtype=np.float32), np.int8(127)], [127, 128]),
+    ("index-too-narrow", 1, [np.arange(1000, dtype=np.float32), np.int16(992)], [992, 993]),
+    ("iota-overflows", 0, [], [*range(128), -128, -127]),
+    ("iota-overflows", 1, [], [*range(257), 256, 258]),
+    ("iota-overflows", 3, [], range(256)),
+    ("order-dependent-reduction", 2, [np.tile(np.array([1, 5], np.float32), 32)], [5.0, 63]),
+    ("order-dependent-reduction", 3, [np.tile(np.array([1, 5], np.float32), 32)], [5.0, 1]),
+    ("slice-clamped", 0, [np.arange(10, dtype=np.float32)], range(2, 10)),
+    ("slice-clamped", 1, [np.arange(8, dtype=np.float32)], [1, 7, 2]),
+    ("slice-clamped", 4, [np.arange(10, dtype=np.float32)], range(2, 10)),
+]
+"""The rule, the number of its example, the inputs, and the first elements of the results."""
+
+
+@pytest.fixture(scope="module")
+def xla() -> Iterator[XlaCpu]:
+    pytest.importorskip("jaxlib")
+    with XlaCpu() as child:
+        yield child
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rule", "number", "inputs", "expected"), CLAIMS)
+def test_an_example_computes_what_the_page_says(
+    rule: str, number: int, inputs: list[Any], expected: Iterable[float], xla: XlaCpu
+) -> None:
+    text = find_rule(rule).examples[number].text
+    results = xla.run(re.sub("  // error", "", text), [np.asarray(value) for value in inputs])
+    elements = [float(element) for result in results for element in result.ravel()]
+    first = list(expected)
+    np.testing.assert_array_equal(elements[: len(first)], first)
+
+
+SCATTER = """HloModule m
+
+set {{
+  old = f32[] parameter(0)
+  ROOT new = f32[] parameter(1)
+}}
+
+ENTRY e {{
+  p = f32[2,8] parameter(0)
+  u = f32[2] parameter(1)
+  {indices}
+  ROOT s = f32[2,8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0,1}}, \
+scatter_dims_to_operand_dims={{0,1}}, index_vector_dim=1, unique_indices=true, to_apply=set
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("indices", "count"),
+    [
+        ("i = s32[2,2] constant({{1, 3}, {1, 3}})", 1),
+        ("i = s32[2,2] constant({{3, 1}, {3, 1}})", 0),  # out of bounds: neither is written
+        ("w = s32[2,2] constant({{1, 3}, {1, 3}})\n  i = s8[2,2] convert(w)", 1),
+        ("w = s32[2,2] constant({{1, 300}, {1, 300}})\n  i = s8[2,2] convert(w)", 0),
+    ],
+)
+def test_a_row_that_writes_nothing_may_be_there_twice(indices: str, count: int) -> None:
+    text = SCATTER.format(indices=indices)
+    assert len(lint(text, ["index-claim-untrue"]).findings) == count
+
+
+@pytest.mark.parametrize(("value", "count"), [("nan", 0), ("inf", 1), ("-1000", 1), ("448", 0)])
+def test_a_nan_stays_one_in_a_type_without_infinities(value: str, count: int) -> None:
+    body = f"b = f32[] constant({value})\nROOT c = f8e4m3fn[] convert(b)"
+    text = f"HloModule m\nENTRY e {{\n{body}\n}}\n"
+    assert len(lint(text, ["constant-does-not-fit"]).findings) == count
