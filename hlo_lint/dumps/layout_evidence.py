@@ -7,6 +7,8 @@ pass it on, and what is made anew descends. Any other order was assigned, or wri
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
 from hlo_lint.hlo.layouts import inverse
@@ -53,22 +55,24 @@ def _layouts_of_module(module: Module) -> bool | None:
         not ALREADY_ASSIGNED.isdisjoint(computation.opcodes) for computation in module.computations
     ):
         return None
-    inferred = all(map(_is_inferred, module.computations))
+    types: set[str] = set()
+    for computation in module.computations:
+        types.update(map(type_of, computation.rows))
+    # Tiles, memory spaces and sizes of elements are never inferred.
+    if any(map(_assigned, types)):
+        return None
+    odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
+    # Without any, which is usual, it is decided without a look at any instruction.
+    inferred = not odd or all(_is_inferred(computation, odd) for computation in module.computations)
     return False if inferred else None
 
 
-def _is_inferred(computation: Computation) -> bool:
+def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
     """True if shape inference may have given every layout of a computation."""
-    rows = computation.rows
-    types = set(map(type_of, rows))
-    # Tiles, memory spaces and sizes of elements are never inferred.
-    if any(map(_assigned, types)):
-        return False
-    odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
-    if not odd:
-        return True  # the usual case, decided without a look at any instruction
+    if odd.isdisjoint(map(type_of, computation.rows)):
+        return True
     different: dict[tuple[str, ...], int] = {}
-    for number, row in enumerate(rows):
+    for number, row in enumerate(computation.rows):
         if type_of(row) in odd:
             different.setdefault(_key(computation, number), number)
     return all(_has_inferred_order(computation.at(number)) for number in different.values())

@@ -49,14 +49,19 @@ _memos: dict[int, Memo] = {}
 
 
 def forget(pipeline: Pipeline) -> None:
-    """Forget what was read of a pipeline; now and then also what others in its folder could share.
-
-    Modules and their files refer to each other, so that only the collector frees them.
-    """
+    """Forget what was read of a pipeline."""
     global _held_bytes
     pipeline.release_text()
     _held_bytes += size_of(pipeline)
     _memos.update({id(dump.memo): dump.memo for dump in pipeline.dumps if dump.memo is not None})
+
+
+def free_memory() -> None:
+    """Now and then, before more is read, forget also what the pipelines of a folder share.
+
+    Modules and their files refer to each other, so that only the collector frees them.
+    """
+    global _held_bytes
     if _held_bytes < FORGET_BYTES:
         return
     _held_bytes = 0
@@ -111,6 +116,7 @@ class Checker:
 
     def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
         """Check the dumps of one module."""
+        free_memory()
         dumps = []
         for dump in pipeline.dumps:
             progress(1)
