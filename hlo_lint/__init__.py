@@ -14,12 +14,13 @@ hlo_lint.check_jit(function, x, y)           # raises where a pass of this compi
 """
 
 import sys
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from hlo_lint.analysis import match
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
@@ -171,7 +172,7 @@ class _Finder:
     """Finds modules under their public and former names; no file has those."""
 
     @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> Any:
+    def find_spec(name: str, path: object = None, target: object = None) -> "Any":
         """The spec of `hlo_lint.match`, or of a module that has moved; None for any other."""
         if not name.startswith("hlo_lint.") or name.split(".")[1] in _OWN:
             return None
@@ -185,7 +186,9 @@ class _Finder:
 sys.meta_path.insert(0, _Finder)
 
 
-def _public(name: str) -> Any:
+def _public(name: str) -> "Any":
+    from importlib import import_module
+
     for home, names in _HOMES.items():
         if name in names.split():
             return globals().setdefault(name, getattr(import_module(home), name))
