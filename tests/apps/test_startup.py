@@ -127,13 +127,46 @@ def test_a_report_that_no_terminal_shows_needs_no_rich(tmp_path: Path) -> None:
     assert not modules & {"rich", "click", "dataclasses", "inspect"}
 
 
-def test_the_defaults_of_options_stand_in_their_records() -> None:
-    """A check without options makes the records and asks click nothing."""
-    from hlo_lint.apps.cli import check, checking, common
+OPTIONS = [
+    *(option.split() for option in ("", "--select a", "--select=a --select b,c", "--before=", "-")),
+    *(["--exclude", "*.txt", "--config", "a=b", "--stage=x", "--severity", "a=info"],),
+    *([f"--{flag}"] for flag in ("quiet", "no-cache", "exit-zero", "isolated", "cured", "sniff")),
+    ["--before", "a", "--before", "b", "--output-format", "json", "--verbose"],
+]
+FOR_CLICK = (
+    "-q",
+    "--",
+    "--select",
+    "--select --quiet",
+    "--quiet=1",
+    "--no_cache",
+    "--help",
+    "--output-format xml",
+    "--colour",
+    "--color never",
+    "--jobs 2",
+    "--fix",
+    "--baseline b.json",
+)
 
-    arguments = check.command.make_context("check", ["small.hlo"]).params
-    defaults = {**common.NO_OPTIONS._asdict(), **checking.ReportOptions()._asdict()}
-    assert {name: arguments[name] for name in defaults} == defaults
+
+@pytest.mark.parametrize("options", OPTIONS, ids=" ".join)
+def test_plain_options_are_read_as_click_reads_them(options: list[str]) -> None:
+    from hlo_lint.apps.cli import check, checking
+
+    words = ["small.hlo", *options, "b.hlo"]
+    with check.command.make_context("check", list(words)) as context:
+        assert checking.plain_parameters(words) == {
+            name: context.params[name] for name in checking.plain_parameters(["-"]) or ()
+        }
+
+
+@pytest.mark.parametrize("options", FOR_CLICK)
+def test_click_reads_what_is_not_plain(options: str) -> None:
+    from hlo_lint.apps.cli import checking
+
+    assert checking.plain_parameters(["small.hlo", *options.split()]) is None
+    assert checking.plain_parameters([]) is None
 
 
 def test_the_program_looks_for_no_former_name(tmp_path: Path) -> None:

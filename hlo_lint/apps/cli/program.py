@@ -18,9 +18,8 @@ _MESSAGES = {
     "SIGHUP": "the terminal was closed",
 }
 
-_FORMAT = "HLO_LINT_OUTPUT_FORMAT"
-_COMPLETION = "_HLO_LINT_COMPLETE"
-"""Variables that click reads."""
+_VARIABLES = frozenset(("HLO_LINT_OUTPUT_FORMAT", "_HLO_LINT_COMPLETE"))
+"""Those that click reads."""
 
 
 class Signal(KeyboardInterrupt):
@@ -77,24 +76,16 @@ def _status() -> int:
 
 
 def _run(arguments: list[str]) -> object:
-    if not _is_plain_check(arguments):
-        from hlo_lint.apps.cli.main import cli
+    # Click expands patterns on Windows, and reads these variables.
+    if arguments[:1] == ["check"] and os.name != "nt" and _VARIABLES.isdisjoint(os.environ):
+        from hlo_lint.apps.cli import checking
 
-        return cli.main(prog_name="hlo-lint", standalone_mode=False)
-    from hlo_lint.apps.cli import checking, common
+        plain = checking.plain_parameters(arguments[1:])
+        if plain is not None:
+            return checking.run(plain)
+    from hlo_lint.apps.cli.main import cli
 
-    report = checking.check(tuple(arguments[1:]), checking.ReportOptions(), common.NO_OPTIONS)
-    return common.exit_status(report, common.NO_OPTIONS)
-
-
-def _is_plain_check(arguments: list[str]) -> bool:
-    """True for `check PATH…` without an option: click, which nothing else needs then, takes a
-    fifth of the time of a small file.
-    """
-    if os.name == "nt" or not {_FORMAT, _COMPLETION}.isdisjoint(os.environ):
-        return False  # click expands patterns on Windows, and reads these variables
-    command, *paths = arguments or [""]
-    return command == "check" and paths != [] and not any(path.startswith("-") for path in paths)
+    return cli.main(prog_name="hlo-lint", standalone_mode=False)
 
 
 def number_of(interrupt: BaseException | None) -> int:
