@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from hlo_lint.analysis.diff.difference import Change, Changed, ComputationDifference, Difference
-from hlo_lint.analysis.diff.normalize import without_metadata
+from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Instruction, Module
@@ -87,11 +87,7 @@ def _lines(computation: ComputationDifference, difference: Difference) -> Iterat
 
 
 def _instruction(instruction: Instruction, module: Module) -> str:
-    text = instruction.text
-    tail = instruction.attributes_text
-    if tail and text.endswith(tail):
-        text = text[: len(text) - len(tail)] + without_metadata(tail)
-    return _cut(text) + _origin(instruction, module)
+    return _cut(without_origin(instruction)) + _origin(instruction, module)
 
 
 def _origin(instruction: Instruction, module: Module) -> str:

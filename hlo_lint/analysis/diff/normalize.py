@@ -9,7 +9,7 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Layout, Shape, ShapeSyntaxError, TupleShape
 from hlo_lint.hlo.shape import parse_shape as _parse_shape
 
@@ -183,6 +183,14 @@ def _plainest(token: re.Match[str]) -> str:
     if number.is_integer() and 0 < abs(number) < 1 << 53:
         return str(int(number))
     return repr(number)
+
+
+def without_origin(instruction: Instruction) -> str:
+    """The text of an instruction without its metadata."""
+    text, tail = instruction.text, instruction.attributes_text
+    if not tail or not text.endswith(tail):
+        return text
+    return text.removesuffix(tail) + without_metadata(tail)
 
 
 _METADATA = re.compile(r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}', re.S).match

@@ -145,13 +145,16 @@ class Document:
         head = self.head(place)
         if head.token_at(offset) is not None:
             return head
+        begin, end = self._line(offset)
+        begin = max(begin, place.begin)
+        tokens = instruction_tokens(self.text.source[begin:end])
+        return DocumentStatement(place, None, begin, tuple(tokens))
+
+    def _line(self, offset: int) -> Span:
+        """The line that holds a character of the file."""
         source = self.text.source
-        begin = source.rfind("\n", 0, offset) + 1
         end = source.find("\n", offset)
-        line = source[max(begin, place.begin) : end if end >= 0 else len(source)]
-        return DocumentStatement(
-            place, None, max(begin, place.begin), tuple(instruction_tokens(line))
-        )
+        return Span(source.rfind("\n", 0, offset) + 1, end if end >= 0 else len(source))
 
     def statement(self, place: ComputationPlace, number: int) -> DocumentStatement:
         """An instruction in its tokens."""
@@ -326,9 +329,8 @@ class Document:
         seen: set[int] = set()
         for reader in sorted(readers):
             for occurrence in self._named(self.statement(place, reader), place, number):
-                if (
-                    occurrence.span.start not in seen
-                ):  # a nested reader stands in another one's text
+                # A nested reader stands in another one's text.
+                if occurrence.span.start not in seen:
                     seen.add(occurrence.span.start)
                     yield occurrence
 
@@ -391,13 +393,10 @@ class Document:
 
     def rule_at(self, offset: int) -> tuple[str, Span] | None:
         """The name in a comment for hlo-lint at a character, which may be that of a rule."""
-        source = self.text.source
-        begin = source.rfind("\n", 0, offset) + 1
-        end = source.find("\n", offset)
-        directive = _directive.search(source, begin, end if end >= 0 else len(source))
+        directive = _directive.search(self.text.source, *self._line(offset))
         if directive is None:
             return None
-        for name in _rule_name.finditer(source, directive.start(1), directive.end(1)):
+        for name in _rule_name.finditer(self.text.source, directive.start(1), directive.end(1)):
             if name.start() <= offset <= name.end():
                 return name[0], Span(*name.span())
         return None

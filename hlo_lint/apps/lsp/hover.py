@@ -293,10 +293,10 @@ def _opcode(opcode: str, style: _Style) -> Iterator[str]:
     else:
         yield counted(least, "operand") if least else "no operands"
     if demands.required:
-        yield f"must have {_joined(map(style.code, demands.required))}"
+        yield f"must have {', '.join(map(style.code, demands.required))}"
     optional = sorted(demands.allowed - COMMON - set(demands.required))
     if optional:
-        yield f"may have {_joined(map(style.code, optional))}"
+        yield f"may have {', '.join(map(style.code, optional))}"
 
 
 def _rule(name: str) -> str | None:
@@ -313,10 +313,6 @@ def _rule(name: str) -> str | None:
 
 def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:
     return listed(items, NAMES)
-
-
-def _joined(items: Iterator[str]) -> str:
-    return ", ".join(items)
 
 
 def _short(text: str) -> str:

@@ -20,6 +20,7 @@ computations and names the get-tuple-elements that compact HLO text leaves out.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,7 +131,7 @@ def read_live_range(text: str, path: Path | None = None) -> LiveRange:
 
 class _LiveRangeReader:
     def __init__(self) -> None:
-        self.section = self.sequence_line
+        self.section = _SEQUENCE
         self.is_available = True
         self.length: int | None = None
         self.sequence: list[ScheduledInstruction] = []
@@ -143,15 +144,15 @@ class _LiveRangeReader:
     def heading(self, line: str) -> bool:
         """Enter the section that a line opens; False if it opens none."""
         if line == "  InstructionSequence:":
-            self.section = self.sequence_line
+            self.section = _SEQUENCE
         elif line == "  BufferLiveRange:":
-            self.section = self.range_line
+            self.section = _RANGES
         elif (match := _peak(line)) is not None:
             self.peak_time = int(match[1])
-            self.section = self.peak_line
+            self.section = _PEAK
         elif (match := _breakdown(line)) is not None:
             self.peak_bytes = _bytes(match[1])
-            self.section = self.frame_line
+            self.section = _FRAMES
         elif (match := _head(line)) is not None:
             self.length = int(match[1])
         elif line == _NOT_AVAILABLE:
@@ -160,44 +161,41 @@ class _LiveRangeReader:
             return False
         return True
 
-    def sequence_line(self, line: str, start: int) -> str:
-        match = _instruction(line)
+    def line(self, line: str, at: int) -> str:
+        """Read a line of a section; what it should be if it is none, else empty text."""
+        pattern, wanted, add = self.section
+        match = pattern(line)
         if match is None:
-            return "an instruction with its turn"
-        place = Span(start + 4, start + len(line))
-        self.sequence.append(ScheduledInstruction(int(match[1]), match[2], place))
+            return wanted
+        add(self, Span(at + 4, at + len(line)), *match.groups())
         return ""
 
-    def range_line(self, line: str, start: int) -> str:
-        match = _range(line)
-        if match is None:
-            return "a value with its live range"
-        name, index, first, last = match.groups()
-        place = Span(start + 4, start + len(line))
+    def instruction(self, place: Span, time: str, name: str) -> None:
+        self.sequence.append(ScheduledInstruction(int(time), name, place))
+
+    def range(self, place: Span, name: str, index: str, first: str, last: str) -> None:
         self.ranges.append(ValueRange(name, index_from(index), int(first), int(last), place))
-        return ""
 
-    def peak_line(self, line: str, start: int) -> str:
-        match = _alive(line)
-        if match is None:
-            return "a value with its bytes"
-        name, index, size, cumulative = match.groups()
-        place = Span(start + 4, start + len(line))
+    def alive(
+        self, place: Span, name: str, index: str | None, size: str, cumulative: str | None
+    ) -> None:
         total = None if cumulative is None else int(cumulative)
         self.peak.append(AliveAtPeak(name, index_from(index or ""), int(size), total, place))
-        return ""
 
-    def frame_line(self, line: str, start: int) -> str:
-        match = _frame(line)
-        if match is None:
-            return "a place with its bytes"
-        branch, name, percent, total, current, remaining = match.groups()
-        place = Span(start + 4 + len(branch), start + len(line))
+    def frame(self, place: Span, branch: str, name: str, percent: str, *sizes: str) -> None:
         # The tree is drawn with four columns a level.
         depth = (len(branch) - 2) // 4 if branch else 0
-        sizes = (_bytes(total), _bytes(current), _bytes(remaining))
-        self.frames.append(PeakFrame(depth, name, float(percent), *sizes, place))
-        return ""
+        total, current, remaining = map(_bytes, sizes)
+        place = Span(place.start + len(branch), place.end)
+        self.frames.append(PeakFrame(depth, name, float(percent), total, current, remaining, place))
+
+
+_Section = tuple[Callable[[str], re.Match[str] | None], str, Callable[..., None]]
+"""A line of a section, the words for it, and what reads its groups."""
+_SEQUENCE: _Section = _instruction, "an instruction with its turn", _LiveRangeReader.instruction
+_RANGES: _Section = _range, "a value with its live range", _LiveRangeReader.range
+_PEAK: _Section = _alive, "a value with its bytes", _LiveRangeReader.alive
+_FRAMES: _Section = _frame, "a place with its bytes", _LiveRangeReader.frame
 
 
 def read_live_range_from(text: str, start: int, end: int | None, path: Path | None) -> LiveRange:
@@ -207,7 +205,7 @@ def read_live_range_from(text: str, start: int, end: int | None, path: Path | No
     for at, line in lines_of(text, start, end):
         # What is in a section stands four columns in; headings two, or none.
         if line.startswith("    "):
-            wanted = reader.section(line, at)
+            wanted = reader.line(line, at)
             if wanted:
                 problems.append(parse_error(wanted, line, at))
         elif line and not reader.heading(line):

@@ -8,7 +8,6 @@ from hlo_lint.hlo.shape import leaves
 from hlo_lint.kernels.custom_calls import decode
 from hlo_lint.kernels.custom_calls.triton import (
     AutotunedKernelCall,
-    TensorDescriptor,
     TritonCall,
     with_aliases,
     with_tensor_strides,
@@ -40,19 +39,13 @@ def payload_key(call: Instruction) -> object:
 
 def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
     """By configuration and parameter the strides, with one value for those that nothing reads."""
-    calls = (
-        [config.kernel_call for config in payload.call.configs]
-        if isinstance(payload.call, AutotunedKernelCall)
-        else [payload.call]
-    )
     return {
-        (number, place): tuple(
+        (config, number): tuple(
             0 if size == 1 else stride
-            for size, stride in zip(parameter.shape, parameter.strides, strict=False)
+            for size, stride in zip(descriptor.shape, descriptor.strides, strict=False)
         )
-        for number, call in enumerate(calls)
-        for place, parameter in enumerate(call.parameters)
-        if isinstance(parameter, TensorDescriptor) and 1 in parameter.shape
+        for config, number, descriptor in payload.descriptors
+        if 1 in descriptor.shape
     }
 
 

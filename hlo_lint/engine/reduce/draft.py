@@ -53,6 +53,11 @@ def with_operands(row: InstructionRecord, operands: Sequence[str]) -> Instructio
     return record(name_of(row), type_of(row), opcode_of(row), operands, attributes_of(row))
 
 
+def with_attributes(row: InstructionRecord, tail: str) -> InstructionRecord:
+    """The same instruction with other attributes."""
+    return (*row[:5], tail, row[6])
+
+
 def attributes(tail: str) -> dict[str, str]:
     """Attributes as text, by name, in order."""
     return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
@@ -86,7 +91,7 @@ def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> Instr
     tail = _predecessors.sub(
         f", control-predecessors={{{left}}}" if left else "", attributes_of(row)
     )
-    return (*row[:5], tail, row[6])
+    return with_attributes(row, tail)
 
 
 @dataclass(frozen=True)

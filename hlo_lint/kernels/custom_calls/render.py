@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import assert_never
 
-from hlo_lint.hlo.parser.mlir_dictionary import spelled
+from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, spelled
 from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion
 from hlo_lint.kernels.custom_calls.carrier import Json, written_json
 from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
@@ -130,18 +130,22 @@ def _pallas(payload: PallasTritonCall) -> Iterator[str]:
         f"__gpu$xla.gpu.triton {payload.name}: grid {_product(payload.grid)}, "
         f"{counted(payload.num_warps, 'warp')}, {counted(payload.num_stages, 'stage')}"
     )
-    for name, entry in payload.dictionary.entries.items():
-        if name != "ir":
-            yield f"  {name} = {_value(entry.value)}"
+    yield from _entries(payload.dictionary, "ir")
     yield from _module(payload.ir)
 
 
 def _mosaic(payload: MosaicCall) -> Iterator[str]:
     yield "mosaic_gpu"
-    for name, entry in payload.dictionary.entries.items():
-        if name != "module":
-            yield f"  {name} = {_value(entry.value)}"
+    yield from _entries(payload.dictionary, "module")
     yield from _module(payload.module)
+
+
+def _entries(dictionary: Dictionary, code: str) -> Iterator[str]:
+    """The entries of a dictionary but for the code."""
+    for name, entry in dictionary.entries.items():
+        if name != code:
+            value = entry.value
+            yield f"  {name} = {_bytes(value) if isinstance(value, bytes) else spelled(value)}"
 
 
 def _module(data: bytes) -> Iterator[str]:
@@ -181,10 +185,6 @@ def _tree(value: Json, indent: str) -> Iterator[str]:
             yield from _tree(one, indent + "  ")
         else:
             yield f"{indent}{name}: {written_json({'': one}).decode()[4:-1]}"
-
-
-def _value(value: object) -> str:
-    return _bytes(value) if isinstance(value, bytes) else spelled(value)  # type: ignore[arg-type]
 
 
 def _bytes(value: bytes) -> str:

@@ -171,6 +171,14 @@ class TritonCall:
         return max((call.pointer_count for call in self.kernel_calls), default=0)
 
     @property
+    def descriptors(self) -> Iterator[tuple[int, int, TensorDescriptor]]:
+        """Each descriptor with the numbers of its configuration and of its parameter."""
+        for config, call in enumerate(self.kernel_calls):
+            for number, parameter in enumerate(call.parameters):
+                if isinstance(parameter, TensorDescriptor):
+                    yield config, number, parameter
+
+    @property
     def opaque(self) -> bytes:
         """The compressed message, as either carrier holds it."""
         return _opaque(self.target, self.content)

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import Final, TypedDict
 
 from hlo_lint.analysis.diff.align import NOTHING, align
-from hlo_lint.analysis.diff.normalize import without_metadata
+from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.analysis.diff.structural_hash import Body, Structure, Structures
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.report.html.neighbourhood import Neighbourhood
@@ -180,10 +180,7 @@ def _row(
 
 def text_of(instruction: Instruction) -> str:
     """The instruction as it stands in the file, without its metadata."""
-    text, tail = instruction.text, instruction.attributes_text
-    if tail and text.endswith(tail):
-        text = text[: -len(tail)] + without_metadata(tail)
-    return " ".join(text.split())
+    return " ".join(without_origin(instruction).split())
 
 
 def _line(instruction: Instruction, module: Module) -> int:

@@ -71,10 +71,19 @@ def compile_lowered(
         with uncached():
             return lowered.compile({**EVERYTHING, **dumping, **options}), None
     except _xla_error() as error:
-        message = str(error).strip()
-        if BAD_OPTION.match(message):
-            raise OptionRefused(message.partition(": ")[2]) from error
-        return None, message
+        return None, _message(error)
+
+
+def _message(error: Exception) -> str:
+    """XLA's error.
+
+    Raises:
+        OptionRefused: it is that of a compiler option.
+    """
+    message = str(error).strip()
+    if BAD_OPTION.match(message):
+        raise OptionRefused(message.partition(": ")[2]) from error
+    return message
 
 
 @contextmanager
@@ -119,11 +128,8 @@ def lower_for(
 
     def placed(leaf: Any) -> Any:
         nonlocal is_placed
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            return leaf
-        is_placed = True
-        weak = bool(getattr(leaf, "weak_type", False))
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=whole, weak_type=weak)
+        is_placed |= _is_array(leaf)
+        return _described(leaf, sharding=whole)
 
     arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
     is_jitted = hasattr(function, "lower")
@@ -139,6 +145,18 @@ def lower_for(
 
     call.__name__ = getattr(function, "__name__", call.__name__)
     return jax.jit(call, out_shardings=whole).lower()
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def _described(leaf: Any, **more: Any) -> Any:
+    """The shape of an array; any other argument as it is."""
+    if not _is_array(leaf):
+        return leaf
+    weak = bool(getattr(leaf, "weak_type", False))
+    return _jax().ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak, **more)
 
 
 def bytecode_of(lowered: Any) -> tuple[bytes, list[bool], list[bool]]:
@@ -184,10 +202,7 @@ def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> st
         with mlir.make_ir_context():
             device.client.compile(ir.Module.parse(module), devices, compile_options)
     except _xla_error() as error:
-        message = str(error).strip()
-        if BAD_OPTION.match(message):
-            raise OptionRefused(message.partition(": ")[2]) from error
-        return message
+        return _message(error)
     return None
 
 
@@ -376,12 +391,6 @@ def _recording(real: Any, recorded: dict[Any, CalledFunction]) -> Any:
     """`jax.jit`, which keeps the shapes of each call that is not part of another's tracing."""
     jax = _jax()
 
-    def described(leaf: Any) -> Any:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            return leaf
-        weak = bool(getattr(leaf, "weak_type", False))
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, weak_type=weak)
-
     def record(jitted: Any, arguments: Any, keywords: Any) -> None:
         leaves, tree = jax.tree.flatten((arguments, keywords))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -389,7 +398,7 @@ def _recording(real: Any, recorded: dict[Any, CalledFunction]) -> Any:
         kinds = tuple(
             (leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else repr(leaf) for leaf in leaves
         )
-        arguments, keywords = jax.tree.map(described, (arguments, keywords))
+        arguments, keywords = jax.tree.map(_described, (arguments, keywords))
         recorded.setdefault((id(jitted), tree, kinds), CalledFunction(jitted, arguments, keywords))
 
     @functools.wraps(real)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, attributes, tail_of
+from hlo_lint.engine.reduce.draft import Draft, attributes, tail_of, with_attributes
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.hlo.opcodes import demands_on
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
 _ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
@@ -29,7 +29,7 @@ class DropMetadata(Transformation):
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         gone = {name for (name,) in chosen}
-        smaller = draft.with_rows(lambda _, row: (*row[:5], _without(row[5], gone), row[6]))
+        smaller = draft.with_rows(lambda _, row: _without(row, gone))
         return replace(smaller, tables="") if "metadata" in gone else smaller
 
 
@@ -57,15 +57,7 @@ class DropAttributes(Transformation):
         for computation, instruction, name in chosen:
             gone.setdefault((computation, instruction), set()).add(name)
         return draft.with_rows(
-            lambda body, row: (
-                (
-                    *row[:5],
-                    _without(row[5], gone[body.name, name_of(row)]),
-                    row[6],
-                )
-                if (body.name, name_of(row)) in gone
-                else row
-            )
+            lambda body, row: _without(row, gone.get((body.name, name_of(row)), set()))
         )
 
 
@@ -94,7 +86,9 @@ class DropHeader(Transformation):
         )
 
 
-def _without(tail: str, gone: set[str]) -> str:
+def _without(row: InstructionRecord, gone: set[str]) -> InstructionRecord:
+    tail = attributes_of(row)
     if not any(f"{name}=" in tail for name in gone):
-        return tail
-    return tail_of({name: value for name, value in attributes(tail).items() if name not in gone})
+        return row
+    left = {name: value for name, value in attributes(tail).items() if name not in gone}
+    return with_attributes(row, tail_of(left))

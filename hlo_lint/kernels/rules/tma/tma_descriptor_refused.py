@@ -16,7 +16,7 @@ from hlo_lint.text.edits import Fix, Safety
 if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator
 
-    from hlo_lint.kernels.custom_calls.triton import TensorDescriptor, TritonCall
+    from hlo_lint.kernels.custom_calls.triton import TensorDescriptor
     from hlo_lint.kernels.tma.conditions import ConditionViolation
     from hlo_lint.kernels.tma.cutlass_log import Log
     from hlo_lint.kernels.tma.descriptor import Descriptor
@@ -78,7 +78,7 @@ class TmaDescriptorRefused(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if a kernel is handed a descriptor."""
-        if any(True for _, payload in triton_calls(module) for _ in _descriptors(payload)):
+        if any(True for _, payload in triton_calls(module) for _ in payload.descriptors):
             return True
         return any(True for _ in _mosaic_calls(module))
 
@@ -89,7 +89,7 @@ class TmaDescriptorRefused(Rule):
 
         for call, payload in triton_calls(final.module):
             reported: set[str] = set()
-            for _, number, parameter in _descriptors(payload):
+            for _, number, parameter in payload.descriptors:
                 for violation in violations(_as_cuda(parameter), Consumer.JAXLIB):
                     message = f"parameter {number} is a tensor descriptor whose {violation}"
                     if message not in reported:
@@ -140,7 +140,7 @@ class TmaDescriptorRefused(Rule):
             if call is not instruction:
                 continue
             strides = {}
-            for config, number, parameter in _descriptors(payload):
+            for config, number, parameter in payload.descriptors:
                 descriptor = _as_cuda(parameter)
                 repaired = repair(descriptor)
                 if repaired is not None and repaired != descriptor:
@@ -155,16 +155,6 @@ class TmaDescriptorRefused(Rule):
                 title = "give dimensions of size 1 an aligned stride"
                 return Fix(title, (edit,), Safety.SAFE)
         return None
-
-
-def _descriptors(payload: TritonCall) -> Iterator[tuple[int, int, TensorDescriptor]]:
-    """Each descriptor with the numbers of its configuration and of its parameter."""
-    from hlo_lint.kernels.custom_calls.triton import TensorDescriptor
-
-    for config, call in enumerate(payload.kernel_calls):
-        for number, parameter in enumerate(call.parameters):
-            if isinstance(parameter, TensorDescriptor):
-                yield config, number, parameter
 
 
 def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
