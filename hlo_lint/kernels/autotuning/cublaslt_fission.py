@@ -90,7 +90,7 @@ def predict(module: Module) -> tuple[BackendSwitch, ...]:
     Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
     runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
     """
-    return tuple(_backend_switches(module))
+    return tuple(_backend_switches(module)) if module.mentions("__triton_gemm") else ()
 
 
 def _backend_switches(module: Module) -> Iterator[BackendSwitch]:

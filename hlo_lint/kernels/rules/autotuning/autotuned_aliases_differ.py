@@ -62,10 +62,6 @@ class AutotunedAliasesDiffer(Rule):
         Good(_PROGRAM % (_RIGHT, "")),
     )
 
-    def is_applicable(self, module: Module) -> bool:
-        """True if a call autotunes."""
-        return next(autotuned_calls(module), None) is not None
-
     def check(self, final: FinalModule) -> Findings:
         """Each autotuned call that does not save an operand, or names a buffer it does not have."""
         module = final.module

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -61,10 +60,6 @@ class GemmBreaksOnBackendFlip(Rule):
         Good(GEMM % ("3,2,1,0", "3,2,1,0", "")),
         Good(ONE_BATCH),
     )
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if there is a Triton GEMM fusion."""
-        return module.mentions("__triton_gemm")
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave a reshape that moves bytes, where that is fatal."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.ir import Module
 from hlo_lint.kernels.rules.autotuning.gemm_breaks_on_backend_flip import DYING, GEMM, ONE_BATCH
 from hlo_lint.rules.base import Bad, BeforeAutotuner, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -25,10 +24,6 @@ class GemmSlowsOnBackendFlip(Rule):
         Bad(GEMM % ("3,2,1,0", "3,2,1,0", "  // error")),
         Good(ONE_BATCH),
     )
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if there is a Triton GEMM fusion."""
-        return module.mentions("__triton_gemm")
 
     def check(self, before: BeforeAutotuner) -> Findings:
         """Each fusion whose flip would leave reshapes, where that is not fatal."""

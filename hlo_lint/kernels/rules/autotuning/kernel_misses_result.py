@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.buffers import declared_aliases, results
-from hlo_lint.hlo.ir import Module
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -35,10 +34,6 @@ class KernelMissesResult(Rule):
         Bad(_PROGRAM % (_TWO, "  // error")),
         Good(_PROGRAM % (_THREE, "")),
     )
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if a Triton kernel is called."""
-        return next(triton_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:
         """Each result after the last pointer that does not alias an operand."""

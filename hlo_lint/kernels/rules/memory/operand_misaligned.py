@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.kernels.calls import fused_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -44,10 +44,6 @@ class OperandMisaligned(Rule):
 
     opcodes = frozenset({"custom-call"})
     examples = (Bad(_PROGRAM % (1, 513, "  // error")), Good(_PROGRAM % (4, 516, "")))
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if a fusion holds a custom call."""
-        return next(fused_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:
         """Each operand that is a slice at an offset its kernel refuses."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hlo_lint.hlo.ir import Module
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -41,10 +40,6 @@ class DeviceDescriptorMisaligned(Rule):
         Bad(_PROGRAM % (100, 100, _BAD, "  // error")),
         Good(_PROGRAM % (96, 96, _GOOD, "")),
     )
-
-    def is_applicable(self, module: Module) -> bool:
-        """True if a Triton kernel is called."""
-        return next(triton_calls(module), None) is not None
 
     def check(self, final: FinalModule) -> Findings:
         """Each stride of a descriptor that is not a multiple of 16 bytes."""

@@ -76,12 +76,6 @@ class TmaDescriptorRefused(Rule):
         Good(_LOG % 256),
     )
 
-    def is_applicable(self, module: Module) -> bool:
-        """True if a kernel is handed a descriptor."""
-        if any(True for _, payload in triton_calls(module) for _ in payload.descriptors):
-            return True
-        return any(True for _ in _mosaic_calls(module))
-
     def check(self, final: FinalModule) -> Findings:
         """Each condition that a descriptor in a payload breaks."""
         from hlo_lint.kernels.tma.conditions import violations
