@@ -31,10 +31,8 @@ from hlo_lint.kernels.custom_calls import (
     Payload,
     PayloadError,
     TritonCall,
-    block_level,
     decode,
     encode,
-    gpu_triton,
     render,
     triton,
 )
@@ -286,24 +284,6 @@ def test_unknown_fields_survive_in_their_place() -> None:
     fields = Reader(changed.message).fields()
     assert [one.number for one in fields] == [99, 2, *(one.number for one in rest), 1000]
     assert later.raw in wire.bytes_of(fields[1])
-
-
-def test_one_value_of_a_pallas_kernel_is_changed_and_the_rest_stays() -> None:
-    instruction = carrier_of("pallas_triton")
-    payload = decode(instruction)
-    assert isinstance(payload, PallasTritonCall)
-    changed = encode(instruction, gpu_triton.with_value(payload, "num_warps", 8))
-    before = instruction.attributes["backend_config"]
-    assert changed == before.replace("num_warps = 4 : i32", "num_warps = 8 : i32")
-
-
-def test_one_field_of_a_tiled_fusion_is_changed_and_the_rest_stays() -> None:
-    instruction = block_level_fusion()
-    fusion = decode(instruction)
-    assert isinstance(fusion, BlockLevelFusion)
-    changed = encode(instruction, block_level.with_value(fusion, "is_tma_allowed", True))
-    before = instruction.attributes["backend_config"]
-    assert changed == before.replace('"is_tma_allowed":false', '"is_tma_allowed":true')
 
 
 _READ_AND_PRINT = """

@@ -10,13 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hlo_lint.kernels.custom_calls.carrier import (
-    Json,
-    JsonReader,
-    read_json,
-    reader_of,
-    written_json,
-)
+from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json, reader_of
 from hlo_lint.text.lazy_dataclasses import dataclass, field
 
 
@@ -70,23 +64,3 @@ def decode_block_level(content: bytes) -> BlockLevelFusion | None:
         config=config,
         content=content,
     )
-
-
-def with_value(fusion: BlockLevelFusion, name: str, value: Json) -> BlockLevelFusion:
-    """The same fusion with one field of its block-level configuration changed or added.
-
-    Raises:
-        PayloadError: this field cannot be of this kind.
-    """
-    config = fusion.config
-    inner = config["fusion_backend_config"]
-    assert isinstance(inner, Mapping)  # decode_block_level decoded them
-    block = inner["block_level_fusion_config"]
-    assert isinstance(block, Mapping)
-    changed = {
-        **config,
-        "fusion_backend_config": {**inner, "block_level_fusion_config": {**block, name: value}},
-    }
-    decoded = decode_block_level(written_json(changed))
-    assert decoded is not None
-    return decoded

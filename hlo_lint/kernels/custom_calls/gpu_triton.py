@@ -62,16 +62,6 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
     )
 
 
-def with_value(call: PallasTritonCall, name: str, value: MlirValue) -> PallasTritonCall:
-    """The same call with item value of its dictionary changed.
-
-    Raises:
-        KeyError: it has no such value.
-        PayloadError: this value cannot be of this kind.
-    """
-    return decode_pallas_triton(encode(call.dictionary.with_value(name, value).text))
-
-
 class DictionaryReader:
     """Reads values of a known kind; without a default they must be there."""
 
