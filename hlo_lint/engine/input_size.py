@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Final
 
 from hlo_lint.dumps.directory import Dump
@@ -14,8 +13,8 @@ PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
-PIPELINE_COST: Final = 1 << 18
-"""Bytes of a large pipeline that take as long to check as the files of a small one to open."""
+_FILE_COST: Final = 1 << 15
+"""Bytes that take as long to check as it takes to open one more file."""
 CACHE_MIN_BYTES: Final = 1 << 16
 """Bytes of dumps from which a look into the cache costs less than a check."""
 _CACHE_MIN_FILES: Final = 16
@@ -33,9 +32,15 @@ def size_of(pipeline: Pipeline) -> int:
     return size
 
 
+def cost_of(pipeline: Pipeline) -> int:
+    """The time to check it, as that of so many bytes of a large pipeline."""
+    return size_of(pipeline) + _FILE_COST * len(pipeline.dumps)
+
+
 def is_worth_caching(dump: Dump) -> bool:
     """True if the dumps are large enough for a cache, or so many."""
-    return len(dump.pipelines) >= _CACHE_MIN_FILES or _have(dump, CACHE_MIN_BYTES)
+    few = len(dump.pipelines) < _CACHE_MIN_FILES
+    return not few or sum(map(size_of, dump)) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:
@@ -44,21 +49,13 @@ def automatic_jobs(dump: Dump) -> int:
     Two are faster than one for a single pipeline, and more are hardly faster than two, since one of
     them reads it: the largest pipeline bounds what others can gain.
     """
-    if _processors() < 2 or not _have(dump, PARALLEL_MIN_BYTES):
+    if _processors() < 2:
         return 1
-    sizes = list(map(size_of, dump))
-    total = sum(sizes)
-    return min(_processors(), total // _BYTES_PER_JOB, 2 * total // max(sizes))
-
-
-def _have(pipelines: Iterable[Pipeline], wanted: int) -> bool:
-    """True if the texts have so many bytes together."""
-    size = 0
-    for pipeline in pipelines:
-        size += size_of(pipeline)
-        if size >= wanted:
-            return True
-    return False
+    costs = list(map(cost_of, dump))
+    total = sum(costs)
+    if total < PARALLEL_MIN_BYTES:
+        return 1
+    return min(_processors(), total // _BYTES_PER_JOB, 2 * total // max(costs))
 
 
 def _processors() -> int:

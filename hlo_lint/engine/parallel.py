@@ -14,7 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, PIPELINE_COST, size_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of, size_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -98,8 +98,7 @@ def parts_of(
 
     `meanwhile` is called once, where possible while other processes check.
     """
-    sizes = _Sizes(pipelines)
-    digests = _digests(pipelines, sizes, task, executor, needs_all=cache is not None)
+    digests = _digests(pipelines, task, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
     if cache is not None:
         kept = cache.get(list(pipelines.values()), [digests.get(at) for at in pipelines])
@@ -118,7 +117,7 @@ def parts_of(
             new[at] = pipelines[at]
         else:
             copies[at] = first
-    for at, part in _checked(new, sizes, task, executor, progress, meanwhile):
+    for at, part in _checked(new, task, executor, progress, meanwhile):
         parts[at] = part
         if cache is not None:
             cache.put(pipelines[at], digests.get(at), part)
@@ -128,21 +127,8 @@ def parts_of(
     return parts
 
 
-class _Sizes(dict[int, int]):
-    """The bytes of each pipeline, looked up where they decide which process checks it."""
-
-    def __init__(self, pipelines: Mapping[int, Pipeline]) -> None:
-        super().__init__()
-        self._pipelines = pipelines
-
-    def __missing__(self, at: int) -> int:
-        size = self[at] = size_of(self._pipelines[at])
-        return size
-
-
 def _checked(
     pipelines: Mapping[int, Pipeline],
-    sizes: _Sizes,
     task: Task,
     executor: Executor,
     progress: Progress,
@@ -153,7 +139,7 @@ def _checked(
         for at, pipeline in pipelines.items():
             yield at, check_part(task, pipeline, progress)
         return
-    results = _mapped(check_part, pipelines, sizes, executor)
+    results = _mapped(check_part, pipelines, executor)
     meanwhile()
     for at, part in results:
         progress(len(pipelines[at].dumps))
@@ -162,7 +148,6 @@ def _checked(
 
 def _digests(
     pipelines: Mapping[int, Pipeline],
-    sizes: _Sizes,
     task: Task,
     executor: Executor,
     *,
@@ -176,20 +161,18 @@ def _digests(
             alike.setdefault(signature(pipeline), []).append(at)
         wanted = {at: pipelines[at] for group in alike.values() if len(group) > 1 for at in group}
     here = executor.is_local and executor.jobs < 2
-    if here or (executor.is_local and sum(sizes[at] for at in wanted) < PARALLEL_MIN_BYTES):
+    if here or (executor.is_local and sum(map(size_of, wanted.values())) < PARALLEL_MIN_BYTES):
         return {at: content_digest(task, pipeline) for at, pipeline in wanted.items()}
-    return dict(_mapped(content_digest, wanted, sizes, executor))
+    return dict(_mapped(content_digest, wanted, executor))
 
 
 def _mapped(
-    work: Work,
-    pipelines: Mapping[int, Pipeline],
-    sizes: _Sizes,
-    executor: Executor,
+    work: Work, pipelines: Mapping[int, Pipeline], executor: Executor
 ) -> Iterator[tuple[int, Any]]:
     """The result for each pipeline; elsewhere paths are absolute, and come back as they were."""
+    batches = _batches(pipelines, executor.jobs)
     if executor.is_local:
-        return executor.map(work, _batches(pipelines, sizes, executor.jobs))
+        return executor.map(work, batches)
     there = {at: moved(pipeline, Path.absolute) for at, pipeline in pipelines.items()}
 
     def returned(at: int, value: Any) -> tuple[int, Any]:
@@ -197,14 +180,13 @@ def _mapped(
             value = relocated(value, places(there[at], pipelines[at]))
         return at, value
 
-    return starmap(returned, executor.map(work, _batches(there, sizes, executor.jobs)))
+    absolute = [{at: there[at] for at in batch} for batch in batches]
+    return starmap(returned, executor.map(work, absolute))
 
 
-def _batches(
-    pipelines: Mapping[int, Pipeline], sizes: _Sizes, jobs: int
-) -> list[dict[int, Pipeline]]:
+def _batches(pipelines: Mapping[int, Pipeline], jobs: int) -> list[dict[int, Pipeline]]:
     """The largest first, each on its own; small ones together, since each message takes time."""
-    costs = {at: sizes[at] + PIPELINE_COST for at in pipelines}
+    costs = {at: cost_of(pipeline) for at, pipeline in pipelines.items()}
     least = min(_BATCH_COST, sum(costs.values()) // (jobs * _BATCHES_PER_JOB))
     batches: list[dict[int, Pipeline]] = []
     filled = least
