@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import assert_never
 
 from hlo_lint.analysis.verifier.devices import Mode, mode_of
 from hlo_lint.analysis.verifier.scope import value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.attributes.devices import MAX_DEVICES
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
 
 _pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 def count_of(module: Module, name: str) -> int:
     """`replica_count` or `num_partitions` of a module's header; 1 where it is left out."""
-    match = re.search(rf"\b{name}=(\d+)", module.header)
-    return int(match[1]) if match else 1
+    return _counts(module).get(name, 1)
+
+
+@cached_analysis
+def _counts(module: Module) -> Mapping[str, int]:
+    # The header of a large program is long, and each collective asks.
+    pairs = re.findall(r"\b(replica_count|num_partitions)=(\d+)", module.header)
+    return {name: int(count) for name, count in reversed(pairs)}
 
 
 def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from hlo_lint.analysis.constants import INDEX_MAPS
+from hlo_lint.analysis.kinds import RowKind, instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
-from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.dtypes import integer_range, is_integer
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
+from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -32,23 +35,21 @@ class IndexTooNarrow(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
-    unfused = False
     examples = (
         Bad.entry(_PROGRAM.format(type="s8", mark="  // error")),
         Good.entry(_PROGRAM.format(type="s16", mark="")),
     )
 
-    def check(self, computation: Computation) -> Findings:
-        """Each such instruction, at the first index that is too narrow."""
-        for opcode in self.opcodes & computation.opcodes:
-            for instruction in computation.with_opcode(opcode):
+    def check(self, module: Module) -> Findings:
+        """Each such instruction, at the first index that is too narrow; fusions included."""
+        for opcode in sorted(self.opcodes):
+            for instruction in instructions_where(module, opcode, _may_be_narrow):
                 for operand, size, taken in _indices(instruction):
                     index = operand_array(instruction, operand)
-                    dtype = "" if index is None else index.dtype
-                    bits = BITS.get(dtype, 0) if dtype[:1] in ("s", "u") else 0
-                    last = (1 << bits - (dtype[:1] == "s")) - 1 if bits else size
+                    last = size if index is None else _last(index.dtype)
                     source = instruction.producer(operand)
                     if last < size - taken and source is not None and source.opcode != "constant":
+                        dtype = "" if index is None else index.dtype
                         yield Finding(
                             instruction,
                             f"this {opcode} is indexed by {dtype}, which ends at {last}, in a "
@@ -56,6 +57,20 @@ class IndexTooNarrow(Rule):
                             operand=operand,
                         )
                         break
+
+
+def _may_be_narrow(kind: RowKind) -> bool:
+    """True if an operand is of a type that ends before some dimension of the first one."""
+    whole, *others = [shape_or_none(text or "") for text in kind[3]] or [None]
+    if not isinstance(whole, ArrayShape) or not whole.dims:
+        return False
+    arrays = [shape for shape in others if isinstance(shape, ArrayShape)]
+    return any(_last(array.dtype) < max(whole.dims) for array in arrays)
+
+
+def _last(dtype: str) -> float:
+    """The largest index that a type has; without a limit for other types."""
+    return integer_range(dtype)[-1] if is_integer(dtype) else inf
 
 
 def _indices(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
