@@ -12,7 +12,7 @@ buffer assignment chooses to share.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import (
@@ -275,6 +275,7 @@ def _readers(computation: Computation, makers: Iterable[str]) -> list[Instructio
     return [computation.at(number) for number in sorted(readers)]
 
 
+@cache
 def _is_async(opcode: str) -> bool:
     return opcode.endswith(("-start", "-update", "-done")) or opcode in ("send", "recv")
 
@@ -355,18 +356,19 @@ class _Buffers:
     def value(self, instruction: Instruction, index: Index) -> Value | None:
         """The source of a part of a result, through what passes it on; None if unknown."""
         for _ in range(1 << 10):
-            if is_done(instruction):
+            opcode = instruction.opcode
+            if opcode in _FORWARDS and (index or opcode != "tuple"):
+                position = handed_on(instruction, index, _HANDS_ON)
+            elif not _is_async(opcode):
+                return instruction, index
+            elif is_done(instruction):
                 position = result_in_start(instruction, index, _handle)
             elif is_start(instruction):
                 position = operand_in_start(instruction, index)
                 if position is None:
                     return instruction, index
-            elif is_update(instruction):
-                position = operand_position(instruction, 0, index)
-            elif instruction.opcode in _FORWARDS and (index or instruction.opcode != "tuple"):
-                position = handed_on(instruction, index, _HANDS_ON)
             else:
-                return instruction, index
+                position = operand_position(instruction, 0, index)
             if position is None:
                 return None
             instruction, index = position
