@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo_lint.analysis.constants import constant_integers
+from hlo_lint.analysis.layout_mismatches import operand_array
+from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -23,6 +26,20 @@ ENTRY e {{
   p = f32[16]{{0}} parameter(0)
   i = s32[] parameter(1)
   ROOT r = f32[16]{{0}} fusion(p, i), kind=kLoop, calls=f{mark}
+}}
+"""
+_CONSTANT = """
+f {{
+  x = f32[16,4]{{1,0}} parameter(0)
+  zero = s32[] constant(0)
+  d = f32[16,2]{{1,0}} slice(x), slice={{[0:16], [{columns}]}}
+  n = f32[16,2]{{1,0}} negate(d)
+  ROOT u = f32[16,4]{{1,0}} dynamic-update-slice(x, n, zero, zero)
+}}
+
+ENTRY e {{
+  p = f32[16,4]{{1,0}} parameter(0)
+  ROOT r = f32[16,4]{{1,0}} fusion(p), kind=kLoop, calls=f{mark}
 }}
 """
 _TWICE = """
@@ -63,8 +80,11 @@ class FusedUpdateReadsElsewhere(Rule):
     opcodes = frozenset({"dynamic-update-slice"})
     examples = (
         Bad.module(_PROGRAM.format(index="next", mark="  // error")),
+        Bad.module(_CONSTANT.format(columns="1:3", mark="  // error")),
         Bad.module(_TWICE.format(other="x", mark="  // error")),
         Good.module(_PROGRAM.format(index="i", mark="")),
+        Good.module(_CONSTANT.format(columns="0:2", mark="")),
+        Good.module(_CONSTANT.format(columns="2:4", mark="")),
         Good.module(_TWICE.format(other="y", mark="")),
     )
 
@@ -137,6 +157,28 @@ def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | N
             waiting += [operand.instruction for operand in at.operands[1:]]
             continue
         if array.name in at.operand_names:
+            if at.opcode == "slice" and _keeps_off(at, update):
+                continue
             return at
         waiting += [operand.instruction for operand in at.operands]
     return None
+
+
+def _keeps_off(read: Instruction, update: Instruction) -> bool:
+    """True if a slice has exactly the elements that an update writes, or none of them."""
+    ranges = read.attribute_or_none("slice")
+    shape = operand_array(update, 1)
+    starts = [constant_integers(index.instruction) for index in update.operands[2:]]
+    if not isinstance(ranges, tuple) or shape is None or len(ranges) != len(starts):
+        return False
+    written = [
+        Slice(start[0], start[0] + size)
+        for start, size in zip(starts, shape.dims, strict=False)
+        if start is not None
+    ]
+    if len(written) < len(ranges):
+        return False
+    pairs = list(zip(ranges, written, strict=True))
+    return ranges == tuple(written) or any(
+        one.limit <= other.start or other.limit <= one.start for one, other in pairs
+    )
