@@ -1,0 +1,119 @@
+"""Terminals and files of other encodings than UTF-8: the same findings, and no byte lost."""
+
+from __future__ import annotations
+
+import gc
+import io
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from hlo_lint.apps.cli.program import main
+from tests.apps.test_cli import run
+
+TEXT = """HloModule m
+
+ENTRY %e {
+  %p = f32[8,3]{1,0} parameter(0), metadata={op_name="größe/€" source_file="/é/ü.py" source_line=3}
+  ROOT %r = f32[4,2,3]{0,1,2} reshape(%p), metadata={op_name="größe/€ – …"}
+}
+"""
+PATCH = ("fix", "--diff", "größe.hlo", "--before", "layout_normalization")
+COMMANDS = (
+    ("check", "größe.hlo"),
+    ("check", "größe.hlo", "--output-format", "github"),
+    ("check", "größe.hlo", "--output-format", "sarif"),
+    ("check", "missing–é.hlo"),
+    ("explain", "reshape-moves-data"),
+    ("diff", "größe.hlo", "other.hlo"),
+    ("match", "reshape()", "größe.hlo"),
+    ("check", "größe.hlo", "--statistics"),
+    ("check", "--help"),
+)
+ENCODINGS = ("cp1252", "latin-1", "ascii")
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("größe.hlo").write_text(TEXT, "utf-8")
+    Path("other.hlo").write_text(TEXT.replace("{0,1,2}", "{2,1,0}"), "utf-8")
+
+
+def program(
+    encoding: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> tuple[int, bytes, bytes]:
+    """The status, the output and the errors of the program, whose streams have an encoding."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    hangup = getattr(signal, "SIGHUP", signal.SIGTERM)
+    handlers[hangup] = signal.getsignal(hangup)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "argv", ["hlo-lint", *words])
+        patch.setattr(sys, "stdout", streams[0])
+        patch.setattr(sys, "stderr", streams[1])
+        patch.setattr(gc, "freeze", lambda: None)  # this process goes on
+        patch.setenv("COLUMNS", "80")
+        with pytest.raises(SystemExit) as ended:
+            main()
+        for stream in streams:
+            stream.flush()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    output, errors = (stream.buffer.getvalue() for stream in streams)
+    return int(ended.value.code or 0), output, errors
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_terminal_shows_what_it_cannot_spell_as_escapes(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, *expected = program("utf-8", words, monkeypatch)
+    for encoding in ENCODINGS:
+        ran = program(encoding, words, monkeypatch)
+        assert ran[0] == status
+        for part, utf8 in zip(ran[1:], expected, strict=True):
+            escaped = utf8.decode().encode(encoding, "backslashreplace")
+            # click takes ASCII for a locale that nobody has set, and writes UTF-8.
+            assert part == escaped or (encoding == "ascii" and part == utf8)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_patches_and_modules_are_bytes_whatever_the_terminal(
+    encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in (PATCH, ("convert", "größe.hlo")):
+        ran = program(encoding, words, monkeypatch)
+        assert ran == program("utf-8", words, monkeypatch)
+        assert "größe/€ – …".encode() in ran[1]
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-8-sig"])
+def test_a_fix_keeps_the_bytes_of_a_file(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("größe.hlo")
+    data = TEXT.encode(encoding, "replace")
+    path.write_bytes(data)
+    words = ("fix", str(path), "--before", "layout_normalization")
+    assert program("ascii", words, monkeypatch)[0] == 0
+    fixed = path.read_bytes()
+    assert fixed != data
+    assert fixed.startswith(data[: data.index(b"  ROOT")])
+
+
+def test_utf_16_is_not_hlo_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = Path("größe.hlo")
+    path.write_bytes(data := TEXT.encode("utf-16"))
+    for command in ("check", "fix"):
+        status, output, errors = program("ascii", (command, str(path)), monkeypatch)
+        assert status == 1
+        assert b"this is not HLO" in output + errors
+    assert path.read_bytes() == data
+
+
+@pytest.mark.slow
+def test_the_variable_of_python_decides() -> None:
+    ran = run("check", "größe.hlo", PYTHONIOENCODING="ascii")
+    assert ran.status == 1
+    assert b"gr\\xf6\\xdfe.hlo:5:3" in ran.output
