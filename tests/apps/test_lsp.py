@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -765,19 +767,45 @@ def test_the_server_ends_in_the_midst_of_a_check() -> None:
     assert editor.close() == 0
 
 
-def test_the_server_ends_with_its_client() -> None:
+def initialize() -> bytes:
+    """The first message of a client."""
     params: dict[str, object] = {"processId": None, "rootUri": None, "capabilities": {}}
     message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})
-    asked = f"Content-Length: {len(message)}\r\n\r\n{message}"
+    return f"Content-Length: {len(message)}\r\n\r\n{message}".encode()
+
+
+def test_the_server_ends_with_its_client() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "hlo_lint", "server"],
-        input=asked.encode(),
+        input=initialize(),
         capture_output=True,
         cwd=ROOT,
         timeout=60,
     )
     assert b"hlo-lint" in ran.stdout
     assert ran.stderr == b""
+
+
+@pytest.mark.parametrize(("name", "status"), [("SIGINT", 0), ("SIGTERM", 143)])
+def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "hlo_lint", "server"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(initialize())
+        server.stdin.flush()
+        assert server.stdout.readline().startswith(b"Content-Length:")
+        time.sleep(0.2)  # it waits for the next message
+        server.send_signal(signal.Signals[name])
+        try:
+            assert server.wait(10) == status
+        finally:
+            server.kill()
 
 
 def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:

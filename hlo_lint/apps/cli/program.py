@@ -8,6 +8,11 @@ import signal
 import sys
 from contextlib import suppress
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
 _BY_SIGNAL = 128
 """Added to the number of a signal, it is the exit status of a program that the signal ended."""
 SIGPIPE = 13
@@ -38,10 +43,7 @@ def main() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
-    for name in _MESSAGES:
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as of `nohup`
-            signal.signal(number, _raise)
+    handle_signals(_raise)
     status = _status()
     # Nothing is left to clean up: a signal ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -52,6 +54,14 @@ def main() -> None:
         os._exit(status)
     gc.freeze()  # Python's last collection, of all that was read, would take as long as a check
     sys.exit(status)
+
+
+def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Have signals that end the program call a function."""
+    for name in _MESSAGES:
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as of `nohup`
+            signal.signal(number, handler)
 
 
 def _raise(number: int, _: object) -> None:

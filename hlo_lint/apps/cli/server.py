@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
+import signal
 import sys
 from typing import BinaryIO, Final
 
 import click
+
+from hlo_lint.apps.cli.program import after_signal, handle_signals
 
 MAX_HEADER: Final = 4096
 """Bytes of a line before a message."""
@@ -37,12 +41,19 @@ def command(stdio: bool) -> None:
     gc.set_threshold(20_000, 20, 20)  # a large text is 300,000 objects, which stay
     logging.getLogger("pygls.server").addFilter(_without_traceback)
     logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
+    handle_signals(_end)
     channel, sys.stdout = sys.stdout.buffer, sys.stderr  # a stray print must not reach the client
     server = make_server()
     try:
         server.start_io(_Messages(sys.stdin.buffer), channel)  # type: ignore[arg-type]
     finally:
         server.stop()
+
+
+def _end(number: int, _: object) -> None:
+    # A thread waits for the client, and Python would wait for it. Nothing is left to clean up: the
+    # client writes the files.
+    os._exit(0 if number == signal.SIGINT else after_signal(number))
 
 
 class _Messages:
