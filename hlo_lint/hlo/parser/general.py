@@ -15,21 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline, Module
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
-from hlo_lint.hlo.parser.plain import (
-    CLOSE,
-    ENTRY,
-    HEAD,
-    MODULE,
-    SIGNATURE,
-    TAIL,
-    Stretch,
-    are_attributes,
-    read_stretch,
-    spans,
-)
+from hlo_lint.hlo.parser.plain import CLOSE, Stretch, is_plain, read_header, read_stretch, spans
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import ParseError, Span
@@ -47,7 +36,6 @@ _SKIPPED = frozenset(" \t\r\n\f\v\ufeff/#")
 """The characters that white space and comments begin with."""
 _blank = re.compile(r"(?:[ \t\f\v]+|/\*[^\n*]*\*/)*").match
 _name = re.compile(r"%?([A-Za-z_][\w.\-]*)", re.A).match
-_header = re.compile(r"HloModule[ \t]++%?([A-Za-z_][\w.\-]*+):?(,.*|[ \t\r]*)$", re.A | re.M).match
 _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
 _string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
 _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
@@ -220,14 +208,13 @@ SINGLE = "_"
 class Scanner:
     """Reads the computations of one text; `parse_errors` collects what it could not read."""
 
-    def __init__(self, text: str, reads_plain: bool = True) -> None:
-        """`reads_plain` is false in tests: then each statement is read by itself."""
+    def __init__(self, text: str, stretch: Stretch | None = None) -> None:
+        """`stretch` is one of the text, if one was read."""
         self.text = text
-        has_returns = "\r" in text and text.count("\r") != text.count("\r\n")
-        self._white = _white_before_returns if has_returns else _white
-        self.reads_plain = reads_plain and not has_returns and "\0" not in text
+        self.reads_plain = is_plain(text)
         """True if plain statements may be read in bulk."""
-        self._stretch = _NOTHING_READ
+        self._white = _white if self.reads_plain else _white_before_returns
+        self._stretch = stretch or _NOTHING_READ
         is_long = self.reads_plain and len(text) > MAX_TOGETHER
         self._lines_from = 0 if is_long else len(text) + 1
         """From where on statements may be lines of a dump."""
@@ -271,46 +258,10 @@ class Scanner:
             at = self.skip(end)
         return computations, at
 
-    def module(self, start: int) -> Module | None:
-        """The module of a text that is nothing but plain statements from a place on, else None.
-
-        Most of what people write is.
-        """
-        text = self.text
-        if not self.reads_plain or len(text) > MAX_TOGETHER:
-            return None
-        stretch = self._stretch = read_stretch(text, start, may_wrap=True)
-        if stretch.end < len(text) or not stretch.pieces:
-            return None
-        first = stretch.pieces[0]
-        name, tail = first[MODULE], first[TAIL]
-        header = ""
-        if name:
-            if stretch.at(start) < 0:
-                return None
-            end = text.find(name, start + len("HloModule")) + len(name)
-            end += text.startswith(":", end)
-            if tail:
-                end = text.find(tail, end) + len(tail.rstrip())
-            header = text[start:end]
-            stretch.next = 1
-        elif first[SIGNATURE] and not first[ENTRY]:
-            return None  # XLA reads a single instruction here
-        computations = stretch.computations(text, len(text))
-        if not computations or stretch.next < len(stretch.pieces):
-            return None
-        starts, _, bodies = zip(*computations, strict=True)
-        places = (0,) * len(bodies)
-        return Module(name, header, (), (text,), bodies, places, offsets=starts)
-
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
-        if self.reads_plain and (line := _header(self.text, start)):
-            name, tail = line[1], line[2].rstrip()
-            after = self.skip(line.end())
-            is_whole = self.text[after : after + 1] != "," and not tail.count('"') % 2
-            if is_whole and (not tail or are_attributes(tail)):
-                return name, line.start(2) + len(tail)
+        if self.reads_plain and (header := read_header(self.text, start)):
+            return header[:2]
         at = self.skip(start) + len("HloModule")
         self._bound(start)
         name = ""
@@ -376,10 +327,9 @@ class Scanner:
     def _head(self, start: int) -> tuple[str, bool, str, int]:
         """Name, whether it is the entry, signature, and where the statements begin."""
         number = self._plain_at(start)
-        if number >= 0 and (piece := self._stretch.pieces[number])[HEAD]:
+        if number >= 0 and (head := self._stretch.head(number)):
             self._stretch.next = number + 1
-            after = self._stretch.starts[number + 1]
-            return piece[HEAD], bool(piece[ENTRY]), piece[SIGNATURE], after
+            return *head, self._stretch.starts[number + 1]
         self._bound(start)
         text = self.text
         named = self._expect(_name, start, "expected a computation")

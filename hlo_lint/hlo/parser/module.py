@@ -23,6 +23,7 @@ from hlo_lint.text.source import ParseError, decode
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.parser.general import Scanner
+    from hlo_lint.hlo.parser.plain import Stretch
 
 _module_start = re.compile(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
@@ -32,14 +33,14 @@ _table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\
 
 
 @cache
-def _general() -> ModuleType:
-    """The general reader, which most runs never need; a second `import` would take its time."""
-    return import_module("hlo_lint.hlo.parser.general")
+def _reader(name: str) -> ModuleType:
+    """A reader that most runs never need; a second `import` would take its time."""
+    return import_module(f"hlo_lint.hlo.parser.{name}")
 
 
-def _scanner(text: str) -> Scanner:
-    """A reader of text that no printer wrote."""
-    scanner: Scanner = _general().Scanner(text)
+def _scanner(text: str, stretch: Stretch | None = None) -> Scanner:
+    """A reader of text that no printer wrote, of which a stretch may have been read."""
+    scanner: Scanner = _reader("general").Scanner(text, stretch)
     return scanner
 
 
@@ -159,6 +160,8 @@ def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> Modul
     Raises:
         _SeveralError: the text `may_be_several` modules; lines that a dump has begin no other.
     """
+    if not text.startswith("HloModule"):
+        return _rough_module(text, memo, may_be_several)
     end = text.find("\n\n")
     header = text if end < 0 else text[:end]
     name = _module_name(header)
@@ -195,18 +198,24 @@ def _lead(block: str) -> int:
 
 def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
     """A module whose header no printer wrote."""
-    scanner = _scanner(text)
+    stretch = None
+    plain = _reader("plain")
+    if len(text) <= MAX_TOGETHER and plain.is_plain(text):
+        begin = plain.match_lead(text).end()
+        if may_be_several:
+            _refuse_several(text, begin + 1)
+        name, end, at = plain.read_header(text, begin) or ("", begin, begin)
+        stretch = plain.read_stretch(text, at, may_wrap=True)
+        module: Module | None = stretch.module(text, name, text[begin:end])
+        if module is not None:
+            return module
+    scanner = _scanner(text, stretch)
     begin = scanner.skip(0)
     if may_be_several:
         _refuse_several(text, begin + 1)
-    if module := scanner.module(begin):
-        return module
-    builder = _Builder("", "")
+    name, end = scanner.header(begin) if _begins_module(text, begin) else ("", begin)
+    builder = _Builder(name, text[begin:end])
     builder.parse_errors = scanner.parse_errors
-    end = 0
-    if _begins_module(text, begin):
-        builder.name, end = scanner.header(begin)
-        builder.header = text[begin:end]
     if text.startswith("<", begin):  # a page of HTML, whose scripts have braces
         builder.text(text)
         builder.parse_errors = [_not_hlo(text, begin)]

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER
 from hlo_lint.hlo.parser.references import read_written_references
-from hlo_lint.hlo.records import NAME, InstructionRecord
+from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.source import Span
 
 # Classes are spelled out: Python tests a class that holds `\\w` or `\\d` in several steps.
@@ -51,50 +52,69 @@ def _in_pairs(outside: str) -> str:
     return rf"{flat}(?:{pairs})*+"
 
 
-def _piece(wraps: bool) -> re.Pattern[str]:
-    """The pattern of one statement, and of the white space and comments after it.
+def _tail(wraps: bool) -> str:
+    """A pattern of attributes, whatever stands in them, up to the end of the line.
 
     A line may end after a comma, in brackets, and where the next one is indented.
     """
-    gap = r"[ \t\r\n]*+(?<!\n)" if wraps else r"[ \t]*+"
-    in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
     flat = braces = rf"[^{{}}\"/']++|{_STRING}"
     for _ in range(6):
         braces = rf"{flat}|\{{(?:{braces})*+\}}"
     line_ends = rf"|(?<=[,=:])\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
-    tail_flat = r"[^\n\"'/]*+"
-    tail = rf",{tail_flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){tail_flat})*+"
-    instruction = (
-        rf"(?:(ROOT )[ \t]*+)?+(?!ROOT\b)%?({_WORD}):?[ \t]*+=(?!=){gap}"
-        rf"(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)\(({inside})\)"
-    )
-    module = rf"HloModule[ \t]++%?({_WORD}):?"
-    signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
-    head = (
-        rf"(ENTRY[ \t]++)?+(?!ENTRY\b)%?({_WORD}):?[ \t]*+(?:({signature})[ \t]*+)?+"
-        r"\{(?!\s*+[-\d:?}])"  # the body of a computation, and no layout
-    )
-    close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
-    with_tail = rf"(?:{instruction}|{module})(?:{gap}({tail}))?+[ \t]*+(?=[\n\r/}}]|\Z)"
-    return re.compile(rf"((?:{with_tail}|{head}|{close}){_LEAD}(?![,/#\ufeff]))|(?s:.++)", re.ASCII)
+    flat = r"[^\n\"'/]*+"
+    return rf",{flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){flat})*+"
 
+
+_GAP: Final = r"[ \t\r\n]*+(?<!\n)"
+"""Blanks within a statement that goes on in the next line."""
+_LINE_END: Final = r"[ \t]*+(?=[\n\r/}]|\Z)"
+_NEXT: Final = rf"{_LEAD}(?![,/#\ufeff])"
+"""White space and comments up to the next statement."""
+
+
+def _piece(wraps: bool) -> re.Pattern[str]:
+    """The pattern of one statement, and of the white space and comments after it."""
+    gap = _GAP if wraps else r"[ \t]*+"
+    in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
+    operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({inside}))"
+    instruction = (
+        rf"=(?!=){gap}(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)"
+        rf"\({operands}\)(?:{_LINE_END}|{gap}({_tail(wraps)}){_LINE_END})"
+    )
+    signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
+    head = rf"(?:({signature})[ \t]*+)?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
+    close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
+    named = rf"(?:(ROOT |ENTRY[ \t])[ \t]*+)?+(?!(?:ROOT|ENTRY)\b)%?({_WORD}):?[ \t]*+"
+    return re.compile(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
+
+
+match_lead = re.compile(_LEAD).match
+"""White space and comments."""
+_match_header = re.compile(
+    rf"HloModule[ \t]++%?({_WORD}):?(?:{_GAP}({_tail(True)}))?{_LINE_END}{_NEXT}", re.ASCII
+).match
 
 # The groups of a piece.
 _FULL: Final = 0
 """The whole of it, with what follows up to the next statement."""
-_OPERANDS: Final = 5
-MODULE: Final = 6
-"""The name of a module, whose attributes are its tail."""
-TAIL: Final = 7
-ENTRY: Final = 8
-HEAD: Final = 9
-"""The name of a computation that begins."""
-SIGNATURE: Final = 10
-CLOSE: Final = 11
+_PREFIX: Final = 1
+"""`ROOT ` or `ENTRY `."""
+_NAME: Final = 2
+"""The name of an instruction, or of a computation that begins."""
+_OPCODE: Final = 4
+_NAMES: Final = 5
+"""Operands that are nothing but names."""
+_OPERANDS: Final = 6
+"""Any others."""
+_TAIL: Final = 7
+_SIGNATURE: Final = 8
+CLOSE: Final = 9
 """The closing brace of a computation and the attributes after it."""
 _full_of = itemgetter(_FULL)
 Piece = tuple[str, ...]
 
+_NO_INSTRUCTION: Final[InstructionRecord] = ("", "", "", "", "", "", ())
+"""Stands for a head or a closing brace."""
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
 """Stands for a statement that is not plain."""
 _wrapping = _piece(wraps=True)
@@ -106,6 +126,12 @@ _strings = re.compile(_STRING, re.S)
 _comments = re.compile(rf"{_COMMENT}|//.*+")
 _inside = r"[^(){}\[\]\0]*+"
 _pair = re.compile(rf"\{{{_inside}\}}|\({_inside}\)|\[{_inside}\]")
+_flat = r"[^(){}\[\]\0]*+"
+_braces = rf"\{{{_flat}(?:(?:\({_flat}\)|\{{{_flat}\}}){_flat})*+\}}"
+_array = rf"\[{_flat}\]|{_braces}"
+_tuple = rf"\({_flat}(?:(?:{_array}){_flat})*+\)"
+_tuple = rf"\({_flat}(?:(?:{_array}|{_tuple}){_flat})*+\)"
+_are_usual_pairs = re.compile(rf"(?:[^(){{}}\[\]]++|{_array}|{_tuple})*+").fullmatch
 _sizes = re.compile(r"\[[\d, ]*+\](?:\{[\d,]*+\})?+")
 _has_bracket = re.compile(r"[(){}\[\]]").search
 _VALUE = "\1"
@@ -158,9 +184,8 @@ class Stretch:
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
         self.rows, self.stops = _rows(pieces) if pieces else ([], [])
-        """A row for each piece; that of a head or a brace has no name, nor has `_NOT_PLAIN`."""
+        """A row for each piece, and the numbers of those that are not plain instructions."""
         self.stops.append(len(pieces))
-        """The numbers of the pieces that are not plain instructions, and then of all pieces."""
         self.next = 0
         """The piece that is asked for next, most likely."""
 
@@ -172,6 +197,13 @@ class Stretch:
         if number >= len(self.pieces) or self.starts[number] != place:
             return -1
         return number if self.rows[number] is not _NOT_PLAIN else -1
+
+    def head(self, number: int) -> tuple[str, bool, str] | None:
+        """The name and signature of the computation that a piece begins; true of the entry."""
+        piece = self.pieces[number]
+        if piece[_OPCODE] or piece[CLOSE]:
+            return None
+        return piece[_NAME], piece[_PREFIX] != "", piece[_SIGNATURE]
 
     def instructions(self, number: int) -> int:
         """The number of the first piece from `number` on that is not a plain instruction."""
@@ -189,8 +221,8 @@ class Stretch:
         number = self.next
         at = bisect_left(stops, number)
         while stops[at] == number < len(pieces) and starts[number] < enough:
-            head, stop = pieces[number], stops[at + 1]
-            if not head[HEAD] or stop == len(pieces) or rows[number] is _NOT_PLAIN:
+            head, stop = self.head(number), stops[at + 1]
+            if head is None or stop == len(pieces) or rows[number] is _NOT_PLAIN:
                 break
             if not (close := pieces[stop][CLOSE]):
                 break
@@ -198,9 +230,7 @@ class Stretch:
             end = last + len(close)
             computation = Computation(
                 text,
-                head[HEAD],
-                head[ENTRY] != "",
-                head[SIGNATURE],
+                *head,
                 tuple(rows[number + 1 : stop]),
                 close[1:].strip(),
                 partial(_spans_between, body - start, last - start, self.may_wrap),
@@ -210,6 +240,23 @@ class Stretch:
             number = self.next = stop + 1
             at += 2
         return computations
+
+    def module(self, text: str, name: str, header: str) -> Module | None:
+        """The module of a text that is nothing else after its header; else None.
+
+        Most of what people write is.
+        """
+        if self.end < len(text) or not self.pieces:
+            return None
+        first = self.pieces[0]
+        if not header and first[_SIGNATURE] and not first[_PREFIX]:
+            return None  # XLA reads a single instruction here
+        computations = self.computations(text, len(text))
+        if not computations or self.next < len(self.pieces):
+            return None
+        starts, _, bodies = zip(*computations, strict=True)
+        places = (0,) * len(bodies)
+        return Module(name, header, (), (text,), bodies, places, offsets=starts)
 
 
 def _spans_between(start: int, end: int, may_wrap: bool, text: str) -> tuple[Span, ...]:
@@ -238,64 +285,109 @@ def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
         size *= 8
 
 
+def is_plain(text: str) -> bool:
+    """True if plain statements may stand in a text: no line ends with a carriage return alone."""
+    return "\0" not in text and ("\r" not in text or text.count("\r") == text.count("\r\n"))
+
+
+def read_header(text: str, start: int) -> tuple[str, int, int] | None:
+    """The name in `HloModule name, attribute=…`, its end and where the next statement begins."""
+    line = _match_header(text, start)
+    if line is None:
+        return None
+    name, tail = line.groups("")
+    if tail and not are_attributes(tail):
+        return None
+    end = line.start(2) + len(tail.rstrip()) if tail else line.end(1)
+    return name, end + text.startswith(":", end), line.end()
+
+
 def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
     """The places of the instructions in a text that a stretch was read from."""
     pattern = _wrapping if may_wrap else _of_one_line
     places = []
     for piece in pattern.finditer(text, start, end):
-        tail = piece[TAIL + 1]
-        stop = piece.end(_OPERANDS + 1) + 1
+        tail = piece[_TAIL + 1]
+        stop = max(piece.end(_NAMES + 1), piece.end(_OPERANDS + 1)) + 1
         if tail:
-            stop = piece.start(TAIL + 1) + len(tail.rstrip())
+            stop = piece.start(_TAIL + 1) + len(tail.rstrip())
         places.append(Span(piece.start(), stop))
     return places
 
 
 def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int]]:
-    """A row for each piece, `_NOT_PLAIN` for those that are not, and which are no instructions."""
-    _, roots, names, types, opcodes, texts, _, tails, _, _, signatures, _ = zip(
-        *pieces, strict=True
-    )
-    odd: set[str] = set()
-    bracketed = {text for text in {*types, *signatures} if "(" in text}
-    operands = list(texts)
-    for at, opcode in enumerate(opcodes):
-        if opcode in LITERAL_OPERANDS:
-            operands[at] = ""
-            text = texts[at]
-            if not text.isalnum() and _has_bracket(text):
-                bracketed.add(text)
-    joined = "\n".join(operands)
+    """A row for each piece, and the numbers of the pieces that are not plain instructions."""
+    rows: list[InstructionRecord] = []
+    stops: list[int] = []
     not_plain: set[int] = set()
-    if "(" in joined and _has_instruction(joined):
-        not_plain.update(at for at, text in enumerate(operands) if _has_instruction(text))
-        operands = ["" if at in not_plain else text for at, text in enumerate(operands)]
-        joined = "\n".join(operands)
-    if joined.count("\n") >= len(operands):
-        operands = [_in_one_line(text) if "\n" in text else text for text in operands]
-        joined = "\n".join(operands)
-    references = read_written_references(joined)
-    if references is None:
-        references = []
-        for at, text in enumerate(operands):
-            read = read_written_references(_in_one_line(text))
-            references += read or [()]
-            if read is None:
+    not_names: list[int] = []
+    bracketed: set[str] = set()
+    distinct: set[str] = set()
+    for at, piece in enumerate(pieces):
+        _, prefix, name, shape, opcode, names, operands, tail, signature, _ = piece
+        if not opcode:
+            rows.append(_NO_INSTRUCTION)
+            stops.append(at)
+            if signature:
+                bracketed.add(signature)
+            if prefix == "ROOT ":
                 not_plain.add(at)
+            continue
+        references: tuple[str, ...] = ()
+        if opcode in LITERAL_OPERANDS:
+            if operands and not operands.isalnum() and _has_bracket(operands):
+                bracketed.add(operands)
+        elif names:
+            references = tuple(names.replace("%", "").split(", "))
+        elif operands:
+            not_names.append(at)
+        if tail:
+            distinct.add(tail)
+            tail = tail.rstrip()
+        if shape[-1:] == ")":
+            bracketed.add(shape)
+        if prefix and prefix != "ROOT ":
+            not_plain.add(at)
+        rows.append((prefix, name, shape, opcode, names or operands, tail, references))
+    if not_names:
+        read = _references([pieces[at][_OPERANDS] for at in not_names])
+        for at, others in zip(not_names, read, strict=True):
+            if others is None:
+                not_plain.add(at)
+            elif others:
+                rows[at] = (*rows[at][:-1], others)
+    odd: set[str] = set()
     if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
         odd.update(text for text in bracketed if not _are_in_pairs(text))
-    distinct = {*tails}
-    distinct.discard("")
     if distinct and not are_attributes(_SEPARATOR.join(distinct)):
-        odd.update(tail for tail in distinct if not are_attributes(tail))
-    stripped = map(str.rstrip, tails)
-    rows = list(zip(roots, names, types, opcodes, texts, stripped, references, strict=True))
+        odd.update(text for text in distinct if not are_attributes(text))
     if odd:
-        columns = zip(types, texts, tails, signatures, strict=True)
-        not_plain.update(at for at, column in enumerate(columns) if not odd.isdisjoint(column))
-    for at in not_plain:
-        rows[at] = _NOT_PLAIN
-    return rows, [at for at, row in enumerate(rows) if not row[NAME]]
+        not_plain.update(at for at, piece in enumerate(pieces) if not odd.isdisjoint(piece))
+    if not_plain:
+        for at in not_plain:
+            rows[at] = _NOT_PLAIN
+        stops = sorted(not_plain.union(stops))
+    return rows, stops
+
+
+def _references(texts: list[str]) -> Sequence[tuple[str, ...] | None]:
+    """The names that each list of operands refers to; None for one that is not plain."""
+    nested: set[int] = set()
+    joined = "\n".join(texts)
+    if "(" in joined and _has_instruction(joined):
+        nested.update(at for at, text in enumerate(texts) if _has_instruction(text))
+        texts = ["" if at in nested else text for at, text in enumerate(texts)]
+        joined = "\n".join(texts)
+    if joined.count("\n") >= len(texts):
+        texts = [_in_one_line(text) if "\n" in text else text for text in texts]
+        joined = "\n".join(texts)
+    read = read_written_references(joined)
+    if read is not None:
+        return (
+            [None if at in nested else names for at, names in enumerate(read)] if nested else read
+        )
+    alone = [read_written_references(_in_one_line(text)) for text in texts]
+    return [one[0] if one and at not in nested else None for at, one in enumerate(alone)]
 
 
 def _in_one_line(operands: str) -> str:
@@ -306,9 +398,12 @@ def _in_one_line(operands: str) -> str:
 
 def _are_in_pairs(joined: str) -> bool:
     """True if brackets stand in pairs in each of some texts that NUL is between."""
+    if "/" in joined:
+        joined = _comments.sub("", joined)
     # Of arrays, whose sizes and layouts are the most of it, no pair is looked for again and again.
-    joined = _sizes.sub("", joined)
-    return not _has_bracket(_without_pairs(_comments.sub("", joined)))
+    return _are_usual_pairs(joined) is not None or not _has_bracket(
+        _without_pairs(_sizes.sub("", joined))
+    )
 
 
 def are_attributes(joined: str) -> bool:
