@@ -26,6 +26,10 @@ RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 operands, None for one that is not defined; of a constant the literal."""
 
 
+Place: TypeAlias = tuple[Computation, int]
+"""An instruction by its position in a computation."""
+
+
 class Reading(NamedTuple):
     """The instructions of a computation by kind, and what its names stand for."""
 
@@ -89,15 +93,17 @@ def reading_of(computation: Computation) -> Reading:
     numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
     kind_of: list[int] = []
     type_of_operand, number_of, add = types.__getitem__, numbers.__getitem__, kind_of.append
+    read: tuple[str | None, ...]
     for _, name, type_text, opcode, operands, attributes, references in computation.rows:
         head, _, metadata = attributes.partition(METADATA)
-        if metadata.find("}") != len(metadata) - 1:  # more follows; both are -1 without metadata
+        if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
             head = without_metadata(attributes)
-        read: tuple[str | None, ...] = ()
-        if references:
+        if len(references) == 1:  # of so many instructions that it takes a case of its own
+            read = (types[references[0]],)
+        elif references:
             read = tuple(map(type_of_operand, references))
-        elif opcode == "constant":
-            read = (operands,)
+        else:
+            read = (operands,) if opcode == "constant" else ()
         add(number_of((opcode, type_text, head, read)))
         types[name] = type_text
     is_sound = len(types) == len(computation.rows) and not any(None in kind[3] for kind in numbers)

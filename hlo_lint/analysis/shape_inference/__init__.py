@@ -10,6 +10,16 @@ hands on what lies in memory.
 """
 
 from hlo_lint.analysis.shape_inference.module import ShapeInference, check, infer, signature_of
+from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import Inferred, Open, Refusal
 
-__all__ = ["Inferred", "Open", "Refusal", "ShapeInference", "check", "infer", "signature_of"]
+__all__ = [
+    "Inferred",
+    "Open",
+    "Refusal",
+    "ShapeInference",
+    "Signature",
+    "check",
+    "infer",
+    "signature_of",
+]

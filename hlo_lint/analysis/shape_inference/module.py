@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from hlo_lint.analysis.kinds import types_of
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
@@ -158,10 +157,11 @@ class ShapeInference:
 def signature_of(computation: Computation) -> Signature | None:
     """A computation from outside as it is printed; None if a type is left out or was not read."""
     rows = computation.rows
-    if not rows or computation.parse_errors or "" in types_of(computation):
+    if not rows or computation.parse_errors or not all(map(type_of, rows)):
         return None
     root = next((row for row in reversed(rows) if root_mark_of(row)), rows[-1])
-    numbered = [(operands_of(row), type_of(row)) for row in rows if opcode_of(row) == "parameter"]
+    places = map(rows.__getitem__, computation.positions("parameter"))
+    numbered = [(operands_of(row), type_of(row)) for row in places]
     if [number for number, _ in numbered] == list(map(str, range(len(numbered)))):
         return Signature(tuple([text for _, text in numbered]), type_of(root))
     parameters = tuple([parameter.type_text for parameter in computation.parameters])

@@ -55,11 +55,11 @@ def on(
     """Mark a check of each instruction of some opcodes.
 
     A `local` check depends on nothing but the instruction's attributes, its literal, the types of
-    its result and its operands, and the stage: equal instructions are checked once. With an
-    `option` it binds only where the stage has that set, with a `word` only where the attributes
-    before the metadata hold that.
+    its result and its operands, the signatures of what it calls, the header and the stage: equal
+    instructions are checked once. With an `option` it binds only where the stage has that set, any
+    other than a `local` one with a `word` only where the attributes before the metadata hold that.
     """
-    return _marked(Mark("local" if local else "opcode", opcodes, option=option, word=word))
+    return _marked(Mark("opcode", opcodes, option=option, word=word, is_local=local))
 
 
 def on_attribute(
@@ -109,6 +109,7 @@ class OpcodeCheck(NamedTuple):
     check: InstructionCheck
     option: str
     word: str
+    is_local: bool
 
 
 class WholeCheck(NamedTuple):
@@ -133,8 +134,6 @@ class Checks(NamedTuple):
     """All checks, by what they look at."""
 
     opcodes: Mapping[str, tuple[OpcodeCheck, ...]]
-    local: Mapping[str, tuple[InstructionCheck, ...]]
-    """Checks that equal instructions pass alike."""
     attributes: tuple[AttributeCheck, ...]
     computations: tuple[WholeCheck, ...]
     modules: tuple[ModuleCheck, ...]
@@ -157,24 +156,18 @@ class Checks(NamedTuple):
         def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
             return tuple(check for check, _ in held.get(subject, ()))
 
-        def by_opcode(subject: str) -> Mapping[str, tuple[OpcodeCheck, ...]]:
-            table: dict[str, tuple[OpcodeCheck, ...]] = {}
-            for check, mark in held.get(subject, ()):
-                for opcode in mark.words:
-                    entry = OpcodeCheck(check, mark.option, mark.word)  # type: ignore[arg-type]
-                    table[opcode] = (*table.get(opcode, ()), entry)
-            return table
+        opcodes: dict[str, tuple[OpcodeCheck, ...]] = {}
+        for check, mark in held.get("opcode", ()):
+            for opcode in mark.words:
+                entry = OpcodeCheck(check, mark.option, mark.word, mark.is_local)  # type: ignore[arg-type]
+                opcodes[opcode] = (*opcodes.get(opcode, ()), entry)
 
         attributes = tuple(
             AttributeCheck(check, mark.words, mark.other_than, mark.option, mark.is_local)  # type: ignore[arg-type]
             for check, mark in held.get("attribute", ())
         )
         return cls(
-            by_opcode("opcode"),
-            {
-                opcode: tuple([entry.check for entry in checks])
-                for opcode, checks in by_opcode("local").items()
-            },
+            opcodes,
             attributes,
             tuple(WholeCheck(check, mark.concerns) for check, mark in held.get("computation", ())),
             of("module"),

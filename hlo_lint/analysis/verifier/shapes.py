@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from hlo_lint.analysis.kinds import RowKind
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
-from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, signature_of
+from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
     ShapeCheck,
@@ -19,7 +19,7 @@ from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import KEEPS_TYPE, MIXED_PRECISION
 from hlo_lint.hlo.records import InstructionRecord, opcode_of, operands_of, references_of, type_of
 from hlo_lint.hlo.shape import (
@@ -48,44 +48,12 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
-Key: TypeAlias = tuple[object, ...]
-"""All that the shape violations of an instruction depend on: attributes and the signatures of
-callees, the type of the result, the types of the operands."""
+def has_shape_checks(opcode: str) -> bool:
+    """True if XLA infers the shape of an opcode, or demands something of it."""
+    return opcode not in _UNCHECKED and inference_of(opcode) is not None
 
 
-def key_of(
-    kind: RowKind, callees: Sequence[str], by_name: Mapping[str, Computation], *, is_checked: bool
-) -> Key | None:
-    """The key of the instructions of a kind; None where nothing depends on it alone.
-
-    `is_checked` is True if a check that is marked `local` reads them, too.
-    """
-    opcode, type_text, attributes, operands = kind
-    if opcode == "constant":
-        return (operands[0], type_text) if is_checked else None
-    inference = inference_of(opcode)
-    if (opcode in _UNCHECKED or inference is None) and not is_checked:
-        return None
-    first: object = ""
-    if is_checked or (inference is not None and inference.attributes):
-        first = attributes
-    if callees:
-        called = [by_name.get(name) for name in callees]
-        signatures = tuple([callee and signature_of(callee) for callee in called])
-        first = _without(callees, str(first)), signatures
-    return first, type_text, operands
-
-
-def summary_of(opcode: str, key: Key) -> Key | None:
-    """The key of a judgement where all shapes are equal: element type, number of operands."""
-    result, operands = key[1], _operand_types(key)
-    if opcode not in KEEPS_TYPE or operands.count(result) < len(operands):
-        return None
-    text = str(result)
-    return None if type_errors(text) else (len(operands), text[: text.find("[")])
-
-
-def _without(callees: Sequence[str], attributes: str) -> str:
+def without_callees(attributes: str, callees: Sequence[str]) -> str:
     """The attributes without the names of callees, of which the signatures count."""
     attributes += ","
     names: Iterable[str] = callees
@@ -96,44 +64,40 @@ def _without(callees: Sequence[str], attributes: str) -> str:
     return attributes
 
 
-def is_known(key: Key) -> bool:
-    """True if nothing is missing that the shape depends on."""
-    is_missing = isinstance(key[0], tuple) and not all(key[0][1])
-    return not is_missing and bool(key[1]) and all(_operand_types(key))
-
-
-def _operand_types(key: Key) -> Key:
-    return key[2] if len(key) == 3 and isinstance(key[2], tuple) else ()
-
-
-def is_evident(opcode: str, key: Key) -> bool:
+def is_evident(kind: RowKind, signatures: tuple[Signature | None, ...]) -> bool:
     """True if nothing can be wrong with a shape, as far as its types have no errors."""
-    first, result, operands = key[0], key[1], _operand_types(key)
+    opcode, result, attributes, operands = kind
     if opcode == "get-tuple-element" and len(operands) == 1:
-        index = str(first).removeprefix(", index=").partition(",")[0]
-        return element_type(str(operands[0]), index) == result
-    if opcode in ("call", "fusion") and isinstance(first, tuple) and len(first[1]) == 1:
-        return bool(first[1][0] == (operands, result))
+        index = attributes.removeprefix(", index=").partition(",")[0]
+        return element_type(operands[0] or "", index) == result
+    if opcode in ("call", "fusion") and len(signatures) == 1:
+        return signatures[0] == (operands, result)
     return False
 
 
-def is_right(opcode: str, key: Key, stage: Stage) -> bool:
+def is_right(kind: RowKind, signatures: tuple[Signature | None, ...], stage: Stage) -> bool:
     """True if a shape is right at any place; False where the place has to be looked at."""
+    opcode, result, attributes, read = kind
     inference = inference_of(opcode)
-    if opcode in _UNCHECKED or inference is None:
-        return True
-    if inference.calls:
+    operands = tuple([text for text in read if text])
+    if inference is None or not result or len(operands) < len(read):
         return False
-    operands = tuple(map(str, _operand_types(key)))
-    tail = str(key[0]) if inference.attributes else ""
-    checked = check_shape(opcode, str(key[1]), operands, tail, ())
+    is_array = not result.startswith(("(", "b("))
+    if is_array and opcode in KEEPS_TYPE and operands.count(result) == len(operands):
+        # Sizes and layouts that are all equal do not matter: a scalar stands for each of them.
+        result = result.partition("[")[0] + "[]"
+        operands = (result,) * len(operands)
+    tail = attributes if inference.attributes else ""
+    checked = check_shape(opcode, result, operands, tail, signatures)
     if checked.errors or checked.layout_error or checked.precision_error or checked.exact_error:
         return False
     if stage.mixed_precision or opcode in MIXED_PRECISION:
         return True
-    types = {text[: text.find("[")] for text in operands}
     if opcode in _SAME_TYPE:
-        types.add(str(key[1]).partition("[")[0])
+        operands = (*operands, result)
+    if len(operands) < 2:
+        return True
+    types = {text.partition("[")[0] for text in operands}
     return len(types) < 2 and not any(text.startswith(("(", "b(")) for text in types)
 
 

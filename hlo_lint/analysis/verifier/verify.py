@@ -6,51 +6,41 @@ of its name has as well, with the same operands and the same callees, were check
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Final, cast
+from typing import Final, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
-from hlo_lint.analysis.kinds import RowKind, Template, template_of
-from hlo_lint.analysis.shape_inference import ShapeInference
+from hlo_lint.analysis.kinds import Place, RowKind, Template, template_of
+from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
-from hlo_lint.analysis.verifier.checks import Checks
+from hlo_lint.analysis.verifier.checks import Checks, InstructionCheck
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
-    Key,
+    has_shape_checks,
     is_evident,
-    is_known,
     is_right,
-    key_of,
     shape_violations,
-    summary_of,
     type_errors,
     type_violations,
+    without_callees,
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
-from hlo_lint.hlo.records import (
-    attributes_of,
-    name_in,
-    name_of,
-    opcode_of,
-    operands_of,
-    references_of,
-    type_of,
-    without_metadata,
-)
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 Violations = Mapping[str, tuple[Violation, ...]]
 """The violations, by name of the check."""
 
-_GOOD_SHAPES: Final[dict[Stage, dict[str, set[Key]]]] = {}
-"""Keys of instructions that passed, by opcode: most lines of a dump are like many others."""
+_GOOD_KINDS: Final[dict[int, dict[str, set[object]]]] = {}
+"""Instructions that passed, but for their names, by what bound them, and by their opcode or the
+attribute that was checked: most lines of a dump are like many others."""
 _GOOD_COMPUTATIONS: Final[dict[int, set[Template]]] = {}
 """Small computations that passed, by what bound them."""
 _GOOD_HEADERS: Final[set[tuple[object, ...]]] = set()
@@ -75,11 +65,14 @@ class _State(NamedTuple):
 
 _GOOD_STATE: Final = _State({}, (), ())
 
+_Located: TypeAlias = tuple[Computation, int, Violation]
+"""A violation of the instruction at a position."""
+
 
 def clear_caches() -> None:
     """Forget what passed; for tests."""
     _latest.clear()
-    _GOOD_SHAPES.clear()
+    _GOOD_KINDS.clear()
     _GOOD_COMPUTATIONS.clear()
     _GOOD_HEADERS.clear()
 
@@ -183,12 +176,14 @@ class _Verifier:
         self.by_name = by_name
         self.checks = checks
         self.binding = _BINDINGS.setdefault((stage, self.header), len(_BINDINGS))
-        self.good = _GOOD_SHAPES.setdefault(stage, {})
+        self.good = _GOOD_KINDS.setdefault(self.binding, {})
         self.templates = _GOOD_COMPUTATIONS.setdefault(self.binding, set())
         if len(self.templates) > _MAX_CACHED:
             self.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
         self._states: dict[Computation, _State] = {}
+        self._first: dict[Computation, Computation] = {}
+        """Of computations that do the same the first."""
 
     @cached_property
     def inference(self) -> ShapeInference:
@@ -204,23 +199,31 @@ class _Verifier:
         """Those of all computations, cached for as long as what they call is the same."""
         computations = self.module.computations
         self.check(computations)
-        for computation in computations:
-            state = self._state(computation)
-            if state is not None and (state.of_instructions or state.of_whole):
+        for state in map(self._states.get, computations):
+            if state is not None and state is not _GOOD_STATE:
                 yield from (violation for _, violation in state.of_instructions)
                 yield from state.of_whole
 
     def check(self, computations: Sequence[Computation]) -> None:
         """Find the violations of some computations, where they are not known."""
         # Of computations that do the same one is checked, and the others if that one is not good.
-        examples: dict[object, Computation] = {}
+        alike: dict[object, list[Computation]] = {}
+        for computation in computations:
+            if self._state(computation) is None:
+                alike.setdefault(template_of(computation) or computation, []).append(computation)
+        for same in alike.values():
+            if len(same) > 1:
+                self._first.update(dict.fromkeys(same, same[0]))
+        self._check([same[0] for template, same in alike.items() if template not in self.templates])
         others = []
-        for computation in self._unchecked(computations):
-            template = template_of(computation) or computation
-            if examples.setdefault(template, computation) is not computation:
-                others.append(computation)
-        self._check(list(examples.values()))
-        self._check(self._unchecked(others))
+        for template, same in alike.items():
+            if template in self.templates:
+                for computation in same:
+                    self._states[computation] = _GOOD_STATE
+                    computation.analysis_cache[self.binding] = _GOOD_STATE
+            else:
+                others += same[1:]
+        self._check(others)
 
     def is_good(self, computation: Computation) -> bool:
         """True if it was checked, and violates nothing."""
@@ -229,27 +232,41 @@ class _Verifier:
 
     def mark_good(self, computation: Computation) -> None:
         """Note that it violates nothing."""
-        callees = self._callees(computation)
-        state = _State(dict(zip(_called(computation), callees, strict=True)), (), ())
-        computation.analysis_cache[self.binding, callees] = state
-
-    def _unchecked(self, computations: Sequence[Computation]) -> list[Computation]:
-        return [computation for computation in computations if self._state(computation) is None]
+        self._keep(computation, _State(self._callees(computation), (), ()))
 
     def _state(self, computation: Computation) -> _State | None:
-        """The facts of a computation with these callees, shared with one that does the same."""
+        """The facts of a computation with these callees."""
         state = self._states.get(computation)
         if state is None:
-            key = self.binding, self._callees(computation)
-            cached = computation.analysis_cache.get(key)
-            if cached is None and template_of(computation) in self.templates:
-                cached = computation.analysis_cache[key] = _GOOD_STATE
+            cached = computation.analysis_cache.get(self._key(computation))
             if isinstance(cached, _State):
                 state = self._states[computation] = cached
         return state
 
-    def _callees(self, computation: Computation) -> tuple[Computation | None, ...]:
-        return tuple(map(self.by_name.get, _called(computation)))
+    def _keep(self, computation: Computation, state: _State) -> None:
+        template = template_of(computation)
+        if template is not None and state == _GOOD_STATE:
+            self.templates.add(template)
+        self._states[computation] = state
+        computation.analysis_cache[self._key(computation)] = state
+        computation.analysis_cache[self.binding] = state
+        _latest[self.binding, computation.name] = computation
+
+    def _key(self, computation: Computation) -> object:
+        """The key of its facts: what binds it, and what it calls."""
+        callees = self._callees(computation)
+        return (self.binding, *callees.values()) if callees else self.binding
+
+    def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
+        """The computations that it calls, by name."""
+        return {name: self.by_name.get(name) for name in _called(computation)}
+
+    def _signature(self, name: str) -> Signature | None:
+        """A computation of that name from outside."""
+        computation = self.by_name.get(name)
+        if computation is None:
+            return None
+        return signature_of(self._first.get(computation, computation))
 
     def _scope(self, computation: Computation) -> Scope:
         scope = self._scopes.get(computation)
@@ -263,14 +280,15 @@ class _Verifier:
         """Find the violations of computations that were not checked with these callees."""
         if not computations:
             return
-        violations: dict[Computation, list[tuple[int, Violation]]] = {}
-        places = {computation: self._places(computation) for computation in computations}
         batch = Batch()
-        for computation, numbers in places.items():
-            batch.add(computation, numbers)
-        of_rows = sorted(self._of_rows(batch), key=itemgetter(0))
-        for at, violation in (*of_rows, *self._of_attributes(batch)):
-            computation, number = batch.place(at)
+        for computation in computations:
+            batch.add(computation, self._places(computation))
+        violations: dict[Computation, list[tuple[int, Violation]]] = {}
+        for computation, number, violation in self._of_instructions(batch):
+            violations.setdefault(computation, []).append((number, violation))
+        for of_instructions in violations.values():
+            of_instructions.sort(key=itemgetter(0))
+        for computation, number, violation in self._of_attributes(batch):
             violations.setdefault(computation, []).append((number, violation))
         opcodes = opcodes_of(self.module)
         whole = [
@@ -279,25 +297,16 @@ class _Verifier:
             if not concerns or concerns(opcodes)
         ]
         for computation in computations:
-            scope, rows = self._scope(computation), computation.rows
-            state = _State(
-                dict(zip(_called(computation), self._callees(computation), strict=True)),
-                tuple(
-                    [
-                        (name_of(rows[at]), violation)
-                        for at, violation in violations.get(computation, ())
-                    ]
-                ),
-                ()
-                if computation.parse_errors
-                else tuple([violation for check in whole for violation in check(scope)]),
-            )
-            computation.analysis_cache[self.binding, self._callees(computation)] = state
-            computation.analysis_cache[self.binding] = state
-            _latest[self.binding, computation.name] = computation
-            template = template_of(computation)
-            if template is not None and state == _GOOD_STATE:
-                self.templates.add(template)
+            rows, scope = computation.rows, self._scope(computation)
+            of_whole = [
+                violation
+                for check in (() if computation.parse_errors else whole)
+                for violation in check(scope)
+            ]
+            of_rows = violations.get(computation, ())
+            named = [(name_of(rows[number]), violation) for number, violation in of_rows]
+            state = _State(self._callees(computation), tuple(named), tuple(of_whole))
+            self._keep(computation, state)
 
     def _places(self, computation: Computation) -> Sequence[int]:
         """The positions of the instructions that the computation of that name did not have."""
@@ -305,103 +314,117 @@ class _Verifier:
         state = None if before is None else before.analysis_cache.get(self.binding)
         if before is None or not isinstance(state, _State):
             return range(len(computation.rows))
-        callees = dict(zip(_called(computation), self._callees(computation), strict=True))
-        return _changed(computation, callees, before, state)
+        return _changed(computation, self._callees(computation), before, state)
 
-    def _of_rows(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
+    def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions, by what is wrong: type, shape, the rest."""
-        kinds_of_all = chain.from_iterable(batch.kinds.values())
-        for at in batch.of_kinds(kind for kind in kinds_of_all if type_errors(kind[1])):
-            yield from self._at(batch, at, type_violations)
-        for opcode, kinds in batch.kinds.items():
-            yield from self._of_shapes(batch, opcode, kinds)
-        for opcode in self.checks.opcodes.keys() & batch.kinds.keys():
-            for check, option, word in self.checks.opcodes[opcode]:
-                if option and not getattr(self.stage, option):
-                    continue
-                holding = [kind for kind in batch.kinds[opcode] if word in kind[2]]
-                for at in batch.of_kinds(holding):
-                    computation, number = batch.place(at)
-                    for violation in check(self._scope(computation), computation.at(number)):
-                        yield at, violation
+        wrong = {text for text in {kind[1] for kind in batch.kinds} if type_errors(text)}
+        for place in batch.of_kinds({kind for kind in batch.kinds if kind[1] in wrong}):
+            yield from self._at(place, type_violations)
+        by_opcode: dict[str, list[RowKind]] = {}
+        for kind in batch.kinds:
+            by_opcode.setdefault(kind[0], []).append(kind)
+        for opcode, kinds in by_opcode.items():
+            checks = [
+                check
+                for check in self.checks.opcodes.get(opcode, ())
+                if not check.option or getattr(self.stage, check.option)
+            ]
+            local = [check.check for check in checks if check.is_local]
+            for place in batch.of_kinds(self._bad_kinds(batch, opcode, kinds, local)):
+                yield from self._at(place, self._shape_violations)
+                yield from self._by(local, place)
+            for check, _, word, is_local in checks:
+                if not is_local:
+                    holding = {kind for kind in kinds if word in kind[2]}
+                    for place in batch.of_kinds(holding) if word else batch.places(opcode):
+                        yield from self._by((check,), place)
 
-    def _at(
-        self, batch: Batch, at: int, check: Callable[[Scope, int], Iterator[Violation]]
-    ) -> Iterator[tuple[int, Violation]]:
-        computation, number = batch.place(at)
-        for violation in check(self._scope(computation), number):
-            yield at, violation
-
-    def _of_shapes(
-        self, batch: Batch, opcode: str, kinds: Mapping[RowKind, int]
-    ) -> Iterator[tuple[int, Violation]]:
-        """The violations of one opcode's shapes, of which equal ones are looked at once."""
-        is_checked = opcode in self.checks.local
+    def _bad_kinds(
+        self, batch: Batch, opcode: str, kinds: Iterable[RowKind], local: Sequence[InstructionCheck]
+    ) -> set[RowKind]:
+        """The kinds of an opcode that violate something in some places: equal ones are judged
+        once, by their types, their attributes, and the signatures of what they call."""
+        bad: set[RowKind] = set()
         inference = inference_of(opcode)
-        calls = inference is not None and inference.calls
+        has_shape = has_shape_checks(opcode)
+        if not has_shape and not local:
+            return bad
         good = self.good.setdefault(opcode, set())
-        bad = []
-        for kind, at in kinds.items():
-            callees = batch.callees(at) if calls else ()
-            key = key_of(kind, callees, self.by_name, is_checked=is_checked)
-            if key is None or key in good:
+        for kind in kinds:
+            key: object = kind
+            place = computation, number = batch.kinds[kind]
+            signatures: tuple[Signature | None, ...] = ()
+            if inference is not None and inference.calls:
+                callees = calls_of(computation).get(number, ())
+                signatures = tuple(map(self._signature, callees))
+                key = without_callees(kind[2], callees), signatures, kind[1], kind[3]
+            if key in good:
                 continue
-            if self._is_good(batch, at, opcode, key, good):
+            is_good = not has_shape or self._has_right_shape(kind, signatures, place)
+            if is_good and not (local and any(self._by(local, place))):
                 good.add(key)
             else:
-                bad.append(kind)
+                bad.add(kind)
         if len(good) > _MAX_CACHED:
             good.clear()
-        for at in batch.of_kinds(bad):
-            yield from self._at(batch, at, self._shape_violations)
+        return bad
 
-    def _is_good(self, batch: Batch, at: int, opcode: str, key: Key, good: set[Key]) -> bool:
-        """True if instructions with a key have no violations."""
-        if not is_known(key):
+    def _has_right_shape(
+        self, kind: RowKind, signatures: tuple[Signature | None, ...], place: Place
+    ) -> bool:
+        """True if instructions of a kind that call computations of such signatures have no
+        violations of their shapes."""
+        if not all(kind[3]) or not kind[1] or not all(signatures):
             return False
-        if is_evident(opcode, key):
+        if is_evident(kind, signatures):
             return True
-        summary = summary_of(opcode, key)
-        if summary in good:
+        if not self._infers_types and is_right(kind, signatures, self.stage):
             return True
-        if self._infers_types or not is_right(opcode, key, self.stage):
-            violations = self._at(batch, at, self._shape_violations)
-        else:
-            has_checks = opcode in self.checks.local
-            violations = self._at(batch, at, self._local_violations) if has_checks else iter(())
-        if any(violations):
-            return False
-        if summary is not None:
-            good.add(summary)
-        return True
+        return not any(self._at(place, self._shape_violations))
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
-        yield from shape_violations(scope, self.inference, number, self.checks)
-        yield from self._local_violations(scope, number)
+        return shape_violations(scope, self.inference, number, self.checks)
 
-    def _local_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
-        instruction = scope.computation.at(number)
-        for check in self.checks.local.get(instruction.opcode, ()):
-            yield from check(scope, instruction)
+    def _at(
+        self, place: Place, check: Callable[[Scope, int], Iterator[Violation]]
+    ) -> Iterator[_Located]:
+        computation, number = place
+        for violation in check(self._scope(computation), number):
+            yield computation, number, violation
 
-    def _of_attributes(self, batch: Batch) -> Iterator[tuple[int, Violation]]:
+    def _by(self, checks: Iterable[InstructionCheck], place: Place) -> Iterator[_Located]:
+        computation, number = place
+        for check in checks:
+            for violation in check(self._scope(computation), computation.at(number)):
+                yield computation, number, violation
+
+    def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
         """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
+        by_attributes: dict[str, list[RowKind]] = {}
+        for kind in batch.kinds:
+            by_attributes.setdefault(kind[2], []).append(kind)
+        attributes = "\n".join(by_attributes)
         for check, words, other_than, option, is_local in self.checks.attributes:
             if option and not getattr(self.stage, option):
                 continue
             for word in words:
+                if word not in attributes:
+                    continue
                 good = self.good.setdefault(word, set())
-                for at in batch.with_attribute(word, other_than):
-                    row = batch.row(at)
-                    attributes = without_metadata(attributes_of(row))
-                    key = self.header, opcode_of(row), type_of(row), attributes
-                    if is_local and key in good:
-                        continue
-                    computation, number = batch.place(at)
-                    violations = [*check(self._scope(computation), computation.at(number))]
-                    yield from ((at, violation) for violation in violations)
-                    if not violations:
-                        good.add(key)
+                bad = {
+                    kind
+                    for text, kinds in by_attributes.items()
+                    if word in text
+                    for kind in kinds
+                    if kind[0] not in other_than and kind[:3] not in good
+                }
+                if is_local:
+                    right = {kind for kind in bad if not any(self._by((check,), batch.kinds[kind]))}
+                    good.update(kind[:3] for kind in right)
+                    bad -= right
+                for place in batch.of_kinds(bad):
+                    yield from self._by((check,), place)
 
 
 def _changed(

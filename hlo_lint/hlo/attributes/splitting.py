@@ -22,7 +22,8 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
     braces = rf"\{{(?:{_PLAIN})*+\}}"
     for _ in range(2):
         braces = rf"\{{(?:{_PLAIN}|{braces})*+\}}"
-    value = rf"{braces}|{STRING}|[^\s,(){{}}\[\]\"'/]++"
+    iota = r"\[[\d,]++\](?:<=\[[\d,]++\](?:T\([\d,]++\))?+)?+"  # replica_groups=[2,4]<=[4,2]T(1,0)
+    value = rf"{braces}|{STRING}|[^\s,(){{}}\[\]\"'/]++|{iota}"
     return re.compile(rf", ?([A-Za-z_][A-Za-z0-9_.\-]*+)=({value})(?=,|\Z)", re.S).match
 
 

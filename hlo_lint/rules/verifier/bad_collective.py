@@ -250,7 +250,7 @@ class BadCollective(VerifierRule, Rule):
         ),
     )
 
-    @on("all-reduce", "all-reduce-start")
+    @on("all-reduce", "all-reduce-start", local=True)
     def channel(self, scope: Scope, reduce: Instruction) -> Iterator[Violation]:
         """A channel of an all-reduce is above 0."""
         channel = reduce.integer_attribute("channel_id")
@@ -269,7 +269,7 @@ class BadCollective(VerifierRule, Rule):
             )
             yield Violation("reducer-parameters", collective, message)
 
-    @on("all-gather", "all-gather-start", "reduce-scatter", "all-to-all")
+    @on("all-gather", "all-gather-start", "reduce-scatter", "all-to-all", local=True)
     def size(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """Sizes follow from the groups and the counts of the module."""
         devices = _devices_by_module(scope, collective)

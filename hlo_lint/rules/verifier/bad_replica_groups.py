@@ -188,6 +188,7 @@ class BadReplicaGroups(VerifierRule, Rule):
         "collective-broadcast",
         "ragged-all-to-all",
         "reduce-scatter",
+        local=True,
     )
     def groups(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """The groups hold each device of the module once."""

@@ -69,10 +69,10 @@ class BadSchedule(VerifierRule, Rule):
         XLA's own parser wants operands first in any text.
         """
         computation = scope.computation
-        index = computation.index
         has_control = scope.header.is_scheduled and computation.mentions("control-predecessors=")
         if reading_of(computation).is_sound and not has_control:
             return
+        index = computation.index
         seen: set[str] = set()
         are_above = seen.issuperset
         for number, row in enumerate(computation.rows):

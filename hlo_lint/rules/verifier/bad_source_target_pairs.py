@@ -63,7 +63,7 @@ class BadSourceTargetPairs(VerifierRule, Rule):
         ),
     )
 
-    @on("collective-permute", "collective-permute-start")
+    @on("collective-permute", "collective-permute-start", local=True)
     def pairs(self, scope: Scope, permute: Instruction) -> Iterator[Violation]:
         """A device of the module sends once and receives once."""
         pairs = permute.attribute_or_none("source_target_pairs")

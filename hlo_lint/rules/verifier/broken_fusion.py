@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.calls import parameter_layouts
 from hlo_lint.analysis.verifier.checks import on, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.records import name_of, references_of
+from hlo_lint.hlo.records import name_in, name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -154,7 +155,7 @@ class BrokenFusion(VerifierRule, Rule):
             name = name_of(body.rows[number])
             message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"
             yield Violation("fusion-dead-instruction", body.at(number), message)
-        taken, given = len(body.with_opcode("parameter")), len(fusion.operand_names)
+        taken, given = len(body.positions("parameter")), len(fusion.operand_names)
         if taken < given:
             message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
             others = [fusion.producer(number) for number in range(taken, given)]
@@ -207,10 +208,11 @@ def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
 
 @cached_analysis
 def _dead_instructions(body: Computation) -> tuple[int, ...]:
-    root = body.root
-    used = {name for row in body.rows for name in references_of(row)}
-    dead = [number for number, row in enumerate(body.rows) if name_of(row) not in used]
-    if len(dead) > 1:
-        elements = {name.partition("#")[0] for name in used}
-        dead = [number for number in dead if name_of(body.rows[number]) not in elements]
-    return tuple([number for number in dead if root is not None and number != root.number])
+    rows, root = body.rows, body.root
+    used = set(chain.from_iterable(map(references_of, rows)))
+    if root is None or {root.name}.issuperset(set(map(name_of, rows)) - used):
+        return ()
+    used.update([name_in(reference) for reference in used])
+    return tuple(
+        [at for at, row in enumerate(rows) if name_of(row) not in used and at != root.number]
+    )
