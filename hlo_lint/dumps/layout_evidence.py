@@ -59,7 +59,7 @@ def _layouts_of_module(module: Module) -> bool | None:
     for computation in module.computations:
         types.update(map(type_of, computation.rows))
     # Tiles, memory spaces and sizes of elements are never inferred.
-    if any(map(_assigned, types)):
+    if any(_assigned(text) for text in types if ":" in text):
         return None
     odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
     # Without any, which is usual, it is decided without a look at any instruction.

@@ -100,7 +100,7 @@ _final = late(r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\
 
 def parse_name(name: str) -> DumpName | None:
     """The parts of a file name (no directory), or None if no dump has such a name."""
-    match = _name(plain_name(name))
+    match = _name(plain_name(name)) if "module_" in name else None
     if match is None:
         return None
     timestamp, module_id, variant = match["timestamp"] or "", int(match["id"]), match["rest"]

@@ -15,6 +15,7 @@ from functools import lru_cache
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.findings import Finding
+from hlo_lint.text.digests import sha256
 from hlo_lint.text.lazy_dataclasses import replace
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import encode
@@ -44,8 +45,6 @@ def fingerprint(
     function: str = "",
 ) -> str:
     """The first `KIND` digits; `text` is that of the place, if it is not at an instruction."""
-    from hashlib import sha256  # where nothing is found, OpenSSL need not be loaded
-
     if at is None:
         what = ("", "", _of_text(text))
     else:
@@ -62,8 +61,6 @@ def _of_text(text: str) -> str:
     plain = _digits("", text)
     if len(plain) <= MAX_TEXT:
         return plain
-    from hashlib import sha256
-
     return sha256(encode(plain)).hexdigest()
 
 

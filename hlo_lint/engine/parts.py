@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from hlo_lint.engine.runner import Checker, Progress, forget
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
+from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.stored import on_disk
@@ -102,7 +102,7 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
     The names of files count, since they tell the place in the run; the folder does not. A file that
     cannot be read as a whole has no digest.
     """
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
     names = [dump.name for dump in pipeline.dumps]
     release = pipeline.folder_release

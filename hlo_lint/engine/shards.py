@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import HloFile
+from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
 VERSION: Final = 1
@@ -161,7 +161,7 @@ def report_of(
 
 
 def _listing(pipelines: Sequence[Pipeline]) -> str:
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     for pipeline in pipelines:
         entry = repr((pipeline.title, signature(pipeline)))
         digest.update(entry.encode(errors="surrogateescape"))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
+
+from hlo_lint.text.patterns import late
 
 COMMENT: Final = r"(?s:/\*.*?\*/)|//[^\n\r]*+"
 """A pattern; put it into a group of its own."""
 BLANK: Final = rf"(?:\s++|{COMMENT})*+"
 """White space and comments, as many as there are."""
 
-_comment = re.compile(COMMENT)
+_comment = late(COMMENT)
 
 
 def without_comments(text: str) -> str:

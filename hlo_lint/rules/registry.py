@@ -192,7 +192,8 @@ def check_names(names: Iterable[str]) -> None:
     Raises:
         UsageError: for the first that neither a rule nor a family has.
     """
-    names_known = known_names()
+    names = list(names)
+    names_known = known_names() if names else ()
     for name in names:
         if name not in names_known:
             raise _unknown(name)

@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from hlo_lint.text.errors import DumpError, os_errors_as
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     import tarfile
@@ -32,7 +32,7 @@ _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
 _REMOTE_CHUNK = 1 << 24
 _ZSTD_CHUNK = 1 << 10
-_leads_inside = re.compile(r"\.(?:tar(?:\.\w+)?|t\w+)[\\/]").search
+_leads_inside = late(r"\.(?:tar(?:\.\w+)?|t\w+)[\\/]").search
 
 
 def plain_name(name: str) -> str:
@@ -69,7 +69,7 @@ def _is_remote_file(path: Path) -> bool:
 def on_disk(path: Path) -> Path:
     """The path of the bytes: a file of an archive is unpacked once, for as long as this process."""
     text = str(path)
-    archive = archive_of(path) if _leads_inside(text) else None
+    archive = archive_of(path) if ".t" in text and _leads_inside(text) else None
     return path if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
 
 
@@ -80,8 +80,7 @@ def read(path: Path, size: int = -1) -> bytes:
         OSError: it cannot be read.
         DumpError: its data is damaged, or would expand to more than is sound.
     """
-    if _leads_inside(str(path)):
-        path = on_disk(path)
+    path = on_disk(path)
     if size < 0 and not path.name.endswith(COMPRESSED):
         return path.read_bytes()
     with path.open("rb") as file:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -13,11 +12,12 @@ from pathlib import Path
 import hlo_lint
 from hlo_lint.engine.parts import DIGEST_BYTES
 from hlo_lint.rules.entry import ChosenRules
+from hlo_lint.text.digests import blake2b
 
 
 def run_digest(rules: ChosenRules, *facts: object) -> bytes:
     """The digest of what all files of a run share: the program, its rules and `facts`."""
-    digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+    digest = blake2b(digest_size=DIGEST_BYTES)
     digest.update(_program().encode())
     for entry, rule in rules.chosen:
         # A rule of our own without options is not imported for this: its file is in `_program`.
@@ -57,4 +57,4 @@ def _state(file: str, status: os.stat_result | None = None) -> tuple[str, int, i
 
 
 def _digest(states: Iterable[tuple[str, int, int]]) -> str:
-    return hashlib.blake2b(repr(sorted(states)).encode(), digest_size=DIGEST_BYTES).hexdigest()
+    return blake2b(repr(sorted(states)).encode(), digest_size=DIGEST_BYTES).hexdigest()

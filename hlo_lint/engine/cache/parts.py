@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from functools import lru_cache
@@ -13,6 +12,7 @@ from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.limits import is_incomplete
 from hlo_lint.engine.parts import DIGEST_BYTES, Part, files_of, relocated
+from hlo_lint.text.digests import blake2b
 from hlo_lint.text.files import is_proto
 
 _SAVED_BYTES: Final = 1 << 22
@@ -71,7 +71,7 @@ class CachedParts:
         # jaxlib reads protocol buffers, and its release is not in the key.
         if digest is None or any(is_proto(dump.path.name) for dump in pipeline.dumps):
             return None
-        return hashlib.blake2b(self._run + digest, digest_size=DIGEST_BYTES).digest()
+        return blake2b(self._run + digest, digest_size=DIGEST_BYTES).digest()
 
 
 @lru_cache(maxsize=64)

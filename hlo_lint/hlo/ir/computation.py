@@ -21,6 +21,7 @@ from hlo_lint.hlo.records import (
 )
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.lazy_dataclasses import NamedTuple
+from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import ParseError, Span
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"%?([\w.\-]+)").match
 """The name after `calls=`, which `str.split` finds several times faster than a pattern."""
-_THREAD = re.compile(r'execution_thread="([^"]*)"')
+_THREAD = late(r'execution_thread="([^"]*)"')
 
 
 _numbers: list[int] = []

@@ -19,17 +19,18 @@ from hlo_lint.hlo.parser.fast import (
     read_alone,
     read_part,
 )
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import ParseError, decode
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.parser.general import Scanner
     from hlo_lint.hlo.parser.plain import Stretch
 
-_module_start = re.compile(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
+_module_start = late(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_table = re.compile(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
+_table = late(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
 
 
 @cache

@@ -27,6 +27,7 @@ from hlo_lint.hlo.shape import (
     parse_shape,
     shape_or_none,
 )
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from lark import Token, Tree, UnexpectedInput
@@ -85,17 +86,17 @@ EXAMPLES = {
 }
 """Messages for malformed shapes: texts that fail in the same state get the same message."""
 
-_STRUCTURE = re.compile(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
-_BLANK = re.compile(BLANK)
+_STRUCTURE = late(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
+_BLANK = late(BLANK)
 _NUMBER = r"[0-9]{1,18}"
 _TILE = rf"\((?:{_NUMBER}|\*)(?:,(?:{_NUMBER}|\*))*+\)"
-_is_laid_out = re.compile(
+_is_laid_out = late(
     r"([^{}(]+\{[0-9,]*)"
     rf":(?:T((?:{_TILE})++))?(?:E\(({_NUMBER})\))?(?:S\(({_NUMBER})\))?\}}"
 ).fullmatch
 """Tiles, size of elements and memory space: all that TPUs and host memory print in a layout."""
 _OPAQUE = {f"{kind}[]": OpaqueShape(kind) for kind in ("token", "opaque")}
-_INDEX = re.compile(r"/\*index=\d+\*/")
+_INDEX = late(r"/\*index=\d+\*/")
 _nests = re.compile(r"\((?![\d*])").search
 """Finds a tuple or a buffer: parentheses of a layout hold numbers."""
 _OPENS = {"(", "[", "{"}
