@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.buffers import ResultArray, declared_aliases, handed_on, source_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Index
+from hlo_lint.kernels.calls import triton_payload
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import KernelCall
@@ -20,13 +21,8 @@ def need_of_alias(call: Instruction, result: ResultArray) -> str | None:
 
     Empty if it overwrites the result without a look at it; None if that is unknown.
     """
-    from hlo_lint.kernels.custom_calls import PayloadError, TritonCall, decode
-
-    try:
-        payload = decode(call)
-    except PayloadError:
-        return None
-    if not isinstance(payload, TritonCall):
+    payload = triton_payload(call)
+    if payload is None:
         return None
     buffer = len(call.operands) + result.number
     needs = [_need(kernel_call, buffer, result) for kernel_call in payload.kernel_calls]

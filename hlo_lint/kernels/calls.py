@@ -38,7 +38,7 @@ def fused_calls(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 def triton_calls(module: Module) -> Iterator[tuple[Instruction, TritonCall]]:
     """The calls whose payload can be read, with it; those in bodies of fusions, too."""
     for call in instructions_where(module, "custom-call", _is_triton):
-        if (payload := _read(call)) is not None:
+        if (payload := triton_payload(call)) is not None:
             yield call, payload
 
 
@@ -57,7 +57,8 @@ def autotuned_calls(
             yield call, payload, payload.call
 
 
-def _read(call: Instruction) -> TritonCall | None:
+def triton_payload(call: Instruction) -> TritonCall | None:
+    """The payload of a Triton call; None of any other call, and if it cannot be read."""
     from hlo_lint.kernels.custom_calls import PayloadError, decode
     from hlo_lint.kernels.custom_calls.triton import TritonCall
 

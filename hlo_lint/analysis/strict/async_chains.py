@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.analysis.strict.tokens import attribute_text
 from hlo_lint.hlo.ir import Computation, Inline, called_names
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, references_of
@@ -66,7 +66,7 @@ class AsyncChains:
     def _start(
         self, record: InstructionRecord, wrapped: str | None, inline: Sequence[Inline]
     ) -> _Start:
-        thread = _value(record, "async_execution_thread").strip('"') or "main"
+        thread = attribute_text(record, "async_execution_thread").strip('"') or "main"
         if wrapped is not None:
             return _Start(wrapped, "async_wrapped", thread)
         called = inline[0].computation if inline else None
@@ -81,7 +81,7 @@ class AsyncChains:
         called = next(iter(called_names(attributes_of(record))), "")
         if called and start.computation and called != start.computation:
             return f"expected async wrapped computation to be {start.computation}, but got {called}"
-        thread = _value(record, "async_execution_thread").strip('"')
+        thread = attribute_text(record, "async_execution_thread").strip('"')
         if thread and thread != start.thread:
             return f"expected async_execution_thread to be {start.thread}, but got {thread}"
         return ""
@@ -94,7 +94,7 @@ class AsyncChains:
             return
         reference = references[0] if references else ""
         if opcode == "get-tuple-element":
-            reference = f"{reference}#{_value(record, 'index')}"
+            reference = f"{reference}#{attribute_text(record, 'index')}"
         elif opcode not in _TRANSPARENT:
             return
         if start := self._find(reference):
@@ -108,11 +108,3 @@ class AsyncChains:
         if not element.isdigit() or len(element) > 9 or int(element) >= len(elements):
             return None
         return self._starts.get(elements[int(element)])
-
-
-def _value(record: InstructionRecord, attribute: str) -> str:
-    text = attributes_of(record)
-    if attribute not in text:
-        return ""
-    span = split_attributes(text).get(attribute)
-    return text[slice(*span)] if span else ""

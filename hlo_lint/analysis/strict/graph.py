@@ -13,13 +13,13 @@ from typing import Final
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference
 from hlo_lint.analysis.shape_inference.types import compatible
 from hlo_lint.analysis.strict.shapes import array_of, shape_errors, tuple_of
-from hlo_lint.analysis.strict.tokens import NAME, Unmade
+from hlo_lint.analysis.strict.tokens import NAME, Unmade, attribute_text
 from hlo_lint.analysis.verifier.structure import (
     doubled_names,
     doubled_roots,
     misnumbered_parameters,
 )
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
 from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, OPCODES, wrapped_opcode
@@ -368,7 +368,7 @@ def _channel(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[
     start = scope.record(references[0]) if references and "#" not in references[0] else None
     if start is None or opcode_of(start) not in _WITH_CHANNEL:
         return
-    own, other = _channel_id(spans.record), _channel_id(start)
+    own, other = (attribute_text(record, "channel_id") for record in (spans.record, start))
     if own != other:
         channel = f"channel {other}" if other else "no channel"
         yield f"%{name_of(start)} is on {channel}: print the same here", spans.opcode.start
@@ -377,12 +377,6 @@ def _channel(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[
 _WITH_CHANNEL: Final = frozenset(
     opcode for opcode, demands in OPCODES.items() if "channel_id" in demands.allowed
 )
-
-
-def _channel_id(record: InstructionRecord) -> str:
-    text = attributes_of(record)
-    span = split_attributes(text).get("channel_id")
-    return text[slice(*span)] if span else ""
 
 
 def _custom_call(spans: InstructionSpans, scope: PrecedingInstructions) -> Iterator[_Error]:

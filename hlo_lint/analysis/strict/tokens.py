@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from hlo_lint.hlo.attributes import attribute_span
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
+from hlo_lint.hlo.records import InstructionRecord, attributes_of
 from hlo_lint.text.source import ParseError
 
 BLANK = r"(?:[ \t\r\n]|//[^\n\r]*|/\*(?:[^*]|\*(?!/))*+\*/)*+"
@@ -25,6 +27,13 @@ _KEYWORDS = frozenset(
 )
 
 _name = re.compile(rf"(%?)({NAME})(:?)").match
+
+
+def attribute_text(record: InstructionRecord, name: str) -> str:
+    """The value of an attribute; empty if there is none."""
+    text = attributes_of(record)
+    span = attribute_span(text, name) if name in text else None
+    return text[slice(*span)] if span else ""
 
 
 class Unmade(ParseError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import leaves
+from hlo_lint.kernels.calls import triton_payload
 from hlo_lint.kernels.custom_calls import decode
 from hlo_lint.kernels.custom_calls.triton import (
     AutotunedKernelCall,
@@ -57,11 +58,8 @@ def inputs_read(call: Instruction) -> int:
     one, the kernel takes the same pointers; what lies in that memory before is anybody's.
     """
     count = len(call.operands)
-    try:
-        payload = decode(call)
-    except PayloadError:
-        return count
-    if not isinstance(payload, TritonCall):
+    payload = triton_payload(call)
+    if payload is None:
         return count
     results = [index for index, _ in leaves(call.shape)]
     read = payload.pointer_count - len(results)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.shared_buffers import control_predecessors
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
@@ -319,9 +320,7 @@ def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
         return False
     for inner in declared:
         if isinstance(inner, Alias) and inner.output_index == index and not inner.operand_index:
-            source = value.operands[inner.operand].instruction
-            while source is not None and source.opcode == "bitcast":
-                source = source.operands[0].instruction
+            source = source_of(value.operands[inner.operand], ("bitcast",))
             if source is not None and source.parameter_number == alias.operand:
                 return not alias.operand_index
     return False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import isclose
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
@@ -183,13 +184,11 @@ def _sums(computation: Computation, call: Instruction) -> Iterator[_Sum]:
 
 def _sources(instruction: Instruction) -> list[str] | None:
     """The names of the two arrays that are multiplied, moves left out."""
-    names = []
-    for operand in instruction.operands[:2]:
-        source = operand.instruction
-        while source is not None and source.opcode in _RENAMES | {"transpose"}:
-            source = source.operands[0].instruction
-        names.append(operand.name if source is None else source.name)
-    return sorted(names)
+    sources = (
+        (operand, source_of(operand, _RENAMES | {"transpose"}))
+        for operand in instruction.operands[:2]
+    )
+    return sorted(operand.name if source is None else source.name for operand, source in sources)
 
 
 def _followed(product: Instruction, total: _Sum) -> _Sum:
@@ -255,10 +254,7 @@ def _term(operand: Operand) -> _Term | None:
 
 def _constant(operand: Operand) -> float | None:
     """The number that every element of an operand is."""
-    at = operand.instruction
-    while at is not None and at.opcode in _RENAMES | {"broadcast"} and at.operands:
-        at = at.operands[0].instruction
-    return number_of(at)
+    return number_of(source_of(operand, _RENAMES | {"broadcast"}))
 
 
 def _agree(config: GemmConfig, factor: float, total: _Sum, term: _Term) -> bool:
