@@ -28,7 +28,7 @@ from hlo_lint.hlo.parser.module import parse_file
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.engine.values.lowering.lower import Input, Program
+    from hlo_lint.engine.values.lowering.program import Input, Program
     from hlo_lint.hlo.shape import ArrayShape
 
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)

@@ -22,7 +22,7 @@ from hlo_lint.hlo.ir import Instruction
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.engine.values.lowering.lower import Program
+    from hlo_lint.engine.values.lowering.program import Program
 
 MAX_KEPT_BYTES: Final = 1 << 29
 """The values of so many bytes are kept; of more, those of the smallest nodes."""

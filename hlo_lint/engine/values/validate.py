@@ -20,7 +20,8 @@ from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
-from hlo_lint.engine.values.lowering.lower import Lowering, Program
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, incomparable
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.xla_cpu import XlaCpu

@@ -10,7 +10,8 @@ from hlo_lint.engine.values.evaluate import evaluate, leaves
 from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
-from hlo_lint.engine.values.lowering.lower import Lowering, Program
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import evaluated
 
 HEAD = "HloModule m\n\n"

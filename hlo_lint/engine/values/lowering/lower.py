@@ -7,14 +7,12 @@ program that computes the values of all of them (`collectives.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from math import prod
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.analysis.loops import backend_config, integer_field, read_loop
+from hlo_lint.analysis.loops import read_loop
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
@@ -31,7 +29,8 @@ from hlo_lint.engine.values.lowering.graph import (
     spelled,
 )
 from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
-from hlo_lint.engine.values.lowering.thresholds import thresholds
+from hlo_lint.engine.values.lowering.program import Cut, Input, Program
+from hlo_lint.engine.values.lowering.slices import by_descriptor
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
@@ -54,59 +53,6 @@ _DROPPED: Final = frozenset(
 
 Values = list[Value]
 """A value on each device."""
-Origins = Mapping[tuple[str, int], Instruction]
-"""The instruction that computes a node, by the body of a loop, a branch or "" for the entry, and
-the number of the node: equal nodes of two loops are one. Of several instructions the first."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """The values of a module."""
-
-    graph: Graph
-    parameters: tuple[Input, ...]
-    """The parameters of the graph, in order, without their thresholds."""
-    origins: Origins
-    last: Origins
-    """The last instruction whose value a node is: the copy of a copy."""
-    cuts: tuple[Cut, ...]
-    """The operations that cannot be run, in the order of the module."""
-    devices: int
-
-    @cached_property
-    def inputs(self) -> tuple[Input, ...]:
-        """The parameters of the graph, in order."""
-        constants = thresholds(self.graph)
-        return tuple(
-            replace(parameter, thresholds=tuple(sorted(constants.get(number, ()))))
-            for number, parameter in enumerate(self.parameters)
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Input:
-    """A parameter of a program: a leaf of a parameter of the module, on one device."""
-
-    leaf: int
-    """The number of the leaf among those of all parameters."""
-    device: int
-    """0 also for a parameter that all devices share."""
-    shape: ArrayShape
-    limit: int | None
-    """The size that its integers index, if they index anything."""
-    thresholds: tuple[float, ...] = ()
-    """The constants that the program compares its elements with."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """An operation that is replaced by a function that nobody knows: equal for equal operands."""
-
-    instruction: Instruction
-    what: str
-    """The target of a custom call, or the opcode."""
-    signature: str
-    """Its operands and results."""
 
 
 @dataclass
@@ -465,7 +411,7 @@ class Lowering:
 
                 return plain(self.nodes, instruction, leaves, next(bare(shape)))
             case "dynamic-slice" | "dynamic-update-slice":
-                described = self._by_descriptor(instruction, opcode, leaves, shape)
+                described = by_descriptor(self, instruction, opcode, leaves, shape)
                 if described is not None:
                     return described
             case "topk":
@@ -548,45 +494,6 @@ class Lowering:
             return None
         array: NDArray[Any] = literal  # type: ignore[assignment]
         return self.nodes.constant(array, shape.dtype)
-
-    def _by_descriptor(
-        self, instruction: Instruction, opcode: str, leaves: list[Node], shape: Shape
-    ) -> Node | None:
-        """A slice at the offset that its `dynamic_slice_config` gives; None without one.
-
-        XLA:GPU copies what the descriptor says and computes no index (`DynamicMemcpyThunk`).
-        """
-        if '"dynamic_slice_config"' not in instruction.attributes_text:
-            return None
-        config = backend_config(instruction).get("dynamic_slice_config")
-        offset, stride = (integer_field(config, name) for name in ("byte_offset", "byte_stride"))
-        whole = instruction.operands[0].shape
-        if offset is None or stride is None or not isinstance(whole, ArrayShape):
-            return None
-        part = shape if opcode == "dynamic-slice" else instruction.operands[1].shape
-        if not isinstance(part, ArrayShape) or not whole.element_bits:
-            return None
-        at = self.nodes.scalar(offset, "s64")
-        if stride:
-            # In a nest the descriptor may mean any of the loops: the operands decide there.
-            if len(self.iterations) != 1 or (iteration := self.iterations[0]) is None:
-                return None
-            steps = self.nodes.binary("multiply", iteration(), self.nodes.scalar(stride, "s64"))
-            at = self.nodes.binary("add", at, steps)
-        first = self.nodes.binary("divide", at, self.nodes.scalar(whole.element_bits // 8, "s64"))
-        row = in_memory(self.nodes, leaves[0], whole)
-        count = prod(part.dims)
-        if opcode == "dynamic-slice":
-            piece = self.nodes.make(
-                "dynamic-slice",
-                ArrayShape(whole.dtype, (count,)),
-                (row, first),
-                (("dynamic_slice_sizes", spelled([count])),),
-            )
-            return from_memory(self.nodes, piece, part)
-        update = in_memory(self.nodes, leaves[1], part)
-        changed = self.nodes.make("dynamic-update-slice", row.shape, (row, update, first))
-        return from_memory(self.nodes, changed, whole)
 
 
 _UNRUNNABLE: Final = frozenset(
