@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
-from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names, rule_entries
 from hlo_lint.text.errors import UsageError, nearest
+from hlo_lint.text.lazy_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.suppressions.allowances import Allowance
 
 Schema = dict[str, Any]
 
@@ -157,6 +159,8 @@ def _option_schema(option: Option[Any]) -> Schema:
 
 
 def _read_allowance(table: dict[str, Any], place: SettingPlace) -> Allowance:
+    from hlo_lint.engine.suppressions.allowances import Allowance
+
     for name, value in table.items():
         if name not in ALLOWANCE:
             raise place.at(name).error(f"unknown key: {nearest(name, ALLOWANCE)}")

@@ -112,12 +112,12 @@ def _folders(paths: Sequence[str | Path]) -> Iterator[Path]:
 
 def _has_section(path: Path) -> bool:
     """True if a pyproject.toml speaks of this tool."""
-    import tomllib
-
     try:
         data = path.read_bytes()
         if b"hlo_lint" not in data:
             return False
+        import tomllib
+
         document = tomllib.loads(data.decode("utf-8", "replace"))
     except OSError:
         return False

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
 
 from hlo_lint.analysis.stage import Stage
+from hlo_lint.text.patterns import late
 
-_bare = re.compile(r"[A-Za-z0-9_-]+").fullmatch
+_bare = late(r"[A-Za-z0-9_-]+").fullmatch
 
 
 def spelled(value: object) -> str:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from hlo_lint.text.errors import ConfigError
+from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Position, shown
 
 Key = str | int
 """A name in a table, or a number in an array."""
 
 _part = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[\w-]+)"""
-_header = re.compile(rf"[ \t]*(\[\[?)[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*\]")
-_statement = re.compile(rf"[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*=")
+_header = late(rf"[ \t]*(\[\[?)[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*\]")
+_statement = late(rf"[ \t]*({_part}(?:[ \t]*\.[ \t]*{_part})*)[ \t]*=")
 
 
 @dataclass(frozen=True)
