@@ -28,8 +28,9 @@ from hlo_lint.analysis.async_ops import (
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.hlo.attributes import Alias, Donor
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
 from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
@@ -37,9 +38,8 @@ from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""
 
-_HANDS_ON: Final = frozenset({"add-dependency", "bitcast", "opt-barrier"})
+_HANDS_ON: Final = FORWARDS - {"copy"}
 _FORWARDS: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
-_CONTROL: Final = frozenset({"call", "conditional", "while"})
 _DECLARES: Final = frozenset(
     opcode for opcode, facts in OPCODES.items() if "output_to_operand_aliasing" in facts.allowed
 )
@@ -207,9 +207,8 @@ class _Order:
     def _control_successors(self) -> dict[str, list[Instruction]]:
         successors: dict[str, list[Instruction]] = {}
         for instruction in self._computation.instructions:
-            if "control-predecessors=" in instruction.attributes_text:
-                for name in control_predecessors(instruction):
-                    successors.setdefault(name, []).append(instruction)
+            for name in control_predecessors(instruction.attributes_text):
+                successors.setdefault(name, []).append(instruction)
         return successors
 
     def _reached_from(self, instruction: Instruction) -> set[str]:
@@ -289,13 +288,6 @@ def _reads_element(user: Instruction, parameter: Instruction, element: int) -> b
     )
 
 
-def control_predecessors(instruction: Instruction) -> tuple[str, ...]:
-    """Names of the instructions that have to run before it besides its operands."""
-    text = instruction.attributes.get("control-predecessors", "").strip("{}")
-    names = (name.strip().removeprefix("%") for name in text.split(","))
-    return tuple(name for name in names if name)
-
-
 class _InPlace(NamedTuple):
     """A part of a result that takes the memory of a part of an operand."""
 
@@ -327,7 +319,7 @@ class _Buffers:
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
             for instruction in self._joining(computation):
-                if instruction.opcode in _CONTROL or is_start(instruction):
+                if instruction.opcode in CONTROL_FLOW or is_start(instruction):
                     self._join_callees(instruction)
                 self._join_in_place(instruction)
         self._join_donations(module)
@@ -344,7 +336,7 @@ class _Buffers:
     def writers(self, computation: Computation) -> list[Instruction]:
         """The instructions that may write a shared buffer, in the order of the text."""
         numbers = {maker.number for maker, _ in self.sharing.get(computation, ())}
-        for opcode in _CONTROL & computation.opcodes:
+        for opcode in CONTROL_FLOW & computation.opcodes:
             numbers.update(caller.number for caller in computation.with_opcode(opcode))
         return [computation.at(number) for number in sorted(numbers)]
 
@@ -395,7 +387,7 @@ class _Buffers:
     def written_by(self, instruction: Instruction) -> frozenset[int]:
         """The shared buffers that an instruction writes, or what it runs."""
         opcode = instruction.opcode
-        if opcode in _CONTROL:
+        if opcode in CONTROL_FLOW:
             callees = self._calls.callees(instruction)
             return frozenset().union(*[self._written_in(callee) for callee in callees])
         if opcode in _FORWARDS or opcode in _WRITES_NOTHING:
@@ -429,7 +421,7 @@ class _Buffers:
             inside = index
             if caller.opcode == "while":
                 self._join((caller, index), self._operand(caller, 0, index))
-            elif caller.opcode not in _CONTROL:
+            elif caller.opcode not in CONTROL_FLOW:
                 if index[:1] != (1,):
                     continue
                 inside = index[1:]  # of `((operands...), result, context)`
@@ -501,7 +493,7 @@ class _Buffers:
 
     def _joining(self, computation: Computation) -> Iterator[Instruction]:
         """The instructions whose results share a buffer with what they read or call."""
-        opcodes = computation.opcodes & (_CONTROL | _IN_PLACE)
+        opcodes = computation.opcodes & (CONTROL_FLOW | _IN_PLACE)
         opcodes |= set(filter(_is_async, computation.opcodes))
         numbers: set[int] = set()
         for opcode in opcodes:

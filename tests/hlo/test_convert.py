@@ -26,11 +26,13 @@ from hlo_lint.hlo.attributes.devices import (
     ReplicaGroupList,
     read_replica_groups,
 )
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.dialects import DIALECTS, convert
 from hlo_lint.hlo.dialects.files import convert_file, convert_tree, in_format
-from hlo_lint.hlo.dialects.tuples import elided_predecessors, predecessors
+from hlo_lint.hlo.dialects.tuples import elided_predecessors
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.records import attributes_of
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS, ROOT, ROUNDTRIP, hlo_files
@@ -869,15 +871,15 @@ def undefined_names(text: str) -> set[str]:
         name
         for computation in hlo_lint.parse(text).computations
         for row in computation.rows
-        for name in predecessors(row)
+        for name in control_predecessors(attributes_of(row))
         if name not in computation.index
     }
 
 
 def predecessor_counts(text: str) -> dict[str, int]:
     return {
-        f"{computation.name}/{row[1]}": len(predecessors(row))
+        f"{computation.name}/{row[1]}": len(control_predecessors(attributes_of(row)))
         for computation in hlo_lint.parse(text).computations
         for row in computation.rows
-        if predecessors(row)
+        if control_predecessors(attributes_of(row))
     }

@@ -24,6 +24,7 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
 from hlo_lint.hlo.records import (
@@ -325,8 +326,7 @@ def _reads(
     for row in rows:
         references = references_of(row)
         operands.append(len(references))
-        if "control-predecessors" in attributes_of(row):
-            references += _control_predecessors(attributes_of(row))
+        references += control_predecessors(attributes_of(row))
         reads.append(tuple([places.get(name) or _place(name, places) for name in references]))
     return reads, operands, frozenset(through)
 
@@ -350,16 +350,6 @@ def _callees(tail: str) -> tuple[str, ...]:
 def _index(tail: str) -> int | None:
     value = dict(attributes(without_metadata(tail))).get("index")
     return value if isinstance(value, int) else None
-
-
-def _control_predecessors(tail: str) -> tuple[str, ...]:
-    from hlo_lint.hlo.attributes import split_attributes
-
-    span = split_attributes(tail).get("control-predecessors")
-    if span is None:
-        return ()
-    names = meaning("control-predecessors", tail[span[0] : span[1]])
-    return names if isinstance(names, tuple) else ()
 
 
 def _bottom_up(needs: Sequence[Sequence[int]]) -> Sequence[int]:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.shared_buffers import control_predecessors
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
 from hlo_lint.hlo.attributes.plain import Alias
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape
@@ -474,7 +474,10 @@ class _Comparison:
                 not in instruction.attributes_text + former.attributes_text
             ):
                 continue
-            was, now = set(control_predecessors(former)), set(control_predecessors(instruction))
+            was, now = (
+                set(control_predecessors(former.attributes_text)),
+                set(control_predecessors(instruction.attributes_text)),
+            )
             if was & set(new.index) != now & set(old.index):
                 raise Differs(f"the control predecessors of %{instruction.name} differ")
 

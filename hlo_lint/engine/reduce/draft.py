@@ -14,6 +14,7 @@ from functools import cached_property
 
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.tokens import split_at_commas
@@ -31,7 +32,7 @@ from hlo_lint.hlo.records import (
 ENTRY_LAYOUT = "entry_computation_layout"
 
 _called = re.compile(r"(=\{?|, ?)%?([\w.\-]+)")
-_predecessors = re.compile(r", control-predecessors=\{([^}]*)\}")
+_predecessors = re.compile(r", control-predecessors=\{[^}]*\}")
 
 
 def record(
@@ -76,10 +77,7 @@ def renamed(reference: str, names: Mapping[str, str]) -> str:
 
 def predecessors(row: InstructionRecord) -> tuple[str, ...]:
     """The names of its control predecessors."""
-    if "control-predecessors=" not in attributes_of(row):
-        return ()
-    listed = _predecessors.search(attributes_of(row))
-    return tuple(name.strip(" %") for name in listed[1].split(",")) if listed else ()
+    return control_predecessors(attributes_of(row))
 
 
 def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> InstructionRecord:

@@ -33,6 +33,8 @@ _find_structure = late(
     rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
 ).finditer
 _match_device_order = late(r",\s*device_ids=\(").match
+_find_names = late(r"[^\s,{}%]+").findall
+_PREDECESSORS: Final = "control-predecessors"
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -76,9 +78,9 @@ def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     >>> {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
     {'dimensions': '{1,0}', 'metadata': '{op_name="a, b={"}'}
     """
-    spans, trouble = _split(tail)
-    if trouble is not None:
-        spans[""] = (trouble.offset, len(tail))
+    spans, error = _split(tail)
+    if error is not None:
+        spans[""] = (error.offset, len(tail))
     return spans
 
 
@@ -93,15 +95,25 @@ def attribute_span(tail: str, name: str) -> tuple[int, int] | None:
     return None if at == len(tail) else split_attributes(tail).get(name)
 
 
+def control_predecessors(tail: str) -> tuple[str, ...]:
+    """Names of the instructions that have to run before it besides its operands.
+
+    >>> control_predecessors(", control-predecessors={%a, b.1}, metadata={}")
+    ('a', 'b.1')
+    """
+    span = attribute_span(tail, _PREDECESSORS) if _PREDECESSORS in tail else None
+    return () if span is None else tuple(_find_names(tail[slice(*span)]))
+
+
 def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
-    """The same, for who must know that all of it was understood.
+    """Like `split_attributes`, but refuses what cannot be told apart.
 
     Raises:
         AttributeSyntaxError: where attributes cannot be told apart.
     """
-    spans, trouble = _split(tail)
-    if trouble is not None:
-        raise AttributeSyntaxError(trouble.message, tail, trouble.offset)
+    spans, error = _split(tail)
+    if error is not None:
+        raise AttributeSyntaxError(error.message, tail, error.offset)
     return spans
 
 
@@ -124,8 +136,8 @@ def _scan(
     try:
         while at < len(tail):
             at = _scan_attribute(tail, at, spans)
-    except _Malformed as trouble:
-        return spans, trouble
+    except _Malformed as error:
+        return spans, error
     return spans, None
 
 

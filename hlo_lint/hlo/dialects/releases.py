@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.dialects.text_editor import (
     Statement,
     TextEditor,
@@ -13,7 +14,6 @@ from hlo_lint.hlo.dialects.text_editor import (
     referenced_type,
     statements,
 )
-from hlo_lint.hlo.dialects.tuples import predecessors
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.records import (
@@ -169,7 +169,7 @@ def _order_as_type(statement: Statement, computation: Computation, editor: TextE
 
 
 def _drop_undefined(statement: Statement, computation: Computation, editor: TextEditor) -> None:
-    names = predecessors(statement.record)
+    names = control_predecessors(attributes_of(statement.record))
     defined = [name for name in names if name in computation.index]
     place = statement.values().get("control-predecessors")
     if place is None or len(defined) == len(names):

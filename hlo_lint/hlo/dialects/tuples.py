@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.dialects.text_editor import (
     Statement,
     TextEditor,
@@ -31,7 +32,6 @@ from hlo_lint.hlo.records import (
 from hlo_lint.text.source import indent_before
 
 _find_name = re.compile(r"[^\s,{}%]+").finditer
-_control_predecessors = re.compile(r"\bcontrol-predecessors=\{([^{}]*)\}").search
 _begins_with_percent = re.compile(r"(?:ROOT(?:\s|/\*.*?\*/)+)?%", re.S).match
 _index = re.compile(r",\s*index=(\d+)").match
 
@@ -112,14 +112,6 @@ def _rename(editor: TextEditor, start: int, end: int, name: str | None) -> None:
 # ---- control predecessors that the printer left without a definition
 
 
-def predecessors(row: InstructionRecord) -> list[str]:
-    """The names of an instruction's control predecessors."""
-    if "control-predecessors=" not in attributes_of(row):
-        return []
-    match = _control_predecessors(attributes_of(row))
-    return [name[0] for name in _find_name(match[1])] if match else []
-
-
 def elided_predecessors(computation: Computation) -> dict[str, str]:
     """The elements of tuples after control predecessors that are nowhere defined.
 
@@ -133,9 +125,9 @@ def elided_predecessors(computation: Computation) -> dict[str, str]:
         return {}
     waiting: dict[tuple[str, ...], int] = {}
     for number, row in enumerate(computation.rows):
-        awaited = predecessors(row)
+        awaited = control_predecessors(attributes_of(row))
         if any(name not in computation.index for name in awaited):
-            waiting.setdefault(tuple(awaited), number)
+            waiting.setdefault(awaited, number)
     undefined = {
         frozenset(name for name in awaited if name not in computation.index) for awaited in waiting
     }
@@ -207,7 +199,9 @@ def compact(module: Module, editor: TextEditor) -> None:
         if not computation.with_opcode("get-tuple-element"):
             continue
         root = computation.root
-        awaited = {name for row in computation.rows for name in predecessors(row)}
+        awaited = {
+            name for row in computation.rows for name in control_predecessors(attributes_of(row))
+        }
         elements: dict[str, str] = {}
         sources: dict[str, str] = {}
         placed: set[str] = set()

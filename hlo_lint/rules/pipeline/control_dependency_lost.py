@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation
-from hlo_lint.analysis.shared_buffers import control_predecessors
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
@@ -148,8 +148,8 @@ def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]
             continue
         instruction = before.at(number)
         kept = after.instruction(instruction.name)
-        still = () if kept is None else control_predecessors(kept)
-        for name in control_predecessors(instruction):
+        still = () if kept is None else control_predecessors(kept.attributes_text)
+        for name in control_predecessors(instruction.attributes_text):
             if kept is not None and name in still:
                 continue
             earlier = before.instruction(name)
@@ -183,7 +183,7 @@ def _nearest(
     else:
         computation = instruction.computation
         if upwards:
-            names = (*instruction.operand_names, *control_predecessors(instruction))
+            names = (*instruction.operand_names, *control_predecessors(instruction.attributes_text))
             neighbours = [computation.instruction(name.partition("#")[0]) for name in names]
         else:
             neighbours = [*instruction.users, *_control_successors(instruction)]
@@ -203,7 +203,7 @@ def _control_successors(instruction: Instruction) -> list[Instruction]:
         successor
         for successor in instruction.computation.instructions
         if "control-predecessors=" in successor.attributes_text
-        and instruction.name in control_predecessors(successor)
+        and instruction.name in control_predecessors(successor.attributes_text)
     ]
 
 
@@ -215,7 +215,7 @@ def _ancestors(computation: Computation, name: str) -> frozenset[str]:
         at = computation.instruction(todo.pop())
         if at is None:
             continue
-        for above in (*at.operand_names, *control_predecessors(at)):
+        for above in (*at.operand_names, *control_predecessors(at.attributes_text)):
             above = above.partition("#")[0]
             if above not in ancestors:
                 ancestors.add(above)
