@@ -1,4 +1,4 @@
-"""Instructions that a pass kept by name and operands: does each compute what it did before?"""
+"""Instructions that a pass kept by name and operands, and that may compute something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dumps of several processes that run one program together: do their collectives agree?
+"""The dumps of several processes that run one program together, and if their collectives agree.
 
 Collectives wait for each other. Where two processes schedule them in another order, or one runs a
 collective that another does not, all of them hang. The processes compile on their own, so whatever
@@ -214,7 +214,7 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
         else:
             raise DumpError(f"{path}: no such file or directory")
     if len(folders) == 1 and folders[0].is_dir():
-        inside = [path_ for path_ in folders[0].iterdir() if path_.is_dir()]
+        inside = [folder for folder in folders[0].iterdir() if folder.is_dir()]
         folders = sorted(inside, key=lambda folder: _in_natural_order(folder.name))
     unique = list(dict.fromkeys(folders))
     if len(unique) < 2:

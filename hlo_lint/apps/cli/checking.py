@@ -123,7 +123,7 @@ def check(paths: tuple[str, ...], options: ReportOptions, shared: common.SharedO
     seconds = time.monotonic() - begun
     print_report(report, settings.output_format, options, seconds)
     if options.verbose:
-        _say(settings, report, jobs, seconds)
+        _print_details(settings, report, jobs, seconds)
     return report
 
 
@@ -204,7 +204,7 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
     return render(report, output_format, lambda line: print(f"hlo-lint: {line}", file=sys.stderr))
 
 
-def _say(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
+def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
     """Print what was read, and with which settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
     from hlo_lint.text.source import shown

@@ -82,8 +82,8 @@ class HloServer(LanguageServer):
         self._readers = ThreadPoolExecutor(1, "read")
         self._checkers = ThreadPoolExecutor(1, "check")
 
-    def say(self, message: str) -> None:
-        """A message for the user."""
+    def show_error(self, message: str) -> None:
+        """Show the user a message."""
         self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
 
     # Texts
@@ -102,7 +102,7 @@ class HloServer(LanguageServer):
         self.check_soon(uri, min(MAX_DELAY, max(DELAY, opened.took)))
 
     def close(self, uri: str) -> None:
-        """A text was closed: what was said of it is taken back."""
+        """A text was closed: its diagnostics are cleared."""
         opened = self.opened.pop(uri, None)
         if opened is not None:
             opened.serial += 1
@@ -117,18 +117,18 @@ class HloServer(LanguageServer):
             opened.serial += 1
 
     def configure(self, given: object) -> None:
-        """Takes over settings; wrong ones are reported and change nothing."""
+        """Take over settings; wrong ones are reported and change nothing."""
         try:
             options = read_options(given)
         except UsageError as error:
-            self.say(f"hlo-lint: {error}")
+            self.show_error(f"hlo-lint: {error}")
             return
         if options != self.options:
             self.options = options
             self.check_all()
 
     def check_all(self) -> None:
-        """Checks every text again: it is the same, and what holds for it is not."""
+        """Check every text again: settings have changed, not the texts."""
         for uri, opened in self.opened.items():
             opened.serial += 1
             self.check_soon(uri, 0)
@@ -151,7 +151,7 @@ class HloServer(LanguageServer):
         return await asyncio.shield(opened.reading[1])
 
     def check_soon(self, uri: str, delay: float) -> None:
-        """Checks a text after so many seconds, unless it changes again before."""
+        """Check a text after so many seconds, unless it changes again before."""
         opened = self.opened[uri]
         if opened.checking is not None:
             opened.checking[1].cancel()
@@ -199,14 +199,14 @@ class HloServer(LanguageServer):
         return result
 
     def _log_error(self, opened: _OpenText, error: Exception) -> None:
-        """Says why a text is not checked, once until it is."""
+        """Log why a text is not checked, once until it is."""
         message = f"hlo-lint: {error}"
         if not isinstance(error, HloLintError):
             log.error("%s cannot be checked", opened.text.uri, exc_info=error)
             message = f"hlo-lint: internal error: {type(error).__name__}: {error}"
         if message not in opened.logged:
             opened.logged.add(message)
-            self.say(shown(message))
+            self.show_error(shown(message))
 
     async def fixed(self, uri: str) -> types.WorkspaceEdit | None:
         """The edits of every fix."""
@@ -242,8 +242,8 @@ class HloServer(LanguageServer):
     def reads_markdown(self) -> bool:
         """True if a hover may be Markdown."""
         capabilities = self.client_capabilities.text_document
-        shown = capabilities.hover if capabilities else None
-        formats = shown.content_format if shown else None
+        client = capabilities.hover if capabilities else None
+        formats = client.content_format if client else None
         return formats is None or types.MarkupKind.Markdown in formats
 
     @property
@@ -267,7 +267,7 @@ def _read(opened: _OpenText, text: Text, serial: int) -> Document:
 def _answers(
     handler: Callable[_P, Awaitable[_T]],
 ) -> Callable[_P, Awaitable[_T]]:
-    """A handler whose question was overtaken by an edit says so, as the protocol has it."""
+    """Let a handler refuse a request as the protocol has it: the text has changed, a bad name."""
 
     @wraps(handler)
     async def answer(*args: _P.args, **kwargs: _P.kwargs) -> _T:

@@ -102,10 +102,10 @@ __all__ = [name for names in _HOMES.values() for name in names.split()]
 
 
 def __getattr__(name: str) -> object:
-    """A public name, from the module that has it: patterns are compiled for who asks only."""
+    """A public name, from the module that has it: most runs need few of the readers."""
     for home, names in _HOMES.items():
         if name in names.split():
             value: object = getattr(import_module(f"{__name__}.{home}"), name)
-            globals()[name] = value  # who asks again is not asked to come here
+            globals()[name] = value  # the next access does not come here
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -283,7 +283,7 @@ def replica_groups_by_grammar(text: str) -> ReplicaGroups:
 
 
 def iota(dims: tuple[int, ...], permutation: tuple[int, ...] | None, text: str) -> Iota:
-    """All devices as an array; of one dimension nothing is said of its order.
+    """All devices as an array; of one dimension, its order is left out.
 
     Raises:
         AttributeSyntaxError: where several dimensions have no order.

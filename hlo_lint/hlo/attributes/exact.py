@@ -24,7 +24,7 @@ _find_structure = late(r"\"(?:[^\"\\]|\\.)*\"|/\*.*?\*/|[(){}\[\]]", re.S).findi
 
 
 class Language(NamedTuple):
-    """A small language of attributes, and what is said of a text that is not in it."""
+    """A small language of attributes, and the error for a text that is not in it."""
 
     grammar: str
     """The name of the file, without `.lark`."""

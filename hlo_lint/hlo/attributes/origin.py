@@ -36,7 +36,7 @@ class Origin:
 
     tree: OriginTree
     call_hierarchy: str | None = None
-    """The calls around a synthetic call; None where nothing is said of any."""
+    """The calls around a synthetic call; None if the text has none."""
     is_synthetic_call: bool = False
 
 
@@ -83,7 +83,7 @@ def read_origin(text: str) -> Origin:
     (OriginalArray(name='x', shape_index=(1,)), None)
 
     Raises:
-        AttributeSyntaxError: where the text is none of its values.
+        AttributeSyntaxError: where the text is not a value of it.
     """
     tree = parse_text(_LANGUAGE, text)
     leaves = tokens(tree)

@@ -76,7 +76,7 @@ def read_attribute(name: str, text: str) -> AttributeValue:
     ('then', 'else')
 
     Raises:
-        AttributeSyntaxError: where the name is known and the text is none of its values.
+        AttributeSyntaxError: where the name is known and the text is not a value of it.
     """
     if name in KEPT_AS_TEXT:
         return text

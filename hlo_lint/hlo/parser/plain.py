@@ -270,7 +270,7 @@ def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
     Args:
         text: in which no carriage return stands without a line break, and no NUL.
         start: the first character of a statement.
-        may_wrap: whether a statement may go on in the next line.
+        may_wrap: True if a statement may go on in the next line.
     """
     size, end = MAX_TOGETHER, len(text)
     pattern = _wrapping if may_wrap else _of_one_line

@@ -1,4 +1,4 @@
-"""Constants that the operation which reads them has no use for."""
+"""Constants that the operation which reads them cannot use."""
 
 from __future__ import annotations
 
