@@ -670,12 +670,12 @@ class Model(NamedTuple):
 
 
 MODELS = {
-    "language": Model(language, 24, 1000),
+    "language": Model(language, 24, 300),
     "experts": Model(experts, 16),
     "diffusion": Model(diffusion, 6),
     "vision": Model(vision, 8),
     "recommender": Model(recommender, 60),
-    "turbulence": Model(turbulence, 200),
+    "turbulence": Model(turbulence, 200, 2200),
     "ocean": Model(ocean, 5, 60),  # XLA:CPU fuses producers into each reader: twice a step
     "molecules": Model(molecules, 60),
     "folding": Model(folding, 12, 75),
