@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.executors import Work
 from hlo_lint.engine.executors.local import LocalExecutor
 from hlo_lint.engine.parallel import parts_of
 from hlo_lint.engine.parts import Task, check_part, content_digest, places, relocated
@@ -129,6 +133,25 @@ def test_another_byte_or_name_is_another_content(tmp_path: Path) -> None:
     for path in list(copy.iterdir()):
         path.rename(path.with_name(path.name.replace("module_0001", "module_0002")))
     assert len({first, second, digest()}) == 3
+
+
+def test_small_files_beside_a_large_one_are_sent_in_several_batches(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"{number}.hlo").write_text("HloModule m\n", "utf-8")
+    os.truncate(tmp_path / "0.hlo", 8 << 20)
+
+    class Noting(LocalExecutor):
+        is_local = False
+        sent: Sequence[int] = ()
+
+        def map(self, work: Work, batches: Sequence[Mapping[int, Pipeline]]) -> Iterator[Any]:
+            self.sent = [len(batch) for batch in batches]
+            return iter(())
+
+    executor = Noting(2, TASK)
+    parts_of(dict(enumerate(hlo_lint.open_dump(tmp_path))), TASK, executor)
+    assert executor.sent[0] == 1
+    assert len(executor.sent) > 3
 
 
 def ranks(folder: Path, count: int = 3) -> Path:
