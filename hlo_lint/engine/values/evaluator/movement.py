@@ -168,25 +168,9 @@ def _to_words(x: Array, shape: ArrayShape, numbers: Numbers) -> Array:
 # Tuples -----------------------------------------------------------------------------------------
 
 
-def _tuple(site: Site) -> Kernel:
-    return lambda *parts: parts
-
-
 def _get_tuple_element(site: Site) -> Kernel:
     index = site.attribute("index", 0)
     return lambda value: value[index]
-
-
-def _copy_start(site: Site) -> Kernel:
-    return lambda x: (x, x, np.zeros((), np.uint32))
-
-
-def _copy_done(site: Site) -> Kernel:
-    return lambda value: value[0]
-
-
-def _after_all(site: Site) -> Kernel:
-    return lambda *_: None
 
 
 def _get_dimension_size(site: Site) -> Kernel:
@@ -216,11 +200,11 @@ BUILDERS: dict[str, Callable[[Site], Kernel]] = {
     "concatenate": _concatenate,
     "pad": _pad,
     "bitcast": _bitcast,
-    "tuple": _tuple,
+    "tuple": lambda _: lambda *parts: parts,
     "get-tuple-element": _get_tuple_element,
-    "copy-start": _copy_start,
-    "copy-done": _copy_done,
-    "after-all": _after_all,
+    "copy-start": lambda _: lambda x: (x, x, np.zeros((), np.uint32)),
+    "copy-done": lambda _: lambda value: value[0],
+    "after-all": lambda _: lambda *_: None,
     "get-dimension-size": _get_dimension_size,
     "set-dimension-size": _set_dimension_size,
 }

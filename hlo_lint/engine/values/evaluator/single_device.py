@@ -41,33 +41,22 @@ def _start_with_operands(site: Site) -> Kernel:
     return give
 
 
-def _second(site: Site) -> Kernel:
-    return lambda value: value[1]
-
-
-def _same(site: Site) -> Kernel:
-    return lambda value: value
-
-
 def _device_number(site: Site) -> Kernel:
     if not site.is_single_device:
         raise Unsupported("the number of one of several devices")
     return lambda: np.zeros((), np.uint32)
 
 
+_EXCHANGES = (
+    "all-reduce all-reduce-start all-gather reduce-scatter all-to-all collective-permute "
+    "collective-broadcast"
+).split()
 BUILDERS: dict[str, Callable[[Site], Kernel]] = {
-    "all-reduce": _collective,
-    "all-reduce-start": _collective,
-    "all-reduce-done": _same,
-    "all-gather": _collective,
-    "all-gather-start": _start_with_operands,
-    "all-gather-done": _second,
-    "reduce-scatter": _collective,
-    "all-to-all": _collective,
-    "collective-permute": _collective,
-    "collective-permute-start": _start_with_operands,
-    "collective-permute-done": _second,
-    "collective-broadcast": _collective,
-    "partition-id": _device_number,
-    "replica-id": _device_number,
+    **dict.fromkeys(_EXCHANGES, _collective),
+    "all-reduce-done": lambda _: lambda value: value,
+    **dict.fromkeys(("all-gather-start", "collective-permute-start"), _start_with_operands),
+    **dict.fromkeys(
+        ("all-gather-done", "collective-permute-done"), lambda _: lambda value: value[1]
+    ),
+    **dict.fromkeys(("partition-id", "replica-id"), _device_number),
 }
