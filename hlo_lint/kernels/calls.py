@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.kinds import RowKind, instructions_where
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall
@@ -113,15 +113,11 @@ def is_fresh_fill(call: Instruction, number: int, module: Module) -> bool:
         return source.opcode != "broadcast" or _is_constant(source)
     if source.opcode == "fusion":
         bodies = [module.computation(name) for name in source.called_computations]
-        return bool(bodies) and all(body is not None and _only_fills(body) for body in bodies)
+        # A fusion that computes from constants alone.
+        return bool(bodies) and all(body is not None and body.opcodes <= _FILLS for body in bodies)
     return source.opcode == "custom-call" and source.custom_call_target == "AllocateBuffer"
 
 
 def _is_constant(broadcast: Instruction) -> bool:
     filler = broadcast.operands[0].instruction if broadcast.operands else None
     return filler is not None and filler.opcode == "constant"
-
-
-def _only_fills(body: Computation) -> bool:
-    """True if a fusion computes from constants alone."""
-    return all(instruction.opcode in _FILLS for instruction in body.instructions)

@@ -209,10 +209,6 @@ def _names_shared(one: PtxInstruction) -> bool:
     )
 
 
-def _opposite(guard: str) -> str:
-    return guard[1:] if guard.startswith("!") else f"!{guard}"
-
-
 # ---- the flow
 
 
@@ -334,8 +330,9 @@ class _Flow:
 
         It is safe where the copy would be, and copies over copies are not looked at.
         """
-        guard = _opposite(store.one.guard)
-        return bool(store.one.guard) and (store.block, store.operand, guard) in self._masked
+        guard = store.one.guard
+        opposite = guard[1:] if guard.startswith("!") else f"!{guard}"
+        return bool(guard) and (store.block, store.operand, opposite) in self._masked
 
     # ---- what to say
 

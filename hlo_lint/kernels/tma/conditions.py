@@ -148,7 +148,7 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
     row = descriptor.row_bytes
     below, count = row, 1  # the stride that the dimension below has, and how often it is taken
     for dimension, stride in enumerate(strides, 1):
-        if not _is_legal_stride(descriptor, stride):
+        if not 0 <= stride < STRIDE_LIMIT or stride % descriptor.alignment:
             if not descriptor.is_degenerate(dimension):
                 return None
             dense = _round_up(below * count, descriptor.alignment)
@@ -475,10 +475,6 @@ def _first_element_stride(descriptor: Descriptor) -> _Breaches:
 
 
 # ---- helpers
-
-
-def _is_legal_stride(descriptor: Descriptor, stride: int) -> bool:
-    return 0 <= stride < STRIDE_LIMIT and stride % descriptor.alignment == 0
 
 
 def _inner_box_bits(descriptor: Descriptor) -> int:

@@ -214,21 +214,17 @@ def _order(rows: list[list[_Item]], chains: list[list[_Item]]) -> None:
         down = sweep % 2 == 0
         neighbours = upper if down else lower
         for row in rows if down else reversed(rows):
-            at = {item: place for layer in rows for place, item in _relative(layer)}
-            row.sort(
-                key=lambda item: _middle(
-                    [at[other] for other in neighbours.get(item, ())], at[item]
-                )
-            )
-
-
-def _relative(row: list[_Item]) -> Iterable[tuple[float, _Item]]:
-    """Each item with its place in the layer, from 0 to 1."""
-    return [((number + 0.5) / len(row), item) for number, item in enumerate(row)]
-
-
-def _middle(places: list[float], own: float) -> float:
-    return sum(places) / len(places) if places else own
+            # The place of each item in its layer, from 0 to 1.
+            at = {
+                item: (number + 0.5) / len(layer)
+                for layer in rows
+                for number, item in enumerate(layer)
+            }
+            middles = {}
+            for item in row:
+                places = [at[other] for other in neighbours.get(item, (item,))]
+                middles[item] = sum(places) / len(places)
+            row.sort(key=middles.__getitem__)
 
 
 def _places(rows: list[list[_Item]]) -> tuple[dict[_Item, tuple[int, int]], int]:

@@ -7,6 +7,7 @@ numbered alike; a module that has several of both is refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, flat, packed
@@ -42,26 +43,22 @@ def device_count(module: Module) -> int:
     if not any(LOWERED & computation.opcodes for computation in module.computations):
         return 1
     if counts == [1, 1]:
-        return max(map(_highest, _joined(module)), default=0) + 1
+        return max(_joined(module), default=0) + 1
     replicas, partitions = counts
     if replicas > 1 and partitions > 1:
         raise NotLowered(f"it has {replicas} replicas of {partitions} partitions")
     return max(counts)
 
 
-def _joined(module: Module) -> Iterator[Sequence[Sequence[int]]]:
+def _joined(module: Module) -> Iterator[int]:
     """The devices that each collective of a module names, where the header gives no number."""
     for computation in module.computations:
         for opcode in LOWERED & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
-                yield listed_groups(instruction)
+                yield from chain.from_iterable(listed_groups(instruction))
                 pairs = instruction.attribute("source_target_pairs")
-                if isinstance(pairs, tuple):
-                    yield [pair for pair in pairs if isinstance(pair, tuple)]
-
-
-def _highest(groups: Sequence[Sequence[int]]) -> int:
-    return max((member for group in groups for member in group), default=0)
+                for pair in pairs if isinstance(pairs, tuple) else ():
+                    yield from pair if isinstance(pair, tuple) else ()
 
 
 def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]) -> Values:

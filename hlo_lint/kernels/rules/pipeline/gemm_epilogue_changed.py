@@ -78,7 +78,12 @@ class GemmEpilogueChanged(Rule):
             sums = list(_sums(before, call))
             addends = list(_addends(call, config))
             for addend, factor, is_bias in addends:
-                terms = [(sum, term) for sum in sums for term in sum.terms if term.is_of(addend)]
+                terms = [
+                    (sum, term)
+                    for sum in sums
+                    for term in sum.terms
+                    if term.instruction.name == addend.name
+                ]
                 if not terms:
                     continue
                 if not any(_agree(config, factor, sum_, term) for sum_, term in terms):
@@ -106,9 +111,6 @@ class _Term:
     instruction: Instruction
     factor: float
     dimension: int | None = None
-
-    def is_of(self, other: Instruction) -> bool:
-        return self.instruction.name == other.name
 
     def scaled(self, factor: float) -> _Term:
         return _Term(self.instruction, self.factor * factor, self.dimension)
