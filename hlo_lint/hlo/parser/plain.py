@@ -38,7 +38,7 @@ _STRING = (
 )
 _ARRAY = (
     r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
-    r"(?:\{(?:[-0-9:?][-0-9,:?]*+(?:[A-Z]*+\([-0-9,*A-Z ]*+\))*+)?+\})?+"
+    r"(?:\{(?:[-0-9:?][-0-9,:? ]*+(?:[A-Z]*+\([-0-9,:*A-Z ]*+\))*+)?+\})?+"
 )
 
 
@@ -60,7 +60,7 @@ def _tail(wraps: bool) -> str:
     flat = braces = rf"[^{{}}\"/']++|{_STRING}"
     for _ in range(6):
         braces = rf"{flat}|\{{(?:{braces})*+\}}"
-    line_ends = rf"|(?<=[,=:])\n|(?<=,\r)\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
+    line_ends = rf"|(?<=[,=:])\n|(?<=,[ \t\r])\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
     flat = r"[^\n\"'/]*+"
     return rf",{flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){flat})*+"
 
@@ -75,14 +75,14 @@ _NEXT: Final = rf"{_LEAD}(?![,/#\ufeff])"
 def _piece(wraps: bool) -> re.Pattern[str]:
     """The pattern of one statement, and of the white space and comments after it."""
     gap = _GAP if wraps else r"[ \t]*+"
-    in_line, inside = _in_pairs(r"\n"), _in_pairs("" if wraps else r"\n")
+    inside = _in_pairs("" if wraps else r"\n")
     operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({inside}))"
     instruction = (
         rf"=(?!=){gap}(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)"
         rf"\({operands}\)(?:{_LINE_END}|{gap}({_tail(wraps)}){_LINE_END})"
     )
-    signature = rf"\({in_line}\)[ \t]*+->[ \t]*+(?:{_ARRAY}|b?\({in_line}\))"
-    head = rf"(?:({signature})[ \t]*+)?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
+    signature = rf"\({inside}\){gap}->{gap}(?:{_ARRAY}|b?\({inside}\))"
+    head = rf"(?:({signature}){gap})?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
     close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
     named = rf"(?:(ROOT |ENTRY[ \t])[ \t]*+)?+(?!(?:ROOT|ENTRY)\b)%?({_WORD}):?[ \t]*+"
     return re.compile(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
