@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _module_start = late(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
+_is_written_by_hand = re.compile(r"\n(?:   |  //|\n )").search
+"""A line that no printer writes: one that is indented by more than two blanks, say."""
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _table = late(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
 
@@ -182,6 +184,13 @@ def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> Modul
         # A line that holds a whole module is not a header alone.
         is_whole = " ENTRY " in header
         return _rough_module(text, memo, may_be_several) if is_whole else builder.module()
+    is_short = memo is None and not builder.tables and len(text) <= MAX_TOGETHER
+    if is_short and _is_written_by_hand(text, at) and (plain := _reader("plain")).is_plain(text):
+        if may_be_several:
+            _refuse_several(text, at)
+        stretch: Stretch = plain.read_stretch(text, plain.match_lead(text, at).end(), True)
+        if module := stretch.module(text, name[1], header):
+            return module
     if memo is None:
         builder.rest(text, at + 2, may_be_several, is_printed=True)
     else:

@@ -60,7 +60,11 @@ def _tail(wraps: bool) -> str:
     flat = braces = rf"[^{{}}\"/']++|{_STRING}"
     for _ in range(6):
         braces = rf"{flat}|\{{(?:{braces})*+\}}"
-    line_ends = rf"|(?<=[,=:])\n|(?<=,[ \t\r])\n|(?<=\{{)\n(?:{braces})*+\}}" if wraps else ""
+    line_ends = (
+        rf"|\n(?=[ \t]++,)|(?<=[,=:])\n|(?<=,[ \t\r])\n|(?<=\{{)\n(?:{braces})*+\}}"
+        if wraps
+        else ""
+    )
     flat = r"[^\n\"'/]*+"
     return rf",{flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){flat})*+"
 
@@ -79,10 +83,10 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({inside}))"
     instruction = (
         rf"=(?!=){gap}(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)"
-        rf"\({operands}\)(?:{_LINE_END}|{gap}({_tail(wraps)}){_LINE_END})"
+        rf"[ \t]*+\({operands}\)(?:{_LINE_END}|{gap}({_tail(wraps)}){_LINE_END})"
     )
     signature = rf"\({inside}\){gap}->{gap}(?:{_ARRAY}|b?\({inside}\))"
-    head = rf"(?:({signature}){gap})?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
+    head = rf"{gap}(?:({signature}){gap})?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
     close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
     named = rf"(?:(ROOT |ENTRY[ \t])[ \t]*+)?+(?!(?:ROOT|ENTRY)\b)%?({_WORD}):?[ \t]*+"
     return re.compile(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
@@ -140,7 +144,7 @@ _ANOTHER = r"(?:%?[A-Za-z_][A-Za-z0-9_.\-]*\s*=(?!=)|(?:ROOT|ENTRY)\b)"
 """Begins another statement after a value, be it in the same line."""
 _are_attributes = re.compile(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
-    rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++[ \t\r]*+)++(?:\0|\Z))*+"
+    rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++\s*+)++(?:\0|\Z))*+"
 ).fullmatch
 _CALLS = "|".join(CALLING_ATTRIBUTES)
 _has_computation = re.compile(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
@@ -159,7 +163,7 @@ def _usual() -> re.Pattern[str]:
     closed += rf"|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
     value = rf"[^ \t\r\n\f\v,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
     name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}="
-    return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++[ \t\r]*+)++(?:\0|\Z))*+", re.ASCII)
+    return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++\s*+)++(?:\0|\Z))*+", re.ASCII)
 
 
 _are_usual = _usual().fullmatch
@@ -172,7 +176,10 @@ _after_shape = re.compile(r"([\])}])(?=[%\w])", re.ASCII)
 class Stretch:
     """Statements that follow one another, and a row for each instruction."""
 
-    __slots__ = ("end", "is_stuck", "may_wrap", "next", "pieces", "rows", "starts", "stops")
+    __slots__ = (
+        *("end", "is_plain", "is_stuck", "may_wrap"),
+        *("next", "pieces", "rows", "starts", "stops"),
+    )
 
     def __init__(self, pieces: list[Piece], start: int, is_stuck: bool, may_wrap: bool) -> None:
         self.pieces = pieces
@@ -183,7 +190,7 @@ class Stretch:
         self.starts: list[int] = [*accumulate(map(len, map(_full_of, pieces)), initial=start)]
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
-        self.rows, self.stops = _rows(pieces) if pieces else ([], [])
+        self.rows, self.stops, self.is_plain = _rows(pieces)
         """A row for each piece, and the numbers of those that are not plain instructions."""
         self.stops.append(len(pieces))
         self.next = 0
@@ -246,7 +253,7 @@ class Stretch:
 
         Most of what people write is.
         """
-        if self.end < len(text) or not self.pieces:
+        if self.end < len(text) or not self.pieces or not self.is_plain:
             return None
         first = self.pieces[0]
         if not header and first[_SIGNATURE] and not first[_PREFIX]:
@@ -315,8 +322,11 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
     return places
 
 
-def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int]]:
-    """A row for each piece, and the numbers of the pieces that are not plain instructions."""
+def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int], bool]:
+    """A row for each piece, and the numbers of the pieces that are not plain instructions.
+
+    The third is true if each piece is plain.
+    """
     rows: list[InstructionRecord] = []
     stops: list[int] = []
     not_plain: set[int] = set()
@@ -367,7 +377,7 @@ def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int]]:
         for at in not_plain:
             rows[at] = _NOT_PLAIN
         stops = sorted(not_plain.union(stops))
-    return rows, stops
+    return rows, stops, not not_plain
 
 
 def _references(texts: list[str]) -> Sequence[tuple[str, ...] | None]:
