@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import chain
+from typing import Final
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
-from hlo_lint.hlo.opcodes import CALLERS
+from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_of, without_metadata
+from hlo_lint.text.patterns import late
+
+_CALLS_NOTHING: Final = frozenset(
+    opcode for opcode in OPCODES.keys() - CALLERS if not opcode.endswith("-start")
+)
 
 
 @cached_analysis
@@ -39,22 +44,28 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
 
     Instructions of unknown opcodes are left out: nothing says that they run what they name.
     """
-    opcodes = computation.opcodes
-    callers = opcodes & CALLERS
-    if any(map(_is_start, opcodes)):
-        callers |= set(filter(_is_start, opcodes))
-    if not callers:
+    if computation.opcodes <= _CALLS_NOTHING:
         return {}
+    callers = [
+        opcode
+        for opcode in computation.opcodes - _CALLS_NOTHING
+        if opcode in CALLERS or opcode.endswith("-start")
+    ]
     inline, rows = computation.inline, computation.rows
     numbers = chain.from_iterable(map(computation.positions, callers))
-    return {
-        number: computation.at(number).called_computations
-        if number in inline
-        else called_names(without_metadata(attributes_of(rows[number])))
-        for number in sorted(numbers)
-    }
+    calls: dict[int, tuple[str, ...]] = {}
+    for number in sorted(numbers):
+        attributes = without_metadata(attributes_of(rows[number]))
+        if number in inline:
+            calls[number] = computation.at(number).called_computations
+        elif (alone := _match_one_callee(attributes)) is not None:
+            calls[number] = (alone[1],)
+        else:
+            calls[number] = called_names(attributes)
+    return calls
 
 
-@lru_cache(maxsize=1 << 10)
-def _is_start(opcode: str) -> bool:
-    return opcode.endswith("-start")
+_match_one_callee = late(
+    r"(?:, (?:kind=k\w+|dimensions=\{[\d,]*\}))?, (?:calls|to_apply)=%?([\w.\-]+)"
+).fullmatch
+"""The attributes of nearly all fusions, reductions and calls."""

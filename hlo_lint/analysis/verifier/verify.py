@@ -182,6 +182,7 @@ class _Verifier:
             self.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
         self._states: dict[Computation, _State] = {}
+        self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
         """Of computations that do the same the first."""
 
@@ -259,7 +260,11 @@ class _Verifier:
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
-        return {name: self.by_name.get(name) for name in _called(computation)}
+        callees = self._callees_of.get(computation)
+        if callees is None:
+            callees = {name: self.by_name.get(name) for name in _called(computation)}
+            self._callees_of[computation] = callees
+        return callees
 
     def _signature(self, name: str) -> Signature | None:
         """A computation of that name from outside."""

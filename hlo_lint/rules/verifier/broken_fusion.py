@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import ClassVar, Final
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.verifier.calls import parameter_layouts
-from hlo_lint.analysis.verifier.checks import on, on_module
+from hlo_lint.analysis.verifier.checks import on, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.records import name_in, name_of, references_of
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
@@ -137,9 +138,9 @@ class BrokenFusion(VerifierRule, Rule):
         ),
     )
 
-    @on("fusion")
+    @on("fusion", local=True)
     def body(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
-        """A fusion has one body, whose instructions are all used."""
+        """A fusion has one body, which takes its operands."""
         bodies = scope.called(fusion)
         if len(bodies) != 1:
             message = f"a fusion calls one computation, not {len(bodies)}"
@@ -148,13 +149,6 @@ class BrokenFusion(VerifierRule, Rule):
         (body,) = bodies
         if body is None:
             return
-        if body.thread != scope.computation.thread:
-            message = f"%{body.name} is on thread {body.thread}, not on that of its fusion"
-            yield Violation("fusion-computation", fusion, message)
-        for number in _dead_instructions(body):
-            name = name_of(body.rows[number])
-            message = f"%{name} is dead: no instruction in fusion %{body.name} uses it"
-            yield Violation("fusion-dead-instruction", body.at(number), message)
         taken, given = len(body.positions("parameter")), len(fusion.operand_names)
         if taken < given:
             message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
@@ -166,6 +160,22 @@ class BrokenFusion(VerifierRule, Rule):
             )
         yield from parameter_layouts("fusion-parameters", scope, fusion)
 
+    @on_computation_if(lambda opcodes: "fusion" in opcodes)
+    def inside(self, scope: Scope) -> Iterator[Violation]:
+        """A body is on the thread of its fusion, and all its instructions are used."""
+        computation = scope.computation
+        for name, number in _bodies(computation):
+            body = scope.callees.get(name)
+            if body is None or opcode_of(computation.rows[number]) != "fusion":
+                continue
+            if (body.tail or computation.tail) and body.thread != computation.thread:
+                message = f"%{body.name} is on thread {body.thread}, not on that of its fusion"
+                yield Violation("fusion-computation", computation.at(number), message)
+            for at in _dead_instructions(body):
+                dead = body.at(at)
+                message = f"%{dead.name} is dead: no instruction in fusion %{body.name} uses it"
+                yield Violation("fusion-dead-instruction", dead, message)
+
     @on_module
     def shared(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
@@ -173,12 +183,11 @@ class BrokenFusion(VerifierRule, Rule):
         """A body knows the one fusion that it belongs to."""
         first: set[str] = set()
         for computation in module.computations:
-            if not computation.opcodes.isdisjoint(_FUSIONS):
-                for body, number in _bodies(computation):
-                    if body in first and body in by_name:
-                        message = f"%{body} is the body of another fusion already"
-                        yield Violation("fusion-shared", computation.at(number), message)
-                    first.add(body)
+            for body, number in _bodies(computation):
+                if body in first and body in by_name:
+                    message = f"%{body} is the body of another fusion already"
+                    yield Violation("fusion-shared", computation.at(number), message)
+                first.add(body)
 
 
 def _stays_outside(operand: Instruction) -> bool:
@@ -198,11 +207,10 @@ _FUSIONS: Final = ("fusion", "fusion-start")
 @cached_analysis
 def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
     """The bodies of its fusions, with the positions of these."""
+    rows = computation.rows
+    calls = calls_of(computation).items() if not computation.opcodes.isdisjoint(_FUSIONS) else ()
     return tuple(
-        (body, fusion.number)
-        for opcode in _FUSIONS
-        for fusion in computation.with_opcode(opcode)
-        for body in fusion.called_computations
+        [(body, at) for at, bodies in calls if opcode_of(rows[at]) in _FUSIONS for body in bodies]
     )
 
 

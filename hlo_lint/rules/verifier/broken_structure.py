@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.kinds import reading_of
-from hlo_lint.analysis.verifier.checks import on, on_computation, on_module
+from hlo_lint.analysis.verifier.checks import on_computation, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.analysis.verifier.structure import (
     StructureError,
@@ -14,7 +15,7 @@ from hlo_lint.analysis.verifier.structure import (
     doubled_roots,
     misnumbered_parameters,
 )
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.records import attributes_of, name_of, operands_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -99,10 +100,12 @@ class BrokenStructure(VerifierRule, Rule):
 
     @on_computation
     def names(self, scope: Scope) -> Iterable[Violation]:
-        """A name stands for one instruction."""
-        if reading_of(scope.computation).is_sound:
+        """A name stands for one instruction, and operands are instructions of the computation."""
+        computation = scope.computation
+        if reading_of(computation).is_sound:
             return ()
-        return _violations("unique-name", scope, doubled_names(scope.computation))
+        doubled = _violations("unique-name", scope, doubled_names(computation))
+        return chain(doubled, _undefined(computation))
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
@@ -120,11 +123,6 @@ class BrokenStructure(VerifierRule, Rule):
         return _violations("single-root", scope, doubled_roots(scope.computation))
 
     @on_computation
-    def operands(self, scope: Scope) -> Iterable[Violation]:
-        """Operands are instructions of the same computation."""
-        return () if reading_of(scope.computation).is_sound else _undefined(scope.computation)
-
-    @on_computation
     def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
         """With the option for it, names are those that were scheduled."""
         for number, row in enumerate(scope.computation.rows if scope.stage.names_unchanged else ()):
@@ -135,13 +133,19 @@ class BrokenStructure(VerifierRule, Rule):
                 message = f"%{name} was scheduled as {scheduled[1]}"
                 yield Violation("name-unchanged", scope.computation.at(number), message)
 
-    @on("fusion")
-    def entry(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
+    @on_module
+    def entry(
+        self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
+    ) -> Iterator[Violation]:
         """The entry computation is not the body of a fusion."""
-        for body in scope.called(fusion):
-            if body is not None and body.is_entry:
-                message = "the entry computation is the body of this fusion"
-                yield Violation("module-entry", fusion, message)
+        entries = {computation.name for computation in by_name.values() if computation.is_entry}
+        for computation in module.computations:
+            if entries.isdisjoint(computation.fusion_computations):
+                continue
+            for fusion in computation.with_opcode("fusion"):
+                for _ in entries.intersection(fusion.called_computations):
+                    message = "the entry computation is the body of this fusion"
+                    yield Violation("module-entry", fusion, message)
 
     @on_module
     def module_name(
