@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -145,6 +146,15 @@ class Pipeline:
                 module = self.dumps[0].name.module if self.dumps[0].name else ""
                 dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
         return dumped
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of its texts when first asked; a file that cannot be read has none."""
+        size = 0
+        for dump in self.dumps:
+            with suppress(OSError):
+                size += on_disk(dump.path).stat().st_size
+        return size
 
     @property
     def names(self) -> list[DumpName]:

@@ -7,7 +7,6 @@ from typing import Final
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.text.stored import on_disk
 
 PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
@@ -21,26 +20,15 @@ _CACHE_MIN_FILES: Final = 16
 """Pipelines from which it does, however small they are."""
 
 
-def size_of(pipeline: Pipeline) -> int:
-    """Bytes of its texts; a file that cannot be read has none."""
-    size = 0
-    for dump in pipeline.dumps:
-        try:
-            size += on_disk(dump.path).stat().st_size
-        except OSError:
-            continue
-    return size
-
-
 def cost_of(pipeline: Pipeline) -> int:
     """The time to check it, as that of so many bytes of a large pipeline."""
-    return size_of(pipeline) + _FILE_COST * len(pipeline.dumps)
+    return pipeline.size + _FILE_COST * len(pipeline.dumps)
 
 
 def is_worth_caching(dump: Dump) -> bool:
     """True if the dumps are large enough for a cache, or so many."""
     few = len(dump.pipelines) < _CACHE_MIN_FILES
-    return not few or sum(map(size_of, dump)) >= CACHE_MIN_BYTES
+    return not few or sum(pipeline.size for pipeline in dump) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:

@@ -14,7 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of, size_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -80,7 +80,7 @@ def check_in_parts(
 def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
     """The task of a checker; a pipeline that is too large for one process is divided."""
     task = Task.of(checker)
-    total = sum(map(size_of, pipelines)) if jobs > 1 else 0
+    total = sum(pipeline.size for pipeline in pipelines) if jobs > 1 else 0
     if total < PARALLEL_MIN_BYTES:
         return task
     return replace(task, jobs=jobs, bytes_per_job=total // jobs)
@@ -161,7 +161,8 @@ def _digests(
             alike.setdefault(signature(pipeline), []).append(at)
         wanted = {at: pipelines[at] for group in alike.values() if len(group) > 1 for at in group}
     here = executor.is_local and executor.jobs < 2
-    if here or (executor.is_local and sum(map(size_of, wanted.values())) < PARALLEL_MIN_BYTES):
+    size = sum(pipeline.size for pipeline in wanted.values())
+    if here or (executor.is_local and size < PARALLEL_MIN_BYTES):
         return {at: content_digest(task, pipeline) for at, pipeline in wanted.items()}
     return dict(_mapped(content_digest, wanted, executor))
 

@@ -13,7 +13,6 @@ from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
-from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits
 from hlo_lint.engine.reporter import CheckOutcome
 from hlo_lint.engine.runner import Checker, Progress, forget
@@ -87,7 +86,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         limits=task.limits,
     )
     if task.jobs > 1:
-        share = round(size_of(pipeline) / max(task.bytes_per_job, 1))
+        share = round(pipeline.size / max(task.bytes_per_job, 1))
         checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)

@@ -19,7 +19,6 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
-from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
 from hlo_lint.engine.reporter import CheckOutcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
@@ -52,7 +51,7 @@ def forget(pipeline: Pipeline) -> None:
     """Forget what was read of a pipeline."""
     global _held_bytes
     pipeline.release_text()
-    _held_bytes += size_of(pipeline)
+    _held_bytes += pipeline.size
     _memos.update({id(dump.memo): dump.memo for dump in pipeline.dumps if dump.memo is not None})
 
 

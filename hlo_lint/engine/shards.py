@@ -15,7 +15,6 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.parallel import add_part
 from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature
 from hlo_lint.engine.reporter import Result
@@ -67,7 +66,7 @@ def positions_in(shard: Shard, pipelines: Sequence[Pipeline]) -> list[int]:
     units: list[tuple[float, list[int]]] = []
     for group in alike.values():
         length = -(-len(group) // shard.count)
-        size = size_of(pipelines[group[0]])
+        size = pipelines[group[0]].size
         for start in range(0, len(group), length):
             unit = group[start : start + length]
             units.append((size * (1 + READ_COST * (len(unit) - 1)), unit))

@@ -11,7 +11,6 @@ from click.testing import CliRunner, Result
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.engine.input_size import size_of
 from hlo_lint.engine.shards import Shard, ShardReport, parse_shard, positions_in
 from hlo_lint.report.formats import FORMATS
 from tests.conftest import CRASH, DUMPS, FIXTURES
@@ -78,7 +77,7 @@ def test_every_pipeline_is_in_one_shard_and_the_shares_are_fair(tmp_path: Path) 
         chosen = [positions_in(Shard(number, count), pipelines) for number in range(1, count + 1)]
         assert sorted(at for shard in chosen for at in shard) == list(range(len(pipelines)))
         if count == 2:
-            loads = [sum(size_of(pipelines[at]) for at in shard) for shard in chosen]
+            loads = [sum(pipelines[at].size for at in shard) for shard in chosen]
             assert min(loads) > 0.3 * sum(loads)
 
 
