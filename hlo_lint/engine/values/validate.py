@@ -26,6 +26,7 @@ from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, i
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted
 
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""
@@ -96,6 +97,19 @@ class Validation:
         missing = (Outcome.NOT_COMPARABLE, Outcome.NOT_RUN, Outcome.NOT_LOWERED)
         return sum(step.comparison.outcome not in missing for step in self._judged)
 
+    def finish(self, runs: int) -> None:
+        """Note the number of runs, why steps were not compared, and what was cut."""
+        self.runs = runs
+        reasons = Counter(
+            f"{step.comparison.outcome.value}: {step.comparison.reason}"
+            for step in self.steps
+            if step.comparison.reason
+        )
+        self.notes = [f"{reason} ({counted(count, 'step')})" for reason, count in reasons.items()]
+        programs = [step.program for step in self.steps if step.program is not None]
+        if cuts := sorted({cut.what for program in programs for cut in program.cuts}):
+            self.notes.append(f"not run, equal for equal operands: {', '.join(cuts)}")
+
 
 def validate_dumps(
     title: str,
@@ -113,11 +127,8 @@ def validate_dumps(
     With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
     change that a later pass takes back is then not seen.
     """
-    result = Validation(title)
-    ran = xla.texts_run
-    runs = Runs(xla, edges)
-    nodes = Nodes()
-    replicated = _replicated(dumps)
+    result, ran = Validation(title), xla.texts_run
+    runs, nodes, replicated = Runs(xla, edges), Nodes(), _replicated(dumps)
     for dump in dumps:
         progress(dump.path.name)
         result.steps.append(_lowered(dump, nodes, replicated))
@@ -128,8 +139,7 @@ def validate_dumps(
     else:
         for stretch in stretches:
             stretch.bisect(runs)
-    result.runs = xla.texts_run - ran
-    result.notes = _notes(result)
+    result.finish(xla.texts_run - ran)
     return result
 
 
@@ -143,9 +153,8 @@ def validate_pair(
     progress: Progress = lambda _: None,
 ) -> Validation:
     """Compare two runs over one program after each step that both have, up to the first change."""
-    result = Validation(f"{ours.title} and {theirs.title}")
-    ran, runs, nodes = xla.texts_run, Runs(xla, edges), Nodes()
-    replicated = _replicated(ours.dumps)
+    result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
+    runs, nodes, replicated = Runs(xla, edges), Nodes(), _replicated(ours.dumps)
     verdicts: dict[tuple[int, int], Comparison] = {}
     for aligned in aligned_steps(ours, theirs):
         if aligned.before is None or aligned.after is None:
@@ -166,8 +175,7 @@ def validate_pair(
         one.comparison = other.comparison
         if result.changes:
             break
-    result.runs = xla.texts_run - ran
-    result.notes = _notes(result)
+    result.finish(xla.texts_run - ran)
     return result
 
 
@@ -336,19 +344,3 @@ def _change(one: Step, other: Step, inputs: Inputs, runs: Runs) -> ValueChange:
     if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
         nearest = one  # what lies between did not run
     return ValueChange(nearest.dump, other.dump, other.comparison, divergence)
-
-
-def _notes(result: Validation) -> list[str]:
-    """The reasons why steps were not compared, each with the number of steps, and what was cut."""
-    reasons = Counter(
-        f"{step.comparison.outcome.value}: {step.comparison.reason}"
-        for step in result.steps
-        if step.comparison.reason
-    )
-    notes = [f"{reason} ({count} step{'s' * (count > 1)})" for reason, count in reasons.items()]
-    cuts = sorted(
-        {cut.what for step in result.steps if step.program is not None for cut in step.program.cuts}
-    )
-    if cuts:
-        notes.append(f"not run, equal for equal operands: {', '.join(cuts)}")
-    return notes

@@ -11,7 +11,7 @@ launcher hands them to the kernel's pointers in that order and passes over what 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from hlo_lint.hlo import wire
@@ -345,21 +345,10 @@ def _parameter(reader: Reader, within: Field) -> Parameter:
         case 1:
             fields = _by_number(reader.fields(value), "Array")
             return Array(_uint(fields, 1, bits=64), _uint(fields, 2, bits=64))
-        case 2:
-            return Scalar("bool", bool(wire.int_of(value)))
-        case 3:
-            return Scalar("i32", wire.signed_of(value, 32))
-        case 4:
-            return Scalar("u32", wire.int_of(value) & 0xFFFFFFFF)
-        case 5:
-            return Scalar("i64", wire.signed_of(value, 64))
-        case 6:
-            return Scalar("u64", wire.int_of(value))
-        case 7:
-            return Scalar("f32", _real(value, wire.FIXED32))
-        case 8:
-            return Scalar("f64", _real(value, wire.FIXED64))
-    return _descriptor(reader, value)
+        case 9:
+            return _descriptor(reader, value)
+    kind, read = _SCALARS[value.number]
+    return Scalar(kind, read(value))
 
 
 def _real(value: Field, wire_type: int) -> float:
@@ -368,6 +357,16 @@ def _real(value: Field, wire_type: int) -> float:
     return wire.float_of(value)
 
 
+_SCALARS: Final[Mapping[int, tuple[str, Callable[[Field], bool | int | float]]]] = {
+    2: ("bool", lambda value: bool(wire.int_of(value))),
+    3: ("i32", lambda value: wire.signed_of(value, 32)),
+    4: ("u32", lambda value: wire.int_of(value) & 0xFFFFFFFF),
+    5: ("i64", lambda value: wire.signed_of(value, 64)),
+    6: ("u64", wire.int_of),
+    7: ("f32", lambda value: _real(value, wire.FIXED32)),
+    8: ("f64", lambda value: _real(value, wire.FIXED64)),
+}
+"""The type of a scalar, and how it is read, by the number of its field."""
 _NVIDIA: Final = 1
 _STRIDES: Final = 4
 
