@@ -311,6 +311,47 @@ def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
     assert many - few == {"_Types.__missing__": 2 * 180}
 
 
+@pytest.mark.parametrize("counts", [(4, 8, 4), (8, 4, 8)])
+def test_equal_collectives_are_judged_by_the_counts_of_their_module(
+    counts: tuple[int, ...],
+) -> None:
+    clear_caches()
+    for count in counts:
+        module = hlo_lint.parse(f"""HloModule m, replica_count={count}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  ROOT g = f32[32] all-gather(p), dimensions={{0}}, replica_groups=[1,4]<=[4]
+}}
+""")
+        assert ("replica-count" in violations_of(module, Stage())) == (count != 4)
+
+
+def test_a_fusion_of_equal_signature_is_judged_by_its_own_body() -> None:
+    text = """HloModule m
+
+whole {
+  a = f32[8] parameter(0)
+  ROOT n = f32[8] negate(a)
+}
+
+half {
+  a = f32[8] parameter(0)
+  s = f32[8] sine(a)
+  ROOT n = f32[8] negate(a)
+}
+
+ENTRY e {
+  p = f32[8] parameter(0)
+  f = f32[8] fusion(p), kind=kLoop, calls=whole
+  ROOT g = f32[8] fusion(f), kind=kLoop, calls=half
+}
+"""
+    clear_caches()
+    (dead,) = violations_of(hlo_lint.parse(text), Stage())["fusion-dead-instruction"]
+    assert dead.message == "%s is dead: no instruction in fusion %half uses it"
+
+
 def test_attributes_after_metadata_are_read_wherever_they_stand() -> None:
     text = """HloModule m
 
