@@ -40,6 +40,9 @@ SMALL = Path(__file__).parent.parent / "fixtures/roundtrip/opcodes_elementwise_b
 """A file of about a kilobyte."""
 SMALLEST_FILE = 100_000
 SMALLEST_TEXT = 2_000
+LARGEST_TEXT = 60_000
+READINGS = 25
+"""A short text is read so fast that only the best of many readings says anything."""
 SMALLEST_DUMP = 1_000_000
 SMALLEST_FOR_TWO = 50_000_000
 FEWEST_FILES = 30
@@ -179,14 +182,13 @@ def texts_of_people(corpora: Path) -> Iterator[Goal]:
         texts = {
             test["text"].encode()
             for test in tests
-            if test["corpus"] == corpus and len(test["text"]) > SMALLEST_TEXT
+            if test["corpus"] == corpus and SMALLEST_TEXT < len(test["text"]) < LARGEST_TEXT
         }
         ratios = []
         for data in sorted(filter(by_xla, texts)):
-            # A short text is read so fast that only the best of several readings says anything;
-            # what XLA reads for seconds has a literal of a hundred million elements.
-            rounds = ROUNDS if seconds(by_xla, data) < 0.1 else 1
-            turns = [(seconds(by_xla, data), seconds(alone, data, False)) for _ in range(rounds)]
+            if seconds(by_xla, data) > 0.1:
+                continue  # a literal of a hundred million elements
+            turns = [(seconds(by_xla, data), seconds(alone, data, False)) for _ in range(READINGS)]
             xla, ours = map(min, zip(*turns, strict=True))
             ratios.append(xla / ours)
         ratios.sort()
