@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
@@ -98,16 +99,25 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
     if before is None or after is None or not _is_simple(before) or not _is_simple(after):
         return
     dimensions = _dimensions(mover, before.rank)
-    if dimensions is None or tuple(before.dims[d] for d in dimensions) != after.dims:
-        return
+    steps = None if dimensions is None else _steps(before, after, dimensions)
+    if steps is not None:
+        yield Move(kernel, before, after, steps)
+
+
+@lru_cache(maxsize=1 << 12)
+def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -> Steps | None:
+    """The steps of a transpose, or of a copy; None if the arrays are not what it is between."""
+    if tuple(before.dims[d] for d in dimensions) != after.dims:
+        return None
     if before.dtype != after.dtype or not packs_alike(before, after):
-        return
+        return None
     read, written = strides(before), strides(after)
-    loops = [
-        (size, read[d], written[k])
-        for k, (size, d) in enumerate(zip(after.dims, dimensions, strict=True))
-    ]
-    yield Move(kernel, before, after, _merged(loops))
+    return _merged(
+        [
+            (size, read[d], written[k])
+            for k, (size, d) in enumerate(zip(after.dims, dimensions, strict=True))
+        ]
+    )
 
 
 def _merged(loops: list[tuple[int, int, int]]) -> Steps:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import mul
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.loops import COMPARISONS, read_loop
 from hlo_lint.hlo.attributes import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
@@ -129,10 +130,10 @@ class LoopValues:
                 yield context, offset
 
     def _body(self, call: Instruction) -> Computation | None:
-        names = call.called_computations
         if call.opcode == "while":
             name = call.attributes.get("body", "").strip().removeprefix("%")
         else:
+            names = calls_of(call.computation).get(call.number, ())
             name = names[0] if len(names) == 1 else ""
         return self._computations.get(name)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
+from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
@@ -111,11 +112,21 @@ class ReshapeRunsAsKernel(Rule):
 
 def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, ArrayShape]]:
     """Loop fusions of one reshape, with the shapes it is between."""
+    bodies = {
+        body.name
+        for body in holders(module).get("reshape", ())
+        if len(body.rows) == 2 and body.name in module.fusion_computations
+    }
+    if not bodies:
+        return  # most modules: nothing is asked of their fusions
     for computation in module.nonfusion_computations:
-        for hit in m.find(LOOP_FUSION, computation):
-            shapes = _wrapped(hit.instruction, module)
-            if shapes is not None:
-                yield hit.instruction, *shapes
+        for number, names in calls_of(computation).items():
+            if bodies.isdisjoint(names):
+                continue
+            for hit in m.find(LOOP_FUSION, computation.at(number)):
+                shapes = _wrapped(hit.instruction, module)
+                if shapes is not None:
+                    yield hit.instruction, *shapes
 
 
 def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -65,15 +67,17 @@ class ComparatorNotStrict(Rule):
 
     def check(self, module: Module) -> Findings:
         """Each such sort."""
-        defects: dict[str, str] = {}
-        for computation in module.computations:
-            for sort in computation.with_opcode("sort"):
-                name = next(iter(sort.called_computations), "")
-                if name not in defects:
-                    comparator = module.computation(name)
-                    defects[name] = "" if comparator is None else _defect(comparator)
-                if defects[name]:
-                    yield Finding(sort, f"%{name} is not a strict order: {defects[name]}")
+        defects: dict[object, str] = {}
+        for sort in instructions_of(module, "sort"):
+            comparator = module.callee(sort)
+            if comparator is None:
+                continue
+            template = template_of(comparator) or comparator
+            if template not in defects:
+                defects[template] = _defect(comparator)
+            if defects[template]:
+                reason = f"%{comparator.name} is not a strict order: {defects[template]}"
+                yield Finding(sort, reason)
 
 
 def _defect(comparator: Computation) -> str:
