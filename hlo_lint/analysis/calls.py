@@ -8,7 +8,7 @@ from typing import Final
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import CALLERS, OPCODES
-from hlo_lint.hlo.records import attributes_of, without_metadata
+from hlo_lint.hlo.records import attributes_before_metadata, attributes_of
 from hlo_lint.text.patterns import late
 
 _CALLS_NOTHING: Final = frozenset(
@@ -55,7 +55,7 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     numbers = chain.from_iterable(map(computation.positions, callers))
     calls: dict[int, tuple[str, ...]] = {}
     for number in sorted(numbers):
-        attributes = without_metadata(attributes_of(rows[number]))
+        attributes = attributes_before_metadata(attributes_of(rows[number]))
         if number in inline:
             calls[number] = computation.at(number).called_computations
         elif (alone := _match_one_callee(attributes)) is not None:

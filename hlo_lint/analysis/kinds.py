@@ -15,7 +15,7 @@ from typing import Final, TypeAlias, TypeVar
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.records import METADATA, name_in, type_of, without_metadata
+from hlo_lint.hlo.records import METADATA, attributes_before_metadata, name_in, type_of
 from hlo_lint.hlo.shape import element_type
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 
@@ -72,7 +72,7 @@ def template_of(computation: Computation) -> Template | None:
         if "control-predecessors" in attributes:
             return None
         read: object = tuple(map(index.get, references)) if references else operands
-        lines.append((root, type_text, opcode, read, without_metadata(attributes)))
+        lines.append((root, type_text, opcode, read, attributes_before_metadata(attributes)))
     return tuple(lines)
 
 
@@ -97,7 +97,7 @@ def reading_of(computation: Computation) -> Reading:
     for _, name, type_text, opcode, operands, attributes, references in computation.rows:
         head, _, metadata = attributes.partition(METADATA)
         if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
-            head = without_metadata(attributes)
+            head = attributes_before_metadata(attributes)
         if len(references) == 1:  # of so many instructions that it takes a case of its own
             read = (types[references[0]],)
         elif references:
@@ -130,7 +130,7 @@ def _read_carefully(computation: Computation) -> Reading:
         read = tuple([_type_of(reference, computation) for reference in references])
         if opcode == "constant":
             read = (operands,)
-        kind_of.append(numbers[opcode, type_text, without_metadata(tail), read])
+        kind_of.append(numbers[opcode, type_text, attributes_before_metadata(tail), read])
     return Reading(is_sound, list(numbers), kind_of)
 
 

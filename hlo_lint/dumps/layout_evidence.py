@@ -12,7 +12,13 @@ from collections.abc import Set
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
 from hlo_lint.hlo.layouts import inverse
-from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of, without_metadata
+from hlo_lint.hlo.records import (
+    attributes_before_metadata,
+    attributes_of,
+    opcode_of,
+    references_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
 from hlo_lint.text.patterns import late
 
@@ -85,7 +91,7 @@ def _key(computation: Computation, number: int) -> tuple[str, ...]:
         return opcode_of(row), type_of(row)
     operands = map(computation.index.get, references_of(row))
     types = [type_of(computation.rows[at]) if at is not None else "" for at in operands]
-    return type_of(row), without_metadata(attributes_of(row)), *types
+    return type_of(row), attributes_before_metadata(attributes_of(row)), *types
 
 
 def _descends(order: str) -> bool:

@@ -49,7 +49,7 @@ def name_in(reference: str) -> str:
 METADATA: Final = ", metadata={"
 
 
-def without_metadata(attributes: str) -> str:
+def attributes_before_metadata(attributes: str) -> str:
     """The attributes before metadata; all of them if more than a backend_config follows it."""
     head, _, after = attributes.partition(METADATA)
     _, _, follows = after.partition("}")

@@ -16,13 +16,13 @@ from hlo_lint.analysis.shape_inference.shape_check import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import (
+    attributes_before_metadata,
     attributes_of,
     opcode_of,
     operands_of,
     references_of,
     root_mark_of,
     type_of,
-    without_metadata,
 )
 from hlo_lint.hlo.shape import Shape, element_type, shape_or_none
 
@@ -100,7 +100,7 @@ class ShapeInference:
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
-        tail = without_metadata(attributes_of(row)) if inference.attributes else ""
+        tail = attributes_before_metadata(attributes_of(row)) if inference.attributes else ""
         return check_shape(
             opcode_of(row), type_of(row) if typed else "", tuple(operands), tail, callees
         )

@@ -12,7 +12,7 @@ from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
-from hlo_lint.hlo.records import type_of, without_metadata
+from hlo_lint.hlo.records import attributes_before_metadata, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
@@ -95,7 +95,7 @@ class UnknownWord(Rule):
         texts = {kind[2] for kind in reading_of(computation).kinds}
         words = set[str]().union(*map(_unknown_attributes, texts))
         for instruction in computation.instructions if words else ():
-            attributes = without_metadata(instruction.attributes_text)
+            attributes = attributes_before_metadata(instruction.attributes_text)
             for word in sorted(words & _unknown_attributes(attributes)):
                 yield _finding(instruction, "attribute", word, _attributes())
                 words.discard(word)
