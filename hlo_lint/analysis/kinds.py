@@ -48,7 +48,7 @@ class Reading(NamedTuple):
 Template: TypeAlias = tuple[tuple[object, ...], ...]
 """A small computation without the names of its instructions, and without metadata."""
 
-_MAX_TEMPLATE: Final = 8
+_MAX_TEMPLATE: Final = 32
 
 
 @cached_analysis
