@@ -41,6 +41,9 @@ MAX_WORD: Final = 1 << 12
 
 MAX_TOGETHER: Final = 1 << 16
 """Number of characters of computations that are read together."""
+_FIRST_TOGETHER: Final = 1 << 8
+"""Of the first ones, and of those after a computation that a dump spells not so: more of its kind
+may follow, and what was read together with them is read again."""
 _SHARED_FROM = 4 << 20
 """From how many characters on a module that is read alone shares the texts of its types: that takes
 a tenth of the time, and gives back a fifth of the memory."""
@@ -187,7 +190,7 @@ def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int
     """
     shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
     outlines: list[_Outline] = []
-    size = len(text)
+    size, together = len(text), _FIRST_TOGETHER
     while at < size:
         if text[at] == "\n":
             at += 1
@@ -196,8 +199,9 @@ def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int
         if outline is not None:
             outlines.append(outline)
             at = outline.end + 2
-            if at < size and outline.end - outlines[0].start <= MAX_TOGETHER:
+            if at < size and outline.end - outlines[0].start <= together:
                 continue
+            together = min(2 * together, MAX_TOGETHER)
         stuck = _add_alone(text, outlines, bodies, shared)
         if stuck is not None:
             return stuck
