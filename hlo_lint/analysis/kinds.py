@@ -25,7 +25,6 @@ RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """All of an instruction but its name and metadata: opcode, type, attributes, and the types of its
 operands, None for one that is not defined; of a constant the literal."""
 
-
 Place: TypeAlias = tuple[Computation, int]
 """An instruction by its position in a computation."""
 
@@ -49,6 +48,8 @@ Template: TypeAlias = tuple[tuple[object, ...], ...]
 """A small computation without the names of its instructions, and without metadata."""
 
 _MAX_TEMPLATE: Final = 32
+"""Instructions up to which computations are compared: long ones are rarely equal, and to compare
+them costs a part of what it costs to read them."""
 
 
 @cached_analysis
