@@ -10,6 +10,7 @@ to type checkers they are its own. No dataclass has a base that the standard dec
 from __future__ import annotations
 
 import operator
+import sys
 from collections import _tuplegetter  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -266,7 +267,8 @@ class _Tuple(tuple[Any, ...]):
     def _replace(self, /, **changes: Any) -> Any:
         value = tuple.__new__(type(self), map(changes.pop, self._fields, self))
         if changes:
-            raise ValueError(f"Got unexpected field names: {list(changes)!r}")
+            kind = TypeError if sys.version_info >= (3, 13) else ValueError  # as Python's own
+            raise kind(f"Got unexpected field names: {list(changes)!r}")
         return value
 
     def _asdict(self) -> dict[str, Any]:
