@@ -12,6 +12,9 @@ PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
+SPLIT_MIN_BYTES: Final = 4 << 20
+"""Bytes of one text from which two processes check it faster than one. More than two gain nothing:
+one of them reads it, which takes half of the time."""
 _FILE_COST: Final = 1 << 15
 """Bytes that take as long to check as it takes to open one more file."""
 CACHE_MIN_BYTES: Final = 1 << 16
@@ -34,16 +37,19 @@ def is_worth_caching(dump: Dump) -> bool:
 def automatic_jobs(dump: Dump) -> int:
     """The number of worker processes that an input is worth.
 
-    Two are faster than one for a single pipeline, and more are hardly faster than two, since one of
-    them reads it: the largest pipeline bounds what others can gain.
+    The checks of one large text are divided. Of many texts of one module most repeat each other, so
+    that one process, which reads them, has most of the work: two are hardly faster than one, and
+    the largest module bounds what others can gain.
     """
     if _processors() < 2:
         return 1
+    texts = [pipeline.size // max(1, len(pipeline.dumps)) for pipeline in dump]
+    jobs = 2 if max(texts, default=0) >= SPLIT_MIN_BYTES else 1
     costs = list(map(cost_of, dump))
     total = sum(costs)
-    if total < PARALLEL_MIN_BYTES:
-        return 1
-    return min(_processors(), total // _BYTES_PER_JOB, 2 * total // max(costs))
+    if total >= PARALLEL_MIN_BYTES:
+        jobs = max(jobs, min(total // _BYTES_PER_JOB, 2 * total // max(costs)))
+    return min(_processors(), jobs)
 
 
 def _processors() -> int:

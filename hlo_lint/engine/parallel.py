@@ -14,7 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, SPLIT_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -80,10 +80,10 @@ def check_in_parts(
 def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
     """The task of a checker; a pipeline that is too large for one process is divided."""
     task = Task.of(checker)
-    total = sum(pipeline.size for pipeline in pipelines) if jobs > 1 else 0
-    if total < PARALLEL_MIN_BYTES:
+    if jobs < 2:
         return task
-    return replace(task, jobs=jobs, bytes_per_job=total // jobs)
+    total = sum(pipeline.size for pipeline in pipelines)
+    return replace(task, jobs=jobs, bytes_per_job=max(total // jobs, SPLIT_MIN_BYTES // 2))
 
 
 def parts_of(

@@ -1,27 +1,29 @@
 """Checks one large pipeline in several processes, which share what was parsed.
 
-Checks of one computation at a time are divided by computations: the other processes say which are
-good, and what is left is checked here. Other checks are divided by check.
+Most checks are divided by check. XLA's verifier is divided by computations: where none violates
+anything, as in nearly every module, its rules have nothing left to look at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.analysis.calls import holders
+from hlo_lint.analysis.kinds import kinds_of
 from hlo_lint.engine.checks import Check
 from hlo_lint.engine.executors.forks import run_forked
 from hlo_lint.engine.views import Run
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
-from hlo_lint.rules.verifier import VerifierRule, mark_verified, verified_computations
+from hlo_lint.rules.verifier import VerifierRule, mark_verified, verify_computations, verify_whole
 
 if TYPE_CHECKING:
     from hlo_lint.engine.runner import Checker
 
-_CHUNKS_PER_JOB: Final = 3
-"""With fewer chunks the last one would be waited for."""
+_CHUNKS_PER_JOB: Final = 8
+"""With fewer chunks the last one would be waited for: some hold what was not met before."""
 
 
 def check_split(
@@ -29,18 +31,27 @@ def check_split(
 ) -> None:
     """Report what the checks find, in their order, as one process does."""
     whole = [check for check in checks if not isinstance(check.rule, VerifierRule)]
-    functions: list[Callable[[], Any]] = []
-    chunks: list[tuple[Module, Stage]] = []
+    functions: list[Callable[[], Any]] = [
+        partial(checker.outcome_of, check, run) for check in whole
+    ]
+    ends: list[tuple[Module, Stage]] = []
+    """The module of each part of the verifier's work."""
     if len(whole) < len(checks):
         for module, stage in run.timeline.ends:
-            for numbers in _chunks(module, checker.jobs * _CHUNKS_PER_JOB):
-                functions.append(partial(_good_computations, module, stage, numbers))
-                chunks.append((module, stage))
-    functions += [partial(checker.outcome_of, check, run) for check in whole]
+            kinds_of(module)  # here, since most checks ask for them
+            holders(module)
+            # These come last: they are short, and fill the time that long checks leave.
+            for part in _parts(module, stage, checker.jobs * _CHUNKS_PER_JOB):
+                functions.append(part)
+                ends.append((module, stage))
     values = run_forked(functions, checker.jobs, lambda _: progress(0))
-    for (module, stage), good in zip(chunks, values, strict=False):
-        mark_verified(module, stage, good)
-    outcomes = dict(zip(map(id, whole), values[len(chunks) :], strict=True))
+    outcomes = dict(zip(map(id, whole), values, strict=False))
+    is_good = dict.fromkeys(ends, True)
+    for end, good in zip(ends, values[len(whole) :], strict=True):
+        is_good[end] &= good
+    for (module, stage), good in is_good.items():
+        if good:
+            mark_verified(module, stage)
     for check in checks:
         progress(0)
         if id(check) in outcomes:
@@ -49,23 +60,30 @@ def check_split(
             checker.run_check(check, run)
 
 
-def _good_computations(module: Module, stage: Stage, numbers: Sequence[int]) -> list[int]:
+def _parts(module: Module, stage: Stage, count: int) -> Iterator[Callable[[], bool]]:
+    """The parts of the work of the verifier on a module; each gives True if nothing is violated."""
+    yield partial(_is_good, verify_whole, module, stage)
+    # ENTRY, which is the largest most often, stands last.
+    for numbers in reversed(list(_chunks(module, count))):
+        yield partial(_is_good, verify_computations, module, stage, numbers)
+
+
+def _is_good(verify: Callable[..., bool], *subject: object) -> bool:
     try:
-        return verified_computations(module, stage, numbers)
+        return verify(*subject)
     except Exception:  # raised again, and reported, when the rule itself is run
-        return []
+        return False
 
 
-def _chunks(module: Module, count: int) -> list[range]:
+def _chunks(module: Module, count: int) -> Iterator[range]:
     """The numbers of its computations, in stretches of about as many instructions."""
     sizes = [len(computation.rows) for computation in module.computations]
     least = sum(sizes) / count
-    chunks, start, size = [], 0, 0
+    start, size = 0, 0
     for at, rows in enumerate(sizes):
         size += rows
         if size >= least:
-            chunks.append(range(start, at + 1))
+            yield range(start, at + 1)
             start, size = at + 1, 0
     if start < len(sizes):
-        chunks.append(range(start, len(sizes)))
-    return chunks
+        yield range(start, len(sizes))

@@ -9,13 +9,13 @@ read violates nothing. `docs/verifier.md` lists all checks.
 
 from hlo_lint.analysis.verifier.checks import Checks, marks_of
 from hlo_lint.analysis.verifier.scope import Violation
-from hlo_lint.analysis.verifier.verify import Violations, good_computations, mark_good, verify
+from hlo_lint.analysis.verifier.verify import Violations, has_violations, mark_good, verify
 
 __all__ = [
     "Checks",
     "Violation",
     "Violations",
-    "good_computations",
+    "has_violations",
     "mark_good",
     "marks_of",
     "verify",

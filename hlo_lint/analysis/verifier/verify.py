@@ -91,20 +91,24 @@ def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
     return cast("Violations", cached)
 
 
-def good_computations(
-    module: Module, stage: Stage, checks: Checks, numbers: Sequence[int]
-) -> list[int]:
-    """Those of some computations, by number, that violate nothing as single computations."""
-    verifier = _Verifier(module, _options_of(module, stage), _by_name(module), checks)
-    verifier.check([module.computations[at] for at in numbers])
-    return [at for at in numbers if verifier.is_good(module.computations[at])]
+def has_violations(
+    module: Module, stage: Stage, checks: Checks, numbers: Sequence[int] | None
+) -> bool:
+    """True if some computations, by number, violate anything; None stands for the module around
+    them."""
+    options = _options_of(module, stage)
+    by_name = _by_name(module)
+    if numbers is None:
+        return any(True for _ in _of_module(module, options, by_name, checks))
+    verifier = _Verifier(module, options, by_name, checks)
+    computations = [module.computations[at] for at in numbers]
+    verifier.check(computations)
+    return not all(map(verifier.is_good, computations))
 
 
-def mark_good(module: Module, stage: Stage, checks: Checks, numbers: Sequence[int]) -> None:
-    """Take over from another process which computations violate nothing."""
-    verifier = _Verifier(module, _options_of(module, stage), _by_name(module), checks)
-    for at in numbers:
-        verifier.mark_good(module.computations[at])
+def mark_good(module: Module, stage: Stage) -> None:
+    """Take over from other processes that a module violates nothing."""
+    module.analysis_cache[_options_of(module, stage)] = {}
 
 
 def _options_of(module: Module, stage: Stage) -> Stage:
@@ -139,6 +143,13 @@ def _shows_layouts(module: Module) -> bool:
 def _verify(module: Module, stage: Stage, checks: Checks) -> Iterator[Violation]:
     by_name = _by_name(module)
     yield from _Verifier(module, stage, by_name, checks).violations()
+    yield from _of_module(module, stage, by_name, checks)
+
+
+def _of_module(
+    module: Module, stage: Stage, by_name: Mapping[str, Computation], checks: Checks
+) -> Iterator[Violation]:
+    """The violations that are not of single computations."""
     for check in checks.modules:
         yield from check(module, stage, by_name)
     if module.entry is None or module.entry.parse_errors:
@@ -230,10 +241,6 @@ class _Verifier:
         """True if it was checked, and violates nothing."""
         state = self._state(computation)
         return state is not None and not state.of_instructions and not state.of_whole
-
-    def mark_good(self, computation: Computation) -> None:
-        """Note that it violates nothing."""
-        self._keep(computation, _State(self._callees(computation), (), ()))
 
     def _state(self, computation: Computation) -> _State | None:
         """The facts of a computation with these callees."""

@@ -10,7 +10,7 @@ from hlo_lint.analysis.verifier import (
     Checks,
     Violation,
     Violations,
-    good_computations,
+    has_violations,
     mark_good,
     marks_of,
     verify,
@@ -115,15 +115,20 @@ def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def verified_computations(module: Module, stage: Stage, numbers: Sequence[int]) -> list[int]:
-    """Those of some computations of a module, by number, in which no rule of the family, as far as
-    it looks at computations, finds anything."""
-    return good_computations(module, stage, _checks(module), numbers)
+def verify_computations(module: Module, stage: Stage, numbers: Sequence[int]) -> bool:
+    """True if in some computations of a module, by number, no rule of the family finds anything as
+    far as it looks at computations."""
+    return not has_violations(module, stage, _checks(module), numbers)
 
 
-def mark_verified(module: Module, stage: Stage, numbers: Sequence[int]) -> None:
-    """Take over from another process in which computations nothing is found."""
-    mark_good(module, stage, _checks(module), numbers)
+def verify_whole(module: Module, stage: Stage) -> bool:
+    """True if no rule of the family finds anything in a module but for its computations."""
+    return not has_violations(module, stage, _checks(module), None)
+
+
+def mark_verified(module: Module, stage: Stage) -> None:
+    """Take over from other processes that no rule of the family finds anything in a module."""
+    mark_good(module, stage)
 
 
 def violations_of(module: Module, stage: Stage) -> Violations:
