@@ -13,7 +13,7 @@ from itertools import chain, count
 from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
 from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.records import METADATA, attributes_before_metadata, name_in, type_of
 from hlo_lint.hlo.shape import element_type
@@ -209,7 +209,10 @@ def types_of(computation: Computation) -> frozenset[str]:
 @cached_analysis
 def types_in(module: Module) -> frozenset[str]:
     """The types of all its instructions as spelled, each once."""
-    return frozenset([kind[1] for kind in chain.from_iterable(kinds_of(module).values())])
+    if is_analyzed(module, kinds_of):
+        return frozenset([kind[1] for kind in chain.from_iterable(kinds_of(module).values())])
+    # Of most modules of a dump directory nobody asks more, and they share their computations.
+    return frozenset().union(*map(types_of, module.computations))
 
 
 @cached_analysis
