@@ -16,6 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import (
+    OPCODE,
     attributes_before_metadata,
     attributes_of,
     opcode_of,
@@ -159,13 +160,21 @@ def signature_of(computation: Computation) -> Signature | None:
     rows = computation.rows
     if not rows or computation.parse_errors or not all(map(type_of, rows)):
         return None
-    root = next((row for row in reversed(rows) if root_mark_of(row)), rows[-1])
-    places = map(rows.__getitem__, computation.positions("parameter"))
-    numbered = [(operands_of(row), type_of(row)) for row in places]
-    if [number for number, _ in numbered] == list(map(str, range(len(numbered)))):
-        return Signature(tuple([text for _, text in numbered]), type_of(root))
-    parameters = tuple([parameter.type_text for parameter in computation.parameters])
-    return Signature(parameters, type_of(root))
+    root = rows[-1]
+    if not root_mark_of(root):
+        root = next(filter(root_mark_of, reversed(rows)), root)
+    types = parameter_types(computation)
+    if "" in types:
+        types = tuple([parameter.type_text for parameter in computation.parameters])
+    return Signature(types, type_of(root))
+
+
+@cached_analysis
+def parameter_types(computation: Computation) -> tuple[str, ...]:
+    """The types of its parameters as they are spelled, by number; "" for one that is missing."""
+    parameters = [row for row in computation.rows if row[OPCODE] == "parameter"]
+    types = dict(zip(map(operands_of, parameters), map(type_of, parameters), strict=True))
+    return tuple([types.get(number, "") for number in map(str, range(len(parameters)))])
 
 
 def infer(instruction: Instruction, module: Module | None = None) -> Inferred:

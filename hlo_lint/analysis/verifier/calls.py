@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.types import layout_mismatch
-from hlo_lint.analysis.verifier.scope import (
-    Scope,
-    Violation,
-    operand_shape,
-    parameter_types,
-    shape_of,
-)
+from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import Shape

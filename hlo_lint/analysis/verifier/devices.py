@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.verifier.scope import device_list_error, value_or_none
 from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -82,7 +84,9 @@ def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, st
 @cached_analysis
 def all_communicating(module: Module) -> tuple[Instruction, ...]:
     """The instructions of a module that exchange data with other devices or the host."""
-    return tuple(instruction for part in module.computations for instruction in communicating(part))
+    if COMMUNICATES.isdisjoint(opcodes_of(module)):
+        return ()
+    return tuple(chain.from_iterable(map(communicating, module.computations)))
 
 
 @cached_analysis

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
-from hlo_lint.hlo.records import opcode_of, operands_of, type_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, part
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
@@ -156,14 +155,6 @@ def parameter(computation: Computation | None, number: int) -> Instruction | Non
         if instruction.parameter_number == number:
             return instruction
     return None
-
-
-@cached_analysis
-def parameter_types(computation: Computation) -> tuple[str, ...]:
-    """The types of its parameters as they are spelled, by number; "" for one that is missing."""
-    rows = computation.rows
-    types = {operands_of(row): type_of(row) for row in rows if opcode_of(row) == "parameter"}
-    return tuple([types.get(str(number), "") for number in range(len(types))])
 
 
 def shape_of(instruction: Instruction | None) -> Shape | None:

@@ -181,6 +181,9 @@ class BrokenFusion(VerifierRule, Rule):
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
         """A body knows the one fusion that it belongs to."""
+        bodies = list(chain.from_iterable(map(_bodies, module.computations)))
+        if len({body for body, _ in bodies}) == len(bodies):
+            return
         first: set[str] = set()
         for computation in module.computations:
             for body, number in _bodies(computation):
@@ -217,10 +220,9 @@ def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
 @cached_analysis
 def _dead_instructions(body: Computation) -> tuple[int, ...]:
     rows, root = body.rows, body.root
-    used = set(chain.from_iterable(map(references_of, rows)))
-    if root is None or {root.name}.issuperset(set(map(name_of, rows)) - used):
+    if root is None or {root.name}.union(*map(references_of, rows)).issuperset(body.index):
         return ()
-    used.update([name_in(reference) for reference in used])
+    used = set(map(name_in, chain.from_iterable(map(references_of, rows))))
     return tuple(
         [at for at, row in enumerate(rows) if name_of(row) not in used and at != root.number]
     )

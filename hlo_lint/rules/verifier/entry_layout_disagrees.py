@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch, layout_mismatch
 from hlo_lint.analysis.verifier.checks import on_entry
-from hlo_lint.analysis.verifier.scope import Violation, header_span, parameter_types, value_or_none
+from hlo_lint.analysis.verifier.scope import Violation, header_span, value_or_none
 from hlo_lint.analysis.verifier.shapes import type_errors
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
