@@ -13,20 +13,29 @@ class Batch:
     """Instructions to check, of some computations."""
 
     def __init__(self) -> None:
-        self.kinds: dict[RowKind, Place] = {}
-        """The kinds, and an instruction of each."""
+        self.kinds: dict[RowKind, Computation] = {}
+        """The kinds, and a computation that holds an instruction of each."""
         self._parts: list[tuple[Computation, Sequence[int]]] = []
+        self._places: dict[Computation, dict[RowKind, int]] = {}
 
     def add(self, computation: Computation, numbers: Sequence[int]) -> None:
         """Add instructions of a computation by their positions."""
         self._parts.append((computation, numbers))
-        _, kinds, kind_of = reading = reading_of(computation)
-        if len(numbers) == len(kind_of):
+        _, kinds, kind_of = reading_of(computation)
+        if len(numbers) < len(kind_of):
+            kinds = [kinds[at] for at in {kind_of[number] for number in numbers}]
+        self.kinds.update(zip(kinds, repeat(computation)))
+
+    def place(self, kind: RowKind) -> Place:
+        """An instruction of a kind."""
+        computation = self.kinds[kind]
+        places = self._places.get(computation)
+        if places is None:  # most kinds are judged without
+            reading = reading_of(computation)
             examples = reading.examples()
-        else:
-            examples = {kind_of[number]: number for number in numbers}
-        places = zip(repeat(computation), examples.values())
-        self.kinds.update(zip(map(kinds.__getitem__, examples), places, strict=True))
+            places = {reading.kinds[at]: number for at, number in examples.items()}
+            self._places[computation] = places
+        return computation, places[kind]
 
     def places(self, opcode: str) -> Iterator[Place]:
         """The instructions of an opcode."""

@@ -10,8 +10,10 @@ so that one pass over the instructions runs the checks of all rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TypeAlias, TypeVar
 
+from hlo_lint.analysis.kinds import RowKind
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -31,8 +33,8 @@ class Mark(NamedTuple):
     words: tuple[str, ...] = ()
     other_than: frozenset[str] = frozenset()
     option: str = ""
-    word: str = ""
-    concerns: Callable[[frozenset[str]], bool] | None = None
+    concerns: Callable[[RowKind], bool] | None = None
+    concerns_opcodes: Callable[[frozenset[str]], bool] | None = None
     is_local: bool = False
 
     @property
@@ -50,16 +52,28 @@ def _marked(mark: Mark) -> Callable[[Marked], Marked]:
 
 
 def on(
-    *opcodes: str, local: bool = False, option: str = "", word: str = ""
+    *opcodes: str,
+    local: bool = False,
+    option: str = "",
+    word: str = "",
+    concerns: Callable[[RowKind], bool] | None = None,
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction of some opcodes.
 
     A `local` check depends on nothing but the instruction's attributes, its literal, the types of
     its result and its operands, the signatures of what it calls, the header and the stage: equal
-    instructions are checked once. With an `option` it binds only where the stage has that set, any
-    other than a `local` one with a `word` only where the attributes before the metadata hold that.
+    instructions are checked once, whatever number their channel has; a call whose operands and
+    result have the types of its computation to the letter passes. With an `option` it binds only
+    where the stage has that set, any other than a `local` one only for kinds that it `concerns`:
+    with a `word` those that have it in the attributes before the metadata.
     """
-    return _marked(Mark("opcode", opcodes, option=option, word=word, is_local=local))
+    if word:
+        concerns = partial(_holds, word)
+    return _marked(Mark("opcode", opcodes, option=option, concerns=concerns, is_local=local))
+
+
+def _holds(word: str, kind: RowKind) -> bool:
+    return word in kind[2]
 
 
 def on_attribute(
@@ -80,9 +94,14 @@ on_computation = _marked(Mark("computation"))
 """Mark a check of each computation as a whole."""
 
 
-def on_computation_if(concerns: Callable[[frozenset[str]], bool]) -> Callable[[Marked], Marked]:
-    """Mark such a check that is left out where the opcodes of a module do not concern it."""
-    return _marked(Mark("computation", concerns=concerns))
+def on_computation_if(
+    concerns: Callable[[frozenset[str]], bool] | None = None, *, option: str = ""
+) -> Callable[[Marked], Marked]:
+    """Mark such a check that is left out where a computation's opcodes do not concern it.
+
+    With an `option` it binds only where the stage has that set.
+    """
+    return _marked(Mark("computation", option=option, concerns_opcodes=concerns))
 
 
 on_module = _marked(Mark("module"))
@@ -108,7 +127,7 @@ class OpcodeCheck(NamedTuple):
 
     check: InstructionCheck
     option: str
-    word: str
+    concerns: Callable[[RowKind], bool] | None
     is_local: bool
 
 
@@ -116,8 +135,9 @@ class WholeCheck(NamedTuple):
     """A check of computations."""
 
     check: ComputationCheck
+    option: str
     concerns: Callable[[frozenset[str]], bool] | None
-    """False for the opcodes of a module in which the check cannot find anything."""
+    """False for the opcodes of a computation in which the check cannot find anything."""
 
 
 class AttributeCheck(NamedTuple):
@@ -159,7 +179,7 @@ class Checks(NamedTuple):
         opcodes: dict[str, tuple[OpcodeCheck, ...]] = {}
         for check, mark in held.get("opcode", ()):
             for opcode in mark.words:
-                entry = OpcodeCheck(check, mark.option, mark.word, mark.is_local)  # type: ignore[arg-type]
+                entry = OpcodeCheck(check, mark.option, mark.concerns, mark.is_local)  # type: ignore[arg-type]
                 opcodes[opcode] = (*opcodes.get(opcode, ()), entry)
 
         attributes = tuple(
@@ -169,7 +189,10 @@ class Checks(NamedTuple):
         return cls(
             opcodes,
             attributes,
-            tuple(WholeCheck(check, mark.concerns) for check, mark in held.get("computation", ())),
+            tuple(
+                WholeCheck(check, mark.option, mark.concerns_opcodes)
+                for check, mark in held.get("computation", ())
+            ),
             of("module"),
             of("entry"),
             shapes,

@@ -20,7 +20,7 @@ from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
-from hlo_lint.analysis.verifier.checks import Checks, InstructionCheck
+from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -34,6 +34,7 @@ from hlo_lint.analysis.verifier.shapes import (
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
+from hlo_lint.text.patterns import late
 
 Violations = Mapping[str, tuple[Violation, ...]]
 """The violations, by name of the check."""
@@ -245,7 +246,7 @@ class _Verifier:
     def _state(self, computation: Computation) -> _State | None:
         """The facts of a computation with these callees."""
         state = self._states.get(computation)
-        if state is None:
+        if state is None and self.binding in computation.analysis_cache:
             cached = computation.analysis_cache.get(self._key(computation))
             if isinstance(cached, _State):
                 state = self._states[computation] = cached
@@ -256,9 +257,11 @@ class _Verifier:
         if template is not None and state == _GOOD_STATE:
             self.templates.add(template)
         self._states[computation] = state
-        computation.analysis_cache[self._key(computation)] = state
+        if state.callees:
+            computation.analysis_cache[self._key(computation)] = state
         computation.analysis_cache[self.binding] = state
-        _latest[self.binding, computation.name] = computation
+        if template is None:
+            _latest[self.binding, computation.name] = computation
 
     def _key(self, computation: Computation) -> object:
         """The key of its facts: what binds it, and what it calls."""
@@ -302,23 +305,28 @@ class _Verifier:
             of_instructions.sort(key=itemgetter(0))
         for computation, number, violation in self._of_attributes(batch):
             violations.setdefault(computation, []).append((number, violation))
-        opcodes = opcodes_of(self.module)
-        whole = [
-            check
-            for check, concerns in self.checks.computations
-            if not concerns or concerns(opcodes)
-        ]
+        whole: dict[frozenset[str], list[ComputationCheck]] = {}
         for computation in computations:
-            rows, scope = computation.rows, self._scope(computation)
-            of_whole = [
-                violation
-                for check in (() if computation.parse_errors else whole)
-                for violation in check(scope)
-            ]
+            opcodes, rows = computation.opcodes, computation.rows
+            of_whole: list[Violation] = []
+            if not computation.parse_errors:
+                if opcodes not in whole:
+                    whole[opcodes] = self._concerned(opcodes)
+                scope = self._scope(computation)
+                for check in whole[opcodes]:
+                    of_whole += check(scope)
             of_rows = violations.get(computation, ())
-            named = [(name_of(rows[number]), violation) for number, violation in of_rows]
-            state = _State(self._callees(computation), tuple(named), tuple(of_whole))
-            self._keep(computation, state)
+            named = tuple([(name_of(rows[number]), violation) for number, violation in of_rows])
+            self._keep(computation, _State(self._callees(computation), named, tuple(of_whole)))
+
+    def _concerned(self, opcodes: frozenset[str]) -> list[ComputationCheck]:
+        """The checks of whole computations that may find something in one of some opcodes."""
+        return [
+            check
+            for check, option, concerns in self.checks.computations
+            if not option or getattr(self.stage, option)
+            if concerns is None or concerns(opcodes)
+        ]
 
     def _places(self, computation: Computation) -> Sequence[int]:
         """The positions of the instructions that the computation of that name did not have."""
@@ -346,10 +354,12 @@ class _Verifier:
             for place in batch.of_kinds(self._bad_kinds(batch, opcode, kinds, local)):
                 yield from self._at(place, self._shape_violations)
                 yield from self._by(local, place)
-            for check, _, word, is_local in checks:
+            for check, _, concerns, is_local in checks:
                 if not is_local:
-                    holding = {kind for kind in kinds if word in kind[2]}
-                    for place in batch.of_kinds(holding) if word else batch.places(opcode):
+                    places = batch.places(opcode)
+                    if concerns is not None:
+                        places = batch.of_kinds(set(filter(concerns, kinds)))
+                    for place in places:
                         yield from self._by((check,), place)
 
     def _bad_kinds(
@@ -363,18 +373,22 @@ class _Verifier:
         if not has_shape and not local:
             return bad
         good = self.good.setdefault(opcode, set())
+        calls = inference is not None and inference.calls
         for kind in kinds:
-            key: object = kind
-            place = computation, number = batch.kinds[kind]
+            _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
-            if inference is not None and inference.calls:
+            if calls:
+                computation, number = batch.place(kind)
                 callees = calls_of(computation).get(number, ())
                 signatures = tuple(map(self._signature, callees))
-                key = without_callees(kind[2], callees), signatures, kind[1], kind[3]
+                if is_evident(kind, signatures):
+                    continue
+                attributes = without_callees(attributes, callees)
+            key = _without_numbers(attributes), signatures, result, operands
             if key in good:
                 continue
-            is_good = not has_shape or self._has_right_shape(kind, signatures, place)
-            if is_good and not (local and any(self._by(local, place))):
+            is_good = not has_shape or self._has_right_shape(batch, kind, signatures)
+            if is_good and not (local and any(self._by(local, batch.place(kind)))):
                 good.add(key)
             else:
                 bad.add(kind)
@@ -383,7 +397,7 @@ class _Verifier:
         return bad
 
     def _has_right_shape(
-        self, kind: RowKind, signatures: tuple[Signature | None, ...], place: Place
+        self, batch: Batch, kind: RowKind, signatures: tuple[Signature | None, ...]
     ) -> bool:
         """True if instructions of a kind that call computations of such signatures have no
         violations of their shapes."""
@@ -393,7 +407,7 @@ class _Verifier:
             return True
         if not self._infers_types and is_right(kind, signatures, self.stage):
             return True
-        return not any(self._at(place, self._shape_violations))
+        return not any(self._at(batch.place(kind), self._shape_violations))
 
     def _shape_violations(self, scope: Scope, number: int) -> Iterator[Violation]:
         return shape_violations(scope, self.inference, number, self.checks)
@@ -432,11 +446,25 @@ class _Verifier:
                     if kind[0] not in other_than and kind[:3] not in good
                 }
                 if is_local:
-                    right = {kind for kind in bad if not any(self._by((check,), batch.kinds[kind]))}
+                    right = {kind for kind in bad if not any(self._by((check,), batch.place(kind)))}
                     good.update(kind[:3] for kind in right)
                     bad -= right
                 for place in batch.of_kinds(bad):
                     yield from self._by((check,), place)
+
+
+def _without_numbers(attributes: str) -> str:
+    """The attributes without what a shape or a local check never depends on: the number of a
+    channel, which each collective has to itself, and what the instruction waits for."""
+    if "channel_id=" in attributes:
+        attributes = _sub_channel("channel_id=1", attributes)
+    if "control-predecessors=" in attributes:
+        attributes = _sub_predecessors("", attributes)
+    return attributes
+
+
+_sub_channel = late(r"\bchannel_id=[1-9]\d{0,17}\b").sub
+_sub_predecessors = late(r", control-predecessors=\{[^{}]*\}").sub
 
 
 def _changed(

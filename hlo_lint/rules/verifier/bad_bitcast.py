@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.kinds import RowKind
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
@@ -12,6 +13,10 @@ from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
+
+
+def _is_in_host_memory(kind: RowKind) -> bool:
+    return any(text and "S(5)" in text for text in (kind[1], *kind[3]))
 
 
 class BadBitcast(VerifierRule, Rule):
@@ -72,7 +77,7 @@ class BadBitcast(VerifierRule, Rule):
         message = f"this reshape is not a physical bitcast: {before} and {after}"
         yield Violation("reshape-option", reshape, message)
 
-    @on("bitcast", option="layouts")
+    @on("bitcast", option="layouts", concerns=_is_in_host_memory)
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
         """A bitcast stays in host memory, or out of it, unless its operand is a constant."""
         before, after = operand_shape(bitcast, 0), bitcast.shape_or_none

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.kinds import types_of
+from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter
@@ -120,7 +120,7 @@ class BadBuffer(VerifierRule, Rule):
     @on_computation
     def buffers(self, scope: Scope) -> Iterable[Violation]:
         """Buffers are made, written once and freed by the instructions that may do so."""
-        if "b(" in "".join(types_of(scope.computation)):
+        if "b(" in "".join([kind[1] for kind in reading_of(scope.computation).kinds]):
             return _uses(scope)
         return _targets(scope) if "custom-call" in scope.opcodes else ()
 

@@ -338,13 +338,11 @@ class BrokenAsync(VerifierRule, Rule):
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_OF_PAIRS))
     def consumers(self, scope: Scope) -> Iterable[Violation]:
         """The value of a start is read by its done, or passed on."""
-        return () if _OF_PAIRS.isdisjoint(scope.opcodes) else _wrong_consumers(scope.computation)
+        return _wrong_consumers(scope.computation)
 
     @on_computation_if(lambda opcodes: _has_pairs(opcodes))
     def flows(self, scope: Scope) -> Iterable[Violation]:
         """From a start one chain of updates leads to a done, of one computation."""
-        if not _has_pairs(scope.opcodes):
-            return ()
         return chain(_chains(scope), _readers(scope.computation))
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from hlo_lint.analysis.kinds import reading_of
-from hlo_lint.analysis.verifier.checks import on_computation, on_module
+from hlo_lint.analysis.shape_inference.module import parameter_types
+from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
 from hlo_lint.analysis.verifier.structure import (
     StructureError,
@@ -16,7 +17,7 @@ from hlo_lint.analysis.verifier.structure import (
     misnumbered_parameters,
 )
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.records import attributes_of, name_of, operands_of, references_of, root_mark_of
+from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -110,9 +111,7 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
         """Parameters are numbered from 0, each number once."""
-        rows = scope.computation.rows
-        texts = [operands_of(rows[at]) for at in scope.computation.positions("parameter")]
-        return () if {*texts} == {*_NUMBERS[: len(texts)]} else _misnumbered(scope)
+        return () if all(parameter_types(scope.computation)) else _misnumbered(scope)
 
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
@@ -122,10 +121,10 @@ class BrokenStructure(VerifierRule, Rule):
             return ()
         return _violations("single-root", scope, doubled_roots(scope.computation))
 
-    @on_computation
+    @on_computation_if(option="names_unchanged")
     def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
         """With the option for it, names are those that were scheduled."""
-        for number, row in enumerate(scope.computation.rows if scope.stage.names_unchanged else ()):
+        for number, row in enumerate(scope.computation.rows):
             name, scheduled = name_of(row), _find_scheduling_name(attributes_of(row))
             if scheduled is None or scheduled[1] in ("", name):
                 continue
@@ -177,8 +176,6 @@ class BrokenStructure(VerifierRule, Rule):
                     yield Violation("unique-name", computation.at(number), message)
 
 
-_NUMBERS: Final = list(map(str, range(1 << 10)))
-"""The numbers of parameters in the order in which XLA prints them."""
 _find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
