@@ -164,3 +164,11 @@ def test_a_page_of_html_is_one_problem_though_its_scripts_have_braces() -> None:
     assert [problem.message for problem in module.problems] == [
         "this is not HLO: it has neither HloModule nor a computation"
     ]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_a_file_in_utf_16_is_told(encoding: str) -> None:
+    data = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n".encode(encoding)
+    module = hlo_lint.parse(data)
+    assert encode(hlo_lint.emit(module)) == data
+    assert [problem.message.partition(";")[0] for problem in module.problems] == ["this is UTF-16"]

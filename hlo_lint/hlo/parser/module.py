@@ -255,6 +255,8 @@ def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
 
 def _not_hlo(text: str, begin: int) -> ParseError:
     message = "this is not HLO: it has neither HloModule nor a computation"
+    if "H\0l\0o\0M\0o\0d\0u\0l\0e" in text:  # what `>` of PowerShell writes
+        message = "this is UTF-16; HLO is read as UTF-8: convert it with iconv -f utf-16 -t utf-8"
     return ParseError(message, begin, max(begin, text.find("\n", begin)))
 
 
