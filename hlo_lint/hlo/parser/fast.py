@@ -11,8 +11,7 @@ them: most are a few lines long, and a call for each would cost more than its li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from operator import add
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from hlo_lint.hlo.ir import Computation
@@ -20,16 +19,19 @@ from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.references import NAME_BYTES, read_references, utf8
 from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.lazy_dataclasses import NamedTuple
+from hlo_lint.text.patterns import late
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
 # space, and only a buffer's has a parenthesis before a bracket: `add(f32[2] …` begins with an
-# opcode. Operands may hold one level of parentheses (typed operands, complex literals). Classes
-# that shut out a single character are the fastest there are. They let a match run on into the next
-# line: then there are fewer matches than lines, and the text is not taken.
-_find_instructions = re.compile(
-    r"\n  (ROOT )?%?([^ ]++) = ([^ (\[]++(?:\[[^ ]*+)?|b\([^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
-    r"\(([^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+)\)(|, [^\n]*+)(?=\n)"
-).findall
+# opcode. Classes that shut out a single character are the fastest there are. They let a match run
+# on into the next line: then there are fewer matches than lines, and the text is not taken.
+_LINE = (
+    r"\n  (ROOT )?%%?([^ ]++) = ([^ (\[]++(?:\[[^ ]*+)?|b\([^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
+    r"\((%s)\)(, [^\n]*+|(?=\n))"
+)
+_find_flat = re.compile(_LINE % r"[^)]*+").findall
+# Operands with one level of parentheses: typed ones, and complex literals.
+_find_nested = late(_LINE % r"[^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+").findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
 _begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
@@ -44,23 +46,31 @@ MAX_TOGETHER: Final = 1 << 16
 _FIRST_TOGETHER: Final = 1 << 8
 """Of the first ones, and of those after a computation that a dump spells not so: more of its kind
 may follow, and what was read together with them is read again."""
-_SHARED_FROM = 4 << 20
-"""From how many characters on a module that is read alone shares the texts of its types: that takes
-a tenth of the time, and gives back a fifth of the memory."""
 
 
-class LineMemo:
-    """A cache of earlier reads: rows by line, computations by text. One for each directory."""
+class Spelling:
+    """The facts of the lines so far that the next ones are read with."""
 
-    __slots__ = ("computations", "latest", "rows", "shared")
+    __slots__ = ("has_nested", "shared")
 
     def __init__(self) -> None:
+        self.has_nested = False
+        """True if operands held parentheses: to look for others first would take twice as long."""
+        self.shared: dict[str, str] = {}
+        """Opcodes and types: each text once, so that to compare or hash it takes no time."""
+
+
+class LineMemo(Spelling):
+    """A cache of earlier reads: rows by line, computations by text. One for each directory."""
+
+    __slots__ = ("computations", "latest", "rows")
+
+    def __init__(self) -> None:
+        super().__init__()
         self.rows: dict[str, InstructionRecord] = {}
         self.computations: dict[str, Computation] = {}
         self.latest: dict[str, Computation] = {}
         """The last computation whose text begins with a word: with its name, or ENTRY."""
-        self.shared: dict[str, str] = {}
-        """Opcodes and types: each text once."""
 
 
 def _is_signature(text: str) -> bool:
@@ -188,7 +198,7 @@ def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int
     That is the end of the text, or the place where something else begins than a computation as a
     dump spells it. Their texts are not copied: each is a part of `text`.
     """
-    shared: dict[str, str] | None = {} if len(text) > _SHARED_FROM else None
+    spelling = Spelling()
     outlines: list[_Outline] = []
     size, together = len(text), _FIRST_TOGETHER
     while at < size:
@@ -202,13 +212,13 @@ def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int
             if at < size and outline.end - outlines[0].start <= together:
                 continue
             together = min(2 * together, MAX_TOGETHER)
-        stuck = _add_alone(text, outlines, bodies, shared)
+        stuck = _add_alone(text, outlines, bodies, spelling)
         if stuck is not None:
             return stuck
         if outline is None:
             return at
         outlines = []
-    stuck = _add_alone(text, outlines, bodies, shared)
+    stuck = _add_alone(text, outlines, bodies, spelling)
     return size if stuck is None else stuck
 
 
@@ -225,7 +235,7 @@ def _add_alone(
     text: str,
     outlines: Sequence[_Outline],
     bodies: list[tuple[int, Computation]],
-    shared: dict[str, str] | None,
+    spelling: Spelling,
 ) -> int | None:
     """Add the computations of the outlines; give the start of the first that a dump spells not so.
 
@@ -234,11 +244,11 @@ def _add_alone(
     if not outlines:
         return None
     count = sum(outline.lines for outline in outlines)
-    rows = _find_rows(text, outlines[0].start, outlines[-1].end, count, shared)
+    rows = _find_rows(text, outlines[0].start, outlines[-1].end, count, spelling)
     if rows is None:
         if len(outlines) == 1:
             return outlines[0].start
-        alone = (_add_alone(text, [outline], bodies, shared) for outline in outlines)
+        alone = (_add_alone(text, [outline], bodies, spelling) for outline in outlines)
         return next((stuck for stuck in alone if stuck is not None), None)
     row = 0
     for start, end, lines, name, is_entry, signature, tail in outlines:
@@ -271,7 +281,7 @@ def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
     # A statement of several lines has brackets that close in another line.
     if any(text.count(a, at, end) != text.count(b, at, end) for a, b in ("{}", "()", "[]")):
         return [], at
-    rows = _find_rows(text, begin, end, text.count("\n", begin, end), None)
+    rows = _find_rows(text, begin, end, text.count("\n", begin, end), Spelling())
     return (rows, end + (1 if close >= 0 else 3)) if rows else ([], at)
 
 
@@ -317,19 +327,37 @@ def _fill(
 
 
 def _find_rows(
-    text: str, begin: int, end: int, lines: int, shared: dict[str, str] | None
+    text: str, begin: int, end: int, lines: int, spelling: Spelling
 ) -> list[InstructionRecord] | None:
     """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
+    for find in (_find_nested,) if spelling.has_nested else (_find_flat, _find_nested):
+        rows = _matching_rows(text, begin, end, spelling.shared, find)
+        if rows is not None and len(rows) == lines:
+            spelling.has_nested = find is _find_nested
+            return rows
+        del rows  # those of a large computation take much memory
+    return None
+
+
+def _matching_rows(
+    text: str,
+    begin: int,
+    end: int,
+    shared: dict[str, str],
+    find: Callable[[str, int, int], list[tuple[str, ...]]],
+) -> list[InstructionRecord] | None:
+    """The rows of the lines that fit a pattern; None if one of them is not as a dump spells it."""
     rows: list[InstructionRecord] = []
     while begin < end:  # each line is read with the line breaks around it
         stop = text.find("\n", begin + MAX_TOGETHER, end) if end - begin > MAX_TOGETHER else -1
         stop = end if stop < 0 else stop
-        made = _make_rows(_find_instructions(text, begin, stop + 1), shared)
+        groups = find(text, begin, stop + 1)
+        made = _make_rows(groups, shared, find is _find_flat) if groups else []
         if made is None:
             return None
         rows += made
         begin = stop
-    return rows if len(rows) == lines else None
+    return rows
 
 
 def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | None:
@@ -344,7 +372,7 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     places = range(len(lines)) if missing == len(lines) else _places_of_none(rows, missing)
     new_lines = lines if missing == len(lines) else [lines[at] for at in places]
     new = "\n".join(["", *new_lines, ""])
-    fresh = _find_rows(new, 0, len(new) - 1, missing, memo.shared)
+    fresh = _find_rows(new, 0, len(new) - 1, missing, memo)
     if fresh is None:
         return None
     by_line.update(zip(new_lines, fresh, strict=True))
@@ -363,31 +391,31 @@ def _places_of_none(rows: list[InstructionRecord | None], count: int) -> list[in
 
 
 def _make_rows(
-    groups: list[tuple[str, ...]], shared: dict[str, str] | None
+    groups: list[tuple[str, ...]], shared: dict[str, str], is_flat: bool
 ) -> list[InstructionRecord] | None:
-    if not groups:
-        return []
-    if utf8("\n".join([group[1] for group in groups])).translate(None, NAME_BYTES):
+    """The rows of matches; None if one is not as a dump spells it, or is not flat."""
+    roots, names, types, opcodes, operands, tails = zip(*groups, strict=True)
+    if utf8("\n".join(names)).translate(None, NAME_BYTES):
         return None
-    if not all(map(_is_opcode, {group[3] for group in groups})):
+    different = set(opcodes)
+    if not all(map(_is_opcode, different)):
         return None
-    references = read_references(
-        ["" if group[3] in LITERAL_OPERANDS else group[4] for group in groups]
-    )
+    if is_flat and ("(" in (text := "".join(operands)) or "\n" in text):
+        return None
+    named: Iterable[str] = operands
+    if not LITERAL_OPERANDS.isdisjoint(different):
+        named = [
+            "" if opcode in LITERAL_OPERANDS else read
+            for opcode, read in zip(opcodes, operands, strict=True)
+        ]
+    references = read_references(named)
     if references is None:
         return None
-    tails = [group[5] for group in groups]
     if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
         return None
-    if shared is None:
-        return list(map(add, groups, zip(references, strict=True)))
     one = shared.setdefault
-    return [
-        (root, name, one(shape, shape), one(opcode, opcode), operands, tail, reads)
-        for (root, name, shape, opcode, operands, tail), reads in zip(
-            groups, references, strict=True
-        )
-    ]
+    shapes, words = map(one, types, types), map(one, opcodes, opcodes)
+    return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
 
 
 def _is_one_tail(tail: str) -> bool:

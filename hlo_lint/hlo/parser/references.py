@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from hlo_lint.text.patterns import late
@@ -40,7 +41,7 @@ def utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def read_references(operands: list[str]) -> list[tuple[str, ...]] | None:
+def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
     """The names that each list of operands refers to; None if one is not plain enough.
 
     Operands are names that `, ` stands between, each after its shape or without one, as releases
