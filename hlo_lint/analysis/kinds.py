@@ -7,42 +7,19 @@ names looks at kinds first, and at instructions only where a kind concerns it.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain, count
+from itertools import chain
 from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
-from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.records import METADATA, attributes_before_metadata, name_in, type_of
-from hlo_lint.hlo.shape import element_type
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
+from hlo_lint.hlo.records import attributes_before_metadata
 
 _VerdictT = TypeVar("_VerdictT")
 
-RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
-"""All of an instruction but its name and metadata: opcode, type, attributes, and the types of its
-operands, None for one that is not defined; of a constant the literal."""
-
 Place: TypeAlias = tuple[Computation, int]
 """An instruction by its position in a computation."""
-
-
-class Reading(NamedTuple):
-    """The instructions of a computation by kind, and what its names stand for."""
-
-    is_sound: bool
-    """True if names are unique, and if operands are defined above what reads them."""
-    kinds: Sequence[RowKind]
-    """The different ones."""
-    kind_of: Sequence[int]
-    """The number of the kind of each instruction."""
-
-    def examples(self) -> Mapping[int, int]:
-        """The position of an instruction of each kind."""
-        return dict(zip(self.kind_of, shared_range(len(self.kind_of)), strict=False))
-
 
 Template: TypeAlias = tuple[tuple[object, ...], ...]
 """A small computation without the names of its instructions, and without metadata."""
@@ -84,65 +61,6 @@ def different_computations(module: Module) -> tuple[Computation, ...]:
     for computation in module.computations:
         first.setdefault(template_of(computation) or computation, computation)
     return tuple(first.values())
-
-
-@cached_analysis
-def reading_of(computation: Computation) -> Reading:
-    """The instructions by kind: each row is looked at once, and most checks look at kinds alone."""
-    types = _Types()
-    # A new kind gets the next number: the loop runs for each row of a module.
-    numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
-    kind_of: list[int] = []
-    type_of_operand, number_of, add = types.__getitem__, numbers.__getitem__, kind_of.append
-    read: tuple[str | None, ...]
-    for _, name, type_text, opcode, operands, attributes, references in computation.rows:
-        head, _, metadata = attributes.partition(METADATA)
-        if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
-            head = attributes_before_metadata(attributes)
-        if len(references) == 1:  # of so many instructions that it takes a case of its own
-            read = (types[references[0]],)
-        elif references:
-            read = tuple(map(type_of_operand, references))
-        else:
-            read = (operands,) if opcode == "constant" else ()
-        add(number_of((opcode, type_text, head, read)))
-        types[name] = type_text
-    is_sound = len(types) == len(computation.rows) and not any(None in kind[3] for kind in numbers)
-    return Reading(True, list(numbers), kind_of) if is_sound else _read_carefully(computation)
-
-
-class _Types(dict[str, str]):
-    """The types of the instructions above, by name, and of their elements, which are not kept."""
-
-    def __missing__(self, reference: str) -> str | None:
-        name, _, element = reference.partition("#")
-        text = self.get(name)
-        return element_type(text, element) if element and text else None
-
-
-def _read_carefully(computation: Computation) -> Reading:
-    """A computation with errors: names that are not unique, or operands that are not above."""
-    index = computation.index
-    is_sound = len(index) == len(computation.rows)
-    numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
-    kind_of: list[int] = []
-    for at, (_, _, type_text, opcode, operands, tail, references) in enumerate(computation.rows):
-        is_sound = is_sound and all(index.get(name, at) < at for name in map(name_in, references))
-        read = tuple([_type_of(reference, computation) for reference in references])
-        if opcode == "constant":
-            read = (operands,)
-        kind_of.append(numbers[opcode, type_text, attributes_before_metadata(tail), read])
-    return Reading(is_sound, list(numbers), kind_of)
-
-
-def _type_of(reference: str, computation: Computation) -> str | None:
-    """The type of an operand, also of an element of a tuple that is spelled `name#1`."""
-    name, _, element = reference.partition("#")
-    number = computation.index.get(name)
-    if number is None:
-        return None
-    text = type_of(computation.rows[number])
-    return element_type(text, element) if element and text else text
 
 
 @cached_analysis
@@ -198,12 +116,6 @@ def judged(
             verdict = verdicts[kind]
             if verdict is not None:
                 yield computation.at(number), verdict
-
-
-@cached_analysis
-def types_of(computation: Computation) -> frozenset[str]:
-    """The types of its instructions as spelled, each once."""
-    return frozenset(map(type_of, computation.rows))
 
 
 @cached_analysis

@@ -7,8 +7,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
-from hlo_lint.analysis.kinds import types_of
 from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import (

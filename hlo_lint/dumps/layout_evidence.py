@@ -7,19 +7,13 @@ pass it on, and what is made anew descends. Any other order was assigned, or wri
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module
+from hlo_lint.hlo.ir import Computation, HloFile, Module
+from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
 from hlo_lint.hlo.layouts import inverse
-from hlo_lint.hlo.records import (
-    attributes_before_metadata,
-    attributes_of,
-    opcode_of,
-    references_of,
-    type_of,
-)
-from hlo_lint.hlo.shape import ArrayShape, ShapeSyntaxError
+from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.text.patterns import late
 
 _printed_orders = late(r"[\]>]\{([\d,]+)").findall
@@ -61,9 +55,7 @@ def _layouts_of_module(module: Module) -> bool | None:
         not ALREADY_ASSIGNED.isdisjoint(computation.opcodes) for computation in module.computations
     ):
         return None
-    types: set[str] = set()
-    for computation in module.computations:
-        types.update(map(type_of, computation.rows))
+    types = frozenset().union(*map(types_of, module.computations))
     # Tiles, memory spaces and sizes of elements are never inferred.
     if any(_assigned(text) for text in types if ":" in text):
         return None
@@ -75,46 +67,39 @@ def _layouts_of_module(module: Module) -> bool | None:
 
 def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
     """True if shape inference may have given every layout of a computation."""
-    if odd.isdisjoint(map(type_of, computation.rows)):
+    if odd.isdisjoint(types_of(computation)):
         return True
-    different: dict[tuple[str, ...], int] = {}
-    for number, row in enumerate(computation.rows):
-        if type_of(row) in odd:
-            different.setdefault(_key(computation, number), number)
-    return all(_has_inferred_order(computation.at(number)) for number in different.values())
-
-
-def _key(computation: Computation, number: int) -> tuple[str, ...]:
-    """Equal for instructions of which shape inference gives all or none their orders."""
-    row = computation.rows[number]
-    if opcode_of(row) != "transpose":
-        return opcode_of(row), type_of(row)
-    operands = map(computation.index.get, references_of(row))
-    types = [type_of(computation.rows[at]) if at is not None else "" for at in operands]
-    return type_of(row), attributes_before_metadata(attributes_of(row)), *types
+    different: dict[object, RowKind] = {}
+    for kind in reading_of(computation).kinds:
+        if kind[1] in odd:
+            different.setdefault(kind if kind[0] == "transpose" else kind[:2], kind)
+    return all(_has_inferred_order(kind, computation.is_entry) for kind in different.values())
 
 
 def _descends(order: str) -> bool:
     return order == ",".join(map(str, range(order.count(","), -1, -1)))
 
 
-def _has_inferred_order(instruction: Instruction) -> bool:
-    shape = instruction.shape_or_none
+def _has_inferred_order(kind: RowKind, in_entry: bool) -> bool:
+    opcode, type_text, attributes, operands = kind
+    shape = shape_or_none(type_text)
     if not isinstance(shape, ArrayShape) or shape.layout is None or shape.layout.is_descending:
         return True
     # Shape inference permutes the layout with the dimensions: the bytes stay where they are.
-    if instruction.opcode == "transpose":
-        return _permuted_order(instruction) == shape.minor_to_major
-    is_input = instruction.opcode == "parameter" and instruction.computation.is_entry
-    return not is_input and instruction.opcode not in MADE_ANEW
+    if opcode == "transpose":
+        return _permuted_order(attributes, operands) == shape.minor_to_major
+    return not (opcode == "parameter" and in_entry) and opcode not in MADE_ANEW
 
 
-def _permuted_order(transpose: Instruction) -> tuple[int, ...] | None:
+def _permuted_order(attributes: str, operands: Sequence[str | None]) -> tuple[int, ...] | None:
     """The order that `ShapeUtil::PermuteDimensions` leaves to a transpose."""
+    from hlo_lint.hlo.attributes import attribute_span, read_attribute
+
     try:
-        (operand,) = [argument.shape for argument in transpose.operands]
-        permutation = transpose.attribute("dimensions")
-    except (AttributeSyntaxError, ShapeSyntaxError, ValueError):
+        (operand,) = [shape_or_none(type_text or "") for type_text in operands]
+        start, end = attribute_span(attributes, "dimensions") or (0, 0)
+        permutation = read_attribute("dimensions", attributes[start:end])
+    except (AttributeSyntaxError, ValueError):
         return None
     if not isinstance(operand, ArrayShape) or not isinstance(permutation, tuple):
         return None

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.kinds import RowKind, instructions_where
+from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import RowKind
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall, TritonCall

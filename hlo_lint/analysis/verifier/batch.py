@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from itertools import repeat
 
-from hlo_lint.analysis.kinds import Place, RowKind, reading_of
+from hlo_lint.analysis.kinds import Place
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.kinds import RowKind, reading_of
 
 
 class Batch:

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import calls_of, opcodes_of
-from hlo_lint.analysis.kinds import Place, RowKind, Template, template_of
+from hlo_lint.analysis.kinds import Place, Template, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
@@ -32,6 +32,7 @@ from hlo_lint.analysis.verifier.shapes import (
     without_callees,
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 from hlo_lint.text.patterns import late

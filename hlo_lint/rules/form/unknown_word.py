@@ -7,10 +7,11 @@ from functools import cache, lru_cache
 from typing import Final
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.kinds import attributes_in, reading_of, types_in, types_of
+from hlo_lint.analysis.kinds import attributes_in, types_in
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.kinds import reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.kinds import RowKind, instructions_in
+from hlo_lint.analysis.kinds import instructions_in
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.layouts import (
     align_layouts,
     carry_layout_facts,

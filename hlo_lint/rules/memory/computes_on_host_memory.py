@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.kinds import types_in, types_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.kinds import types_in, types_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final, TypeGuard
 
-from hlo_lint.analysis.kinds import types_in, types_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from hlo_lint.analysis.kinds import types_in, types_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.hlo.dtypes import SUBBYTE
 from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.kinds import types_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import DEVICE, bytes_on_device

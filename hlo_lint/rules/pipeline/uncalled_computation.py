@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 
 from hlo_lint.analysis.calls import calls_of
-from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
+from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity

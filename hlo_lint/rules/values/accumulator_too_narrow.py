@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from hlo_lint.analysis.kinds import RowKind, instructions_where
+from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from math import inf
 
 from hlo_lint.analysis.constants import INDEX_MAPS
-from hlo_lint.analysis.kinds import RowKind, instructions_where
+from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.kinds import RowKind
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
 from hlo_lint.rules.base import Bad, Good, Rule

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.verifier.checks import on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import ClassVar
 
-from hlo_lint.analysis.kinds import reading_of
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
@@ -17,6 +16,7 @@ from hlo_lint.analysis.verifier.structure import (
     misnumbered_parameters,
 )
 from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.kinds import RowKind, instructions_where
+from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
