@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
-from hlo_lint.analysis.calls import calls_of, opcodes_of
+from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
 from hlo_lint.hlo.shape import Index, Shape, TupleShape, array_indices, part
@@ -112,6 +113,15 @@ class AsyncOp:
         )
 
 
+@cached_analysis
+def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]]:
+    """The positions of its parameters by their numbers, None where the text gives none."""
+    positions: dict[int | None, list[int]] = {}
+    for parameter in computation.with_opcode("parameter"):
+        positions.setdefault(parameter.parameter_number, []).append(parameter.number)
+    return positions
+
+
 class Calls:
     """The callers that run the instructions of a computation one by one: no fusion, no reducer."""
 
@@ -119,32 +129,41 @@ class Calls:
         self._by_name = {computation.name: computation for computation in module.computations}
         fused = module.fusion_computations
         self.computations = tuple(c for c in module.computations if c.name not in fused)
+        self._callees: dict[Instruction, tuple[Computation, ...]] = {}
 
     @cached_property
     def _callers(self) -> Mapping[str, Sequence[Instruction]]:
+        # Reducers and comparators run once for each element: they have no schedule of their own.
         callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
-            for number in calls_of(computation):
+            opcodes = [
+                opcode
+                for opcode in computation.opcodes
+                if opcode in CONTROL_FLOW or _begins(opcode)
+            ]
+            for number in sorted(chain.from_iterable(map(computation.positions, opcodes))):
                 caller = computation.at(number)
-                # Reducers and comparators run once for each element: they have no schedule of their
-                # own.
-                if caller.opcode in CONTROL_FLOW or is_start(caller):
-                    for callee in self.callees(caller):
-                        callers.setdefault(callee.name, []).append(caller)
+                for callee in self.callees(caller):
+                    callers.setdefault(callee.name, []).append(caller)
         return callers
 
     def callees(self, caller: Instruction) -> tuple[Computation, ...]:
         """The computations whose instructions run when this one does; of a loop the body first."""
+        callees = self._callees.get(caller)
+        if callees is None:
+            by_name = map(self._by_name.get, self._names(caller))
+            callees = tuple([callee for callee in by_name if callee is not None])
+            self._callees[caller] = callees
+        return callees
+
+    def _names(self, caller: Instruction) -> Sequence[str]:
         if caller.opcode == "while":
-            names = [_attribute(caller, "body"), _attribute(caller, "condition")]
-        elif caller.opcode in ("call", "conditional"):
-            names = list(caller.called_computations)
-        elif caller.opcode.endswith("-start"):
-            names = [_attribute(caller, "calls")]  # not `to_apply`, which is for one element
-        else:
-            return ()
-        computations = (self._by_name.get(name) for name in names)
-        return tuple(callee for callee in computations if callee is not None)
+            return _attribute(caller, "body"), _attribute(caller, "condition")
+        if caller.opcode in ("call", "conditional"):
+            return caller.called_computations
+        if caller.opcode.endswith("-start"):
+            return (_attribute(caller, "calls"),)  # not `to_apply`, which is for one element
+        return ()
 
     def callers(self, computation: Computation) -> tuple[Instruction, ...]:
         """The instructions that run it."""
@@ -158,9 +177,8 @@ class Calls:
                 if operand != number + 1:
                     continue
                 wanted = 0
-            for parameter in callee.with_opcode("parameter"):
-                if parameter.parameter_number == wanted:
-                    yield parameter
+            for parameter in parameters_of(callee).get(wanted, ()):
+                yield callee.at(parameter)
 
     def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
         """The argument that a caller passes for a parameter."""

@@ -6,9 +6,11 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.hlo.attributes import Alias
-from hlo_lint.hlo.ir import Instruction, Operand
+from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.hlo.records import OPCODE, REFERENCES, TAIL
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
 from hlo_lint.text.lazy_dataclasses import dataclass
+from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -16,6 +18,12 @@ if TYPE_CHECKING:
 
 Position: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
+
+Place: TypeAlias = tuple[int, Index]
+"""The same in a computation that is known, with the number of the instruction."""
+
+_match_element = late(r", index=(\d{1,9})(?:,|\Z)").match
+"""The attributes of nearly all get-tuple-elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +102,8 @@ def source_of(
 
 def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
     """The position of part `index` of operand `number`; None where nothing defines it."""
-    operand = instruction.operand(number)
-    if operand is None or operand.instruction is None:
-        return None
-    return operand.instruction, (*operand.index, *index)
+    computation = instruction.computation
+    return _position(computation, operand_place(computation, instruction.number, number, index))
 
 
 def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> Position | None:
@@ -105,9 +111,41 @@ def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> Positi
 
     Looks through tuples, their elements, and operations that hand operand 0 on.
     """
-    if at.opcode == "get-tuple-element":
-        number = at.integer_attribute("index")
-        return None if number is None else operand_position(at, 0, (number, *index))
-    if at.opcode == "tuple":
-        return operand_position(at, index[0], index[1:]) if index else None
-    return operand_position(at, 0, index) if at.opcode in renames else None
+    computation = at.computation
+    return _position(computation, handed_on_place(computation, at.number, index, renames))
+
+
+def _position(computation: Computation, place: Place | None) -> Position | None:
+    return None if place is None else (computation.at(place[0]), place[1])
+
+
+def operand_place(computation: Computation, at: int, number: int, index: Index) -> Place | None:
+    """The same as `operand_position`, by numbers."""
+    references = computation.rows[at][REFERENCES]
+    if number >= len(references):
+        return None
+    name, *elements = references[number].split("#")
+    source = computation.index.get(name)
+    if source is None:
+        return None
+    return source, ((*map(int, elements), *index) if elements else index)
+
+
+def handed_on_place(
+    computation: Computation, at: int, index: Index, renames: Collection[str]
+) -> Place | None:
+    """The same as `handed_on`, by numbers."""
+    row = computation.rows[at]
+    opcode = row[OPCODE]
+    if opcode == "get-tuple-element":
+        number = element_taken(computation, at)
+        return None if number is None else operand_place(computation, at, 0, (number, *index))
+    if opcode == "tuple":
+        return operand_place(computation, at, index[0], index[1:]) if index else None
+    return operand_place(computation, at, 0, index) if opcode in renames else None
+
+
+def element_taken(computation: Computation, at: int) -> int | None:
+    """The number of the element that a get-tuple-element takes; None if it cannot be read."""
+    printed = _match_element(computation.rows[at][TAIL])
+    return int(printed[1]) if printed else computation.at(at).integer_attribute("index")

@@ -32,9 +32,15 @@ class CarriedCopy(NamedTuple):
         """Bytes that one copy reads and writes."""
         return 2 * (self.shape.byte_size or 0)
 
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all iterations; of one where their number is not known."""
+        trips = self.loop.trip_count
+        return self.byte_count * (1 if trips is None else trips)
 
-def carried_copies(module: Module) -> Iterator[CarriedCopy]:
-    """The copies of whole elements of loop states, loop by loop."""
+
+def carried_copies(module: Module, least: int) -> Iterator[CarriedCopy]:
+    """The copies of whole elements of loop states that take so many bytes, loop by loop."""
     kernels = {move.kernel for move in moves(module)}
     moved: defaultdict[Computation, list[int]] = defaultdict(list)
     for kernel in kernels:
@@ -44,10 +50,16 @@ def carried_copies(module: Module) -> Iterator[CarriedCopy]:
         for computation in _run_in_each_iteration(loop, calls):
             places = {*moved[computation], *computation.positions("copy-start")}
             for instruction in map(computation.at, sorted(places)):
+                operand = instruction.operand(0)
+                shape = None if operand is None else operand.shape
+                if not isinstance(shape, ArrayShape):
+                    continue
+                copied = CarriedCopy(instruction, loop, (), shape)
+                if copied.total_bytes < least:
+                    continue
                 element = _carried(instruction, loop, calls, kernels)
-                shape = instruction.operands[0].shape if instruction.operands else None
-                if element is not None and isinstance(shape, ArrayShape):
-                    yield CarriedCopy(instruction, loop, element, shape)
+                if element is not None:
+                    yield copied._replace(element=element)
 
 
 def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
@@ -58,17 +60,29 @@ def moves(module: Module) -> tuple[Move, ...]:
 
 
 def _moves(module: Module) -> Iterator[Move]:
+    movers = _moving_bodies(module)
     for computation in module.nonfusion_computations:
-        if computation.opcodes.isdisjoint((*_MOVERS, "fusion")):
-            continue
         for opcode in _MOVERS:
             for instruction in computation.with_opcode(opcode):
                 yield from _move(instruction, instruction)
+        if movers.keys().isdisjoint(computation.fusion_computations):
+            continue
         for fusion in computation.with_opcode("fusion"):
-            body = module.callee(fusion)
-            mover = None if body is None else _only_mover(body)
+            names = calls_of(computation).get(fusion.number)
+            mover = movers.get(names[0]) if names else None
             if mover is not None:
                 yield from _move(fusion, mover)
+
+
+def _moving_bodies(module: Module) -> Mapping[str, Instruction]:
+    """The movers of the fusions that do nothing but move, by the name of their body."""
+    movers: dict[str, Instruction] = {}
+    for computation in chain.from_iterable(map(holders(module).get, _MOVERS, repeat(()))):
+        if computation.name in module.fusion_computations:
+            mover = _only_mover(computation)
+            if mover is not None and module.computation(computation.name) is computation:
+                movers[computation.name] = mover
+    return movers
 
 
 def _only_mover(body: Computation) -> Instruction | None:

@@ -11,8 +11,11 @@ buffer assignment chooses to share.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cache, cached_property, lru_cache
+from itertools import chain
 from typing import Final, TypeAlias
 
 from hlo_lint.analysis.async_ops import (
@@ -22,17 +25,26 @@ from hlo_lint.analysis.async_ops import (
     is_start,
     is_update,
     operand_in_start,
+    parameters_of,
     result_in_start,
     sequential_calls,
 )
-from hlo_lint.analysis.buffers import Position, handed_on, operand_position
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.buffers import (
+    Place,
+    Position,
+    element_taken,
+    handed_on_place,
+    operand_place,
+    operand_position,
+)
+from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.kinds import kinds_of
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
-from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, part
+from hlo_lint.hlo.records import REFERENCES, attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.shape import Index, array_indices, part, shape_or_none
 from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 Value: TypeAlias = Position
@@ -40,8 +52,9 @@ Value: TypeAlias = Position
 
 _HANDS_ON: Final = FORWARDS - {"copy"}
 _FORWARDS: Final = _HANDS_ON | {"get-tuple-element", "tuple"}
+_ALIASING: Final = "output_to_operand_aliasing"
 _DECLARES: Final = frozenset(
-    opcode for opcode, facts in OPCODES.items() if "output_to_operand_aliasing" in facts.allowed
+    opcode for opcode, facts in OPCODES.items() if _ALIASING in facts.allowed
 )
 _UPDATED: Final = {
     "dynamic-update-slice": 0,
@@ -50,7 +63,8 @@ _UPDATED: Final = {
 }
 """The operand whose memory the result takes."""
 _IN_PLACE: Final = _UPDATED.keys() | _DECLARES | {"all-reduce-start", "fusion", "scatter"}
-_WRITES_NOTHING: Final = frozenset({"constant", "parameter", "after-all"})
+_WRITES_NOTHING: Final = _FORWARDS | CONTROL_FLOW | {"constant", "parameter", "after-all"}
+"""Opcodes of instructions that write no buffer themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +100,17 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
     buffers = _buffers(module)
     kept: dict[int, Value] = {}
     donated = _donated(module)
-    for value in buffers.sharing.get(entry, ()):
-        maker, index = value
-        number = buffers.of(value)
-        is_kept = maker.opcode == "constant" or (
-            maker.opcode == "parameter" and not _is_given(donated, maker.parameter_number, index)
-        )
-        if is_kept and number is not None:
-            kept.setdefault(number, value)
-    for writer in buffers.writers(entry) if kept else ():
-        for buffer in sorted(buffers.written_by(writer) & kept.keys()):
-            if kept[buffer][0] is not writer:
-                yield writer, kept[buffer]
+    for (number, index), buffer in buffers.sharing(entry).items():
+        opcode = opcode_of(entry.rows[number])
+        if opcode == "constant" or (
+            opcode == "parameter"
+            and not _is_given(donated, entry.at(number).parameter_number, index)
+        ):
+            kept.setdefault(buffer, (entry.at(number), index))
+    for writer, written in buffers.writers(entry) if kept else ():
+        for buffer in sorted(written & kept.keys()):
+            if kept[buffer][0].number != writer:
+                yield entry.at(writer), kept[buffer]
                 break
 
 
@@ -132,16 +145,16 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
     The two are alive at once, and the second one lies where the first one does in the next
     iteration. With the numbers of the elements: that which is given, and its place.
     """
-    calls, buffers = sequential_calls(module), _buffers(module)
+    calls = sequential_calls(module)
     for computation in module.nonfusion_computations:
         for loop in computation.with_opcode("while"):
             body = next(iter(calls.callees(loop)), None)
             root = None if body is None else body.root
             for place in range(len(root.operand_names) if root is not None else 0):
-                value = buffers.value(root, (place,)) if root is not None else None
-                if root is None or value is None or value[0].opcode != "parameter":
+                value = _value(root.computation, root.number, (place,)) if root else None
+                if root is None or value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
-                if len(value[1]) == 1 and value[1][0] != place:
+                if opcode_of(root.computation.rows[value[0]]) == "parameter":
                     yield root, value[1][0], place
                     break
 
@@ -149,42 +162,62 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
 def _in_computation(
     computation: Computation, buffers: _Buffers, *, scheduled: bool
 ) -> Iterator[Overwrite]:
-    values, order = _by_buffer(computation, buffers), _Order(computation, scheduled=scheduled)
-    shared = {buffer for buffer, sharing in values.items() if len(sharing) > 1}
-    readers: dict[Value, list[Instruction]] = {}
-    if shared:
-        makers = {maker.name for buffer in shared for maker, _ in values[buffer]}
-        for value, reader in _reads(computation, buffers, makers):
-            if buffers.of(value) in shared:
-                readers.setdefault(value, []).append(reader)
+    values = buffers.shared_in(computation)
+    if not values:
+        return
+    order = _Order(computation, scheduled=scheduled)
+    readers = _Readers(computation, buffers)
+    begins = {
+        place: _beginning(computation, place[0]) for places in values.values() for place in places
+    }
+    writers = [
+        (writer, written & values.keys()) for writer, written in buffers.writers(computation)
+    ]
+    writes: dict[int, list[int]] = {buffer: [] for buffer in values}
+    for writer, written in writers:
+        for buffer in written:
+            writes[buffer].append(writer)
+    # A read that comes too late needs a writer between the beginning of a value and what may be its
+    # last reader. Nearly all buffers have none, and their readers need not be known exactly.
+    values = {
+        buffer: places
+        for buffer, places in values.items()
+        if any(
+            bisect_right(writes[buffer], begins[place])
+            < bisect_left(writes[buffer], readers.latest(place))
+            for place in reversed(places)
+        )
+    }
+    reading = {place: readers.of(place) for places in values.values() for place in places}
+    last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}
     # A chain of updates puts thousands of values into one buffer: a writer looks only at those that
     # are there when it runs and are read after it.
-    waiting = {buffer: sorted(values[buffer], key=_beginning, reverse=True) for buffer in shared}
-    alive: dict[int, list[Value]] = {buffer: [] for buffer in shared}
-    last_read = {value: max(reader.number for reader in read) for value, read in readers.items()}
-    for writer in buffers.writers(computation) if shared else ():
-        written = buffers.written_by(writer) & shared
-        for buffer in sorted(written):
-            while waiting[buffer] and _beginning(waiting[buffer][-1]) < writer.number:
+    waiting = {
+        buffer: sorted(places, key=begins.__getitem__, reverse=True)
+        for buffer, places in values.items()
+    }
+    alive: dict[int, list[Place]] = {buffer: [] for buffer in values}
+    for writer, written in writers:
+        for buffer in sorted(written & values.keys()):
+            while waiting[buffer] and begins[waiting[buffer][-1]] < writer:
                 alive[buffer].append(waiting[buffer].pop())
-            alive[buffer] = [v for v in alive[buffer] if last_read.get(v, -1) > writer.number]
-            for value in sorted(alive[buffer], key=_place):
-                maker = value[0]
-                if maker.opcode != "parameter" and not order.is_certain(maker, writer):
+            alive[buffer] = [place for place in alive[buffer] if last_read[place] > writer]
+            for place in sorted(alive[buffer]):
+                maker, index = place
+                if begins[place] >= 0 and not order.is_certain(maker, writer):
                     continue
-                for reader in readers.get(value, ()):
-                    if buffers.begun_by(reader) is not writer and order.is_certain(writer, reader):
-                        yield Overwrite(writer, value, reader)
-                        break
+                for reader in reading[place]:
+                    if order.is_certain(writer, reader):
+                        read = computation.at(reader)
+                        if _begun_by(read) != writer:
+                            value = computation.at(maker), index
+                            yield Overwrite(computation.at(writer), value, read)
+                            break
 
 
-def _place(value: Value) -> tuple[int, Index]:
-    return value[0].number, value[1]
-
-
-def _beginning(value: Value) -> int:
-    """The position from which on it is there: a parameter is, whatever the schedule."""
-    return -1 if value[0].opcode == "parameter" else value[0].number
+def _beginning(computation: Computation, number: int) -> int:
+    """The position from which on a value is there: a parameter is, whatever the schedule."""
+    return -1 if opcode_of(computation.rows[number]) == "parameter" else number
 
 
 class _Order:
@@ -193,85 +226,180 @@ class _Order:
     def __init__(self, computation: Computation, *, scheduled: bool) -> None:
         self._computation = computation
         self._scheduled = scheduled
-        self._reached: dict[str, set[str]] = {}
+        self._reached: dict[int, set[int]] = {}
 
-    def is_certain(self, first: Instruction, second: Instruction) -> bool:
+    def is_certain(self, first: int, second: int) -> bool:
         """True if an instruction is certain to run before another."""
         if self._scheduled:
-            return first.number < second.number
-        if first.name not in self._reached:
-            self._reached[first.name] = self._reached_from(first)
-        return second.name in self._reached[first.name]
+            return first < second
+        if first not in self._reached:
+            self._reached[first] = self._reached_from(first)
+        return second in self._reached[first]
 
     @cached_property
-    def _control_successors(self) -> dict[str, list[Instruction]]:
-        successors: dict[str, list[Instruction]] = {}
-        for instruction in self._computation.instructions:
-            for name in control_predecessors(instruction.attributes_text):
-                successors.setdefault(name, []).append(instruction)
+    def _control_successors(self) -> Mapping[str, Sequence[int]]:
+        successors: dict[str, list[int]] = {}
+        for number, row in enumerate(self._computation.rows):
+            for name in control_predecessors(attributes_of(row)):
+                successors.setdefault(name, []).append(number)
         return successors
 
-    def _reached_from(self, instruction: Instruction) -> set[str]:
-        """Names of the instructions that have to run after one: users, and control successors."""
-        reached: set[str] = set()
-        todo = [instruction]
+    def _reached_from(self, number: int) -> set[int]:
+        """The instructions that have to run after one: users, and control successors."""
+        rows, users = self._computation.rows, self._computation.users
+        reached: set[int] = set()
+        todo = [number]
         while todo:
-            at = todo.pop()
-            for after in (*at.users, *self._control_successors.get(at.name, ())):
-                if after.name not in reached:
-                    reached.add(after.name)
+            name = name_of(rows[todo.pop()])
+            for after in (*users.get(name, ()), *self._control_successors.get(name, ())):
+                if after not in reached:
+                    reached.add(after)
                     todo.append(after)
         return reached
 
 
-def _by_buffer(computation: Computation, buffers: _Buffers) -> dict[int, list[Value]]:
-    """The values of a computation that share, by buffer."""
-    by_buffer: dict[int, list[Value]] = {}
-    for value in buffers.sharing.get(computation, ()):
-        buffer = buffers.of(value)
-        if buffer is not None and value[0].opcode not in _FORWARDS:
-            by_buffer.setdefault(buffer, []).append(value)
-    return by_buffer
+class _Readers:
+    """The instructions of a computation that read a value, through what hands it on."""
+
+    def __init__(self, computation: Computation, buffers: _Buffers) -> None:
+        self._computation = computation
+        self._buffers = buffers
+        root = computation.root
+        self._result = root.number if root is not None and root.opcode in _FORWARDS else None
+        self._users: dict[int, tuple[Mapping[int | None, Sequence[int]], Sequence[int]]] = {}
+        self._operands: dict[int, dict[str, list[tuple[int, Index]]]] = {}
+        self._latest: dict[int, int] = {}
+        self._values: dict[int, dict[Place | None, list[Place]]] = {}
+
+    def latest(self, value: Place) -> int:
+        """A position after which nothing reads a value, by the names of what reads it alone."""
+        at, index = value
+        elements, others = self._users_of(at)
+        users = [*elements.get(index[0], ()), *others] if index else others
+        return max([max(number, self._latest_user(number)) for number in users], default=-1)
+
+    def _latest_user(self, at: int) -> int:
+        """The last reader of what passes a value on; -1 of anything else."""
+        rows, users = self._computation.rows, self._computation.users
+        if not _passes_on(opcode_of(rows[at])):
+            return -1
+        latest = self._latest.get(at)
+        if latest is None:
+            latest = -1
+            todo, seen = [at], {at}
+            while todo:
+                for number in users.get(name_of(rows[todo.pop()]), ()):
+                    latest = max(latest, number, self._latest.get(number, -1))
+                    if number in self._latest or number in seen:
+                        continue
+                    if _passes_on(opcode_of(rows[number])):
+                        seen.add(number)
+                        todo.append(number)
+            self._latest[at] = latest
+        return latest
+
+    def of(self, value: Place) -> list[int]:
+        """The positions of the readers, in the order of the text.
+
+        A root that hands on comes last: it reads what the caller gets.
+        """
+        readers: set[int] = set()
+        todo, seen = [value], {value}
+        while todo:
+            at, index = todo.pop()
+            elements, others = self._users_of(at)
+            places = [(number, index[1:]) for number in elements.get(index[0], ())] if index else []
+            for number in others:
+                opcode = opcode_of(self._computation.rows[number])
+                if opcode in _FORWARDS:
+                    places += self._handed_on(at, index, number)
+                    continue
+                if self._is_read(at, index, number):
+                    readers.add(number)
+                # A start holds its operands until it is done.
+                if _is_async(opcode):
+                    places += self._in_flight(number, value)
+            for place in places:
+                if place not in seen:
+                    seen.add(place)
+                    todo.append(place)
+        returned = {at for at, _ in seen if at == self._result}
+        return [*sorted(readers), *returned]
+
+    def _users_of(self, at: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:
+        """The users of a result: those that take an element of it by its number, and others."""
+        users = self._users.get(at)
+        if users is None:
+            rows = self._computation.rows
+            name = name_of(rows[at])
+            numbers = self._computation.users.get(name, ())
+            users = {}, numbers
+            if type_of(rows[at]).startswith("("):
+                elements: dict[int | None, list[int]] = {}
+                others: list[int] = []
+                for number in numbers:
+                    row = rows[number]
+                    if opcode_of(row) == "get-tuple-element" and row[REFERENCES] == (name,):
+                        element = element_taken(self._computation, number)
+                        elements.setdefault(element, []).append(number)
+                    else:
+                        others.append(number)
+                users = elements, others
+            self._users[at] = users
+        return users
+
+    def _operands_of(self, number: int, at: int) -> Sequence[tuple[int, Index]]:
+        """The operands of an instruction that are a result, or an element of it, with its index."""
+        rows = self._computation.rows
+        name, references = name_of(rows[at]), rows[number][REFERENCES]
+        if references == (name,):
+            return ((0, ()),)
+        operands = self._operands.get(number)
+        if operands is None:
+            operands = self._operands[number] = {}
+            for operand, reference in enumerate(references):
+                source, *elements = reference.split("#")
+                index = tuple(map(int, elements))
+                operands.setdefault(source, []).append((operand, index))
+        return operands.get(name, ())
+
+    def _handed_on(self, at: int, index: Index, number: int) -> Iterator[Place]:
+        """The places in a user that are a part of a result, unchanged."""
+        opcode = opcode_of(self._computation.rows[number])
+        for operand, element in self._operands_of(number, at):
+            rest = index[len(element) :]
+            if index[: len(element)] != element:
+                continue
+            if opcode == "tuple":
+                yield number, (operand, *rest)
+            elif opcode != "get-tuple-element":
+                if operand == 0:
+                    yield number, rest
+            elif operand == 0 and rest and rest[0] == element_taken(self._computation, number):
+                yield number, rest[1:]
+
+    def _is_read(self, at: int, index: Index, number: int) -> bool:
+        return any(
+            index[: len(element)] == element
+            and self._buffers.is_read(self._computation, number, operand, index[len(element) :])
+            for operand, element in self._operands_of(number, at)
+        )
+
+    def _in_flight(self, number: int, value: Place) -> Sequence[Place]:
+        """The places in a part of an asynchronous operation that are a value."""
+        values = self._values.get(number)
+        if values is None:
+            values = self._values[number] = {}
+            for index in _arrays_in(type_of(self._computation.rows[number])):
+                source = _value(self._computation, number, index)
+                values.setdefault(source, []).append((number, index))
+        return values.get(value, ())
 
 
-def _reads(
-    computation: Computation, buffers: _Buffers, makers: Iterable[str]
-) -> Iterator[tuple[Value, Instruction]]:
-    """Each value of some instructions with each instruction that reads it.
-
-    The root reads what the caller gets.
-    """
-    root = computation.root
-    for reader in _readers(computation, makers):
-        for number, operand in enumerate(reader.operands):
-            for index in array_indices(operand.shape):
-                if operand.instruction is not None and buffers.is_read(reader, number, index):
-                    value = buffers.value(operand.instruction, (*operand.index, *index))
-                    if value is not None:
-                        yield value, reader
-    if root is not None and root.opcode in _FORWARDS:
-        for index in array_indices(root.shape_or_none):
-            value = buffers.value(root, index)
-            if value is not None:
-                yield value, root
-
-
-def _readers(computation: Computation, makers: Iterable[str]) -> list[Instruction]:
-    """The instructions that read a result, also one that is handed on, in the order of the text."""
-    readers: set[int] = set()
-    seen = set(makers)
-    todo = list(seen)
-    while todo:
-        for number in computation.users.get(todo.pop(), ()):
-            user = computation.rows[number]
-            opcode = opcode_of(user)
-            if opcode not in _FORWARDS:
-                readers.add(number)
-            # A start holds its operands until it is done.
-            if (opcode in _FORWARDS or _is_async(opcode)) and name_of(user) not in seen:
-                seen.add(name_of(user))
-                todo.append(name_of(user))
-    return [computation.at(number) for number in sorted(readers)]
+@lru_cache(maxsize=1 << 12)
+def _arrays_in(type_text: str, index: Index = ()) -> tuple[Index, ...]:
+    """The indices of the arrays in a part of a type, from that part on."""
+    return tuple(array_indices(part(shape_or_none(type_text), index)))
 
 
 @cache
@@ -302,6 +430,68 @@ def _one_or_each(count: int) -> Iterator[_InPlace]:
         yield _InPlace((number,) if count > 1 else (), number, ())
 
 
+def _value(computation: Computation, number: int, index: Index) -> Place | None:
+    """The source of a part of a result, through what passes it on; None if unknown."""
+    rows = computation.rows
+    for _ in range(1 << 10):
+        opcode = opcode_of(rows[number])
+        place: Place | None
+        if opcode in _FORWARDS and (index or opcode != "tuple"):
+            place = handed_on_place(computation, number, index, _HANDS_ON)
+        elif not _is_async(opcode):
+            return number, index
+        else:
+            place = _place_in_flight(computation.at(number), index)
+            if place == (number, index):
+                return place
+        if place is None:
+            return None
+        number, index = place
+    return None
+
+
+def _values(computation: Computation, number: int, indices: Sequence[Index]) -> list[Place | None]:
+    """The sources of parts of a result; None for each that is unknown."""
+    rows, number_of = computation.rows, computation.index.get
+    if opcode_of(rows[number]) != "tuple":
+        return [_value(computation, number, index) for index in indices]
+    # The state of a loop, mostly: each operand is an array that its instruction makes.
+    sources = list(map(number_of, rows[number][REFERENCES]))
+    values: list[Place | None] = []
+    for index in indices:
+        source = sources[index[0]] if len(index) == 1 and index[0] < len(sources) else None
+        if source is not None and not _passes_on(opcode_of(rows[source])):
+            values.append((source, ()))
+        else:
+            values.append(_value(computation, number, index))
+    return values
+
+
+@cache
+def _passes_on(opcode: str) -> bool:
+    return opcode in _FORWARDS or _is_async(opcode)
+
+
+def _place_in_flight(instruction: Instruction, index: Index) -> Place | None:
+    """The place that a part of an asynchronous operation comes from: itself, if it is new."""
+    if is_done(instruction):
+        position = result_in_start(instruction, index, _handle)
+    elif is_start(instruction):
+        position = operand_in_start(instruction, index) or (instruction, index)
+    else:
+        position = operand_position(instruction, 0, index)
+    return None if position is None else (position[0].number, position[1])
+
+
+def _begun_by(instruction: Instruction) -> int | None:
+    """The start of the operation that an instruction is part of: itself, if it is not async."""
+    if not is_done(instruction) and not is_update(instruction):
+        return instruction.number
+    handle = operand_place(instruction.computation, instruction.number, 0, ())
+    start = None if handle is None else _value(instruction.computation, *handle)
+    return None if start is None else start[0]
+
+
 def _handle(instruction: Instruction, _: Index) -> Position | None:
     """The start, or the update before, that an update hands on."""
     return operand_position(instruction, 0, ()) if is_update(instruction) else None
@@ -313,121 +503,99 @@ class _Buffers:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._calls = sequential_calls(module)
-        self._numbers: dict[Value, int] = {}
+        self._numbers: defaultdict[Computation, dict[Place, int]] = defaultdict(dict)
         self._fused: dict[str, tuple[_InPlace, ...]] = {}
         self._joined: list[int] = []
+        self._sharing: dict[Computation, Mapping[Place, int]] = {}
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
-            for instruction in self._joining(computation):
-                if instruction.opcode in CONTROL_FLOW or is_start(instruction):
-                    self._join_callees(instruction)
-                self._join_in_place(instruction)
+            for number in self._joining(computation):
+                opcode = opcode_of(computation.rows[number])
+                if opcode in CONTROL_FLOW or _is_async(opcode):
+                    self._join_callees(computation.at(number))
+                self._join_in_place(computation, number)
         self._join_donations(module)
 
-    @cached_property
-    def sharing(self) -> Mapping[Computation, Sequence[Value]]:
-        """The values that may share with others, in the order of the text."""
-        by_computation: dict[Computation, list[Value]] = {}
-        for value in sorted(self._numbers, key=_place):
-            if isinstance(part(value[0].shape_or_none, value[1]), ArrayShape):
-                by_computation.setdefault(value[0].computation, []).append(value)
-        return by_computation
+    def sharing(self, computation: Computation) -> Mapping[Place, int]:
+        """The buffers of the arrays that may share with others."""
+        sharing = self._sharing.get(computation)
+        if sharing is None:
+            types, find = list(map(type_of, computation.rows)), self._find
+            sharing = self._sharing[computation] = {
+                place: find(number)
+                for place, number in self._numbers.get(computation, {}).items()
+                if () in _arrays_in(types[place[0]], place[1])
+            }
+        return sharing
 
-    def writers(self, computation: Computation) -> list[Instruction]:
-        """The instructions that may write a shared buffer, in the order of the text."""
-        numbers = {maker.number for maker, _ in self.sharing.get(computation, ())}
+    def shared_in(self, computation: Computation) -> dict[int, list[Place]]:
+        """The values that share with another one in a computation, in the order of the text."""
+        sharing = self.sharing(computation)
+        counts = Counter(sharing.values())
+        if len(counts) == len(sharing):
+            return {}
+        shared: dict[int, list[Place]] = {}
+        for place, buffer in sharing.items():
+            if counts[buffer] > 1 and opcode_of(computation.rows[place[0]]) not in _FORWARDS:
+                shared.setdefault(buffer, []).append(place)
+        return {buffer: sorted(places) for buffer, places in shared.items() if len(places) > 1}
+
+    def writers(self, computation: Computation) -> Iterator[tuple[int, Set[int]]]:
+        """The instructions that write shared buffers, or run what does, in their order."""
+        writers: defaultdict[int, set[int]] = defaultdict(set)
+        for (number, _), buffer in self.sharing(computation).items():
+            if opcode_of(computation.rows[number]) not in _WRITES_NOTHING:
+                writers[number].add(buffer)
         for opcode in CONTROL_FLOW & computation.opcodes:
-            numbers.update(caller.number for caller in computation.with_opcode(opcode))
-        return [computation.at(number) for number in sorted(numbers)]
+            for caller in computation.with_opcode(opcode):
+                writers[caller.number].update(*map(self._written_in, self._calls.callees(caller)))
+        return iter(sorted(writers.items()))
 
-    def of(self, value: Value) -> int | None:
-        """The buffer of a value; None where it shares with no other."""
-        number = self._numbers.get(value)
-        return None if number is None else self._find(number)
-
-    def value(self, instruction: Instruction, index: Index) -> Value | None:
-        """The source of a part of a result, through what passes it on; None if unknown."""
-        for _ in range(1 << 10):
-            opcode = instruction.opcode
-            if opcode in _FORWARDS and (index or opcode != "tuple"):
-                position = handed_on(instruction, index, _HANDS_ON)
-            elif not _is_async(opcode):
-                return instruction, index
-            elif is_done(instruction):
-                position = result_in_start(instruction, index, _handle)
-            elif is_start(instruction):
-                position = operand_in_start(instruction, index)
-                if position is None:
-                    return instruction, index
-            else:
-                position = operand_position(instruction, 0, index)
-            if position is None:
-                return None
-            instruction, index = position
-        return None
-
-    def is_read(self, reader: Instruction, number: int, index: Index) -> bool:
+    def is_read(self, computation: Computation, reader: int, number: int, index: Index) -> bool:
         """False if a call hands a tuple to computations that read other elements of it."""
-        if not index or reader.opcode not in ("call", "conditional"):
+        if not index or opcode_of(computation.rows[reader]) not in ("call", "conditional"):
             return True
-        parameters = self._calls.parameters(reader, number)
+        parameters = tuple(self._calls.parameters(computation.at(reader), number))
         return not parameters or any(
             parameter.is_root
             or any(_reads_element(user, parameter, index[0]) for user in parameter.users)
             for parameter in parameters
         )
 
-    def begun_by(self, instruction: Instruction) -> Instruction | None:
-        """The start of the operation that an instruction is part of: itself, if it is not async."""
-        if not is_done(instruction) and not is_update(instruction):
-            return instruction
-        handle = self._operand(instruction, 0, ())
-        return None if handle is None else handle[0]
-
-    def written_by(self, instruction: Instruction) -> frozenset[int]:
-        """The shared buffers that an instruction writes, or what it runs."""
-        opcode = instruction.opcode
-        if opcode in CONTROL_FLOW:
-            callees = self._calls.callees(instruction)
-            return frozenset().union(*[self._written_in(callee) for callee in callees])
-        if opcode in _FORWARDS or opcode in _WRITES_NOTHING:
-            return frozenset()
-        buffers = (
-            self.of((instruction, index)) for index in array_indices(instruction.shape_or_none)
-        )
-        return frozenset(buffer for buffer in buffers if buffer is not None)
-
     def _written_in(self, computation: Computation) -> frozenset[int]:
         written = self._written.get(computation.name)
         if written is None:
             self._written[computation.name] = frozenset()  # a computation that calls itself
             written = self._written[computation.name] = frozenset().union(
-                *map(self.written_by, self.writers(computation))
+                *[buffers for _, buffers in self.writers(computation)]
             )
         return written
 
     def _join_callees(self, caller: Instruction) -> None:
         callees = self._calls.callees(caller)
-        if any(len(self._calls.callers(callee)) > 1 for callee in callees):
+        if not callees or any(len(self._calls.callers(callee)) > 1 for callee in callees):
             return  # FlattenCallGraph will give each caller a copy of its own
+        computation, at, is_loop = caller.computation, caller.number, caller.opcode == "while"
         for number in range(len(caller.operand_names)):
             for parameter in self._calls.parameters(caller, number):
-                for index in array_indices(parameter.shape_or_none):
-                    self._join((parameter, index), self._operand(caller, number, index))
+                indices = _arrays_in(parameter.type_text)
+                values = self._operand_values(computation, at, number, indices)
+                places = [(parameter.number, index) for index in indices]
+                self._join(parameter.computation, places, computation, values)
         # Of a loop the body: the condition gives a pred, which lies in a buffer of its own
         # (hlo_alias_analysis.cc: ComputeWhileAliasedBuffers).
-        returning = callees[:1] if caller.opcode == "while" else callees
-        for index in array_indices(caller.shape_or_none):
-            inside = index
-            if caller.opcode == "while":
-                self._join((caller, index), self._operand(caller, 0, index))
-            elif caller.opcode not in CONTROL_FLOW:
-                if index[:1] != (1,):
-                    continue
-                inside = index[1:]  # of `((operands...), result, context)`
-            for callee in returning:
-                if callee.root is not None:
-                    self._join((caller, index), self.value(callee.root, inside))
+        returning = callees[:1] if is_loop else callees
+        indices = inside = _arrays_in(caller.type_text)
+        if caller.opcode not in CONTROL_FLOW:  # of `((operands...), result, context)`
+            indices = tuple([index for index in indices if index[:1] == (1,)])
+            inside = tuple([index[1:] for index in indices])
+        places = [(at, index) for index in indices]
+        if is_loop:
+            values = self._operand_values(computation, at, 0, indices)
+            self._join(computation, places, computation, values)
+        for callee in returning:
+            if callee.root is not None:
+                self._join(computation, places, callee, _values(callee, callee.root.number, inside))
 
     def _join_donations(self, module: Module) -> None:
         """The results of the entry with the parameters in whose memory they are returned."""
@@ -436,22 +604,23 @@ class _Buffers:
         if entry is None or root is None or "input_output_alias=" not in module.header:
             return
         aliases = module.attribute_or_none("input_output_alias")
-        parameters = {parameter.parameter_number: parameter for parameter in entry.parameters}
+        parameters = parameters_of(entry)
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias) and alias.operand in parameters:
-                result = self.value(root, alias.output_index)
-                if result is not None:
-                    self._join(result, (parameters[alias.operand], alias.operand_index))
+                result = _value(entry, root.number, alias.output_index)
+                place = parameters[alias.operand][-1], alias.operand_index
+                self._join(entry, [place], entry, [result])
 
-    def _join_in_place(self, instruction: Instruction) -> None:
-        if DISJOINT in instruction.attributes_text:
+    def _join_in_place(self, computation: Computation, number: int) -> None:
+        row = computation.rows[number]
+        if DISJOINT in attributes_of(row):
             return
-        for output_index, operand, operand_index in self._in_place(instruction):
-            for index in array_indices(part(instruction.shape_or_none, output_index)):
-                self._join(
-                    (instruction, (*output_index, *index)),
-                    self._operand(instruction, operand, (*operand_index, *index)),
-                )
+        for output_index, operand, operand_index in self._in_place(computation.at(number)):
+            indices = _arrays_in(type_of(row), output_index)
+            places = [(number, (*output_index, *index)) for index in indices]
+            inside = [(*operand_index, *index) for index in indices]
+            values = self._operand_values(computation, number, operand, inside)
+            self._join(computation, places, computation, values)
 
     def _in_place(self, instruction: Instruction) -> Iterator[_InPlace]:
         """The parts of a result that lie in an operand: `AliasInfo::GetInPlaceInputOutputPairs`."""
@@ -465,7 +634,7 @@ class _Buffers:
         elif opcode == "fusion":
             body = self._module.callee(instruction)
             yield from () if body is None else self._fused_in_place(body)
-        aliases = instruction.attribute_or_none("output_to_operand_aliasing")
+        aliases = instruction.attribute_or_none(_ALIASING)
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias):
                 yield _InPlace(alias.output_index, alias.operand, alias.operand_index)
@@ -482,59 +651,99 @@ class _Buffers:
         root = body.root
         if root is None or _IN_PLACE.isdisjoint(body.opcodes):
             return
-        for index in array_indices(root.shape_or_none):
-            result = self.value(root, index)
-            for pair in () if result is None else self._in_place(result[0]):
-                if result is not None and pair.output_index == result[1]:
-                    updated = self._operand(result[0], pair.operand, pair.operand_index)
-                    number = None if updated is None else updated[0].parameter_number
-                    if updated is not None and number is not None:
-                        yield _InPlace(index, number, updated[1])
+        for index in _arrays_in(root.type_text):
+            result = _value(body, root.number, index)
+            if result is None:
+                continue
+            number, output_index = result
+            for pair in self._in_place(body.at(number)):
+                if pair.output_index == output_index:
+                    for updated in self._operand_values(
+                        body, number, pair.operand, (pair.operand_index,)
+                    ):
+                        parameter = updated and body.at(updated[0]).parameter_number
+                        if updated is not None and parameter is not None:
+                            yield _InPlace(index, parameter, updated[1])
 
-    def _joining(self, computation: Computation) -> Iterator[Instruction]:
+    def _joining(self, computation: Computation) -> list[int]:
         """The instructions whose results share a buffer with what they read or call."""
         opcodes = computation.opcodes & (CONTROL_FLOW | _IN_PLACE)
         opcodes |= set(filter(_is_async, computation.opcodes))
         numbers: set[int] = set()
         for opcode in opcodes:
-            positions = computation.positions(opcode)
             if opcode not in _DECLARES or _is_async(opcode):
-                numbers.update(positions)
+                numbers.update(computation.positions(opcode))
                 continue
-            called = calls_of(computation) if opcode == "fusion" else {}
-            numbers.update(
-                number
-                for number in positions
-                if "output_to_operand_aliasing=" in attributes_of(computation.rows[number])
-                or not self._updating.isdisjoint(called.get(number, ()))
-            )
-        yield from map(computation.at, sorted(numbers))
+            if opcode in self._declaring:
+                numbers.update(
+                    number
+                    for number in computation.positions(opcode)
+                    if _ALIASING in attributes_of(computation.rows[number])
+                )
+            if opcode == "fusion" and not self._updating.isdisjoint(
+                computation.fusion_computations
+            ):
+                numbers.update(
+                    number
+                    for number, names in calls_of(computation).items()
+                    if not self._updating.isdisjoint(names)
+                    and opcode_of(computation.rows[number]) == opcode
+                )
+        return sorted(numbers)
+
+    @cached_property
+    def _declaring(self) -> frozenset[str]:
+        """The opcodes of which an instruction declares an operand in whose memory it writes."""
+        kinds = kinds_of(self._module)
+        return frozenset(
+            opcode
+            for opcode in _DECLARES
+            if any(_ALIASING in attributes for _, _, attributes, _ in kinds.get(opcode, ()))
+        )
 
     @cached_property
     def _updating(self) -> frozenset[str]:
         """Names of the bodies of fusions that may update a parameter in place."""
-        return frozenset(
-            body.name
-            for body in self._module.computations
-            if body.name in self._module.fusion_computations
-            and not _IN_PLACE.isdisjoint(body.opcodes)
-        )
+        by_opcode = holders(self._module)
+        bodies = chain.from_iterable(by_opcode.get(opcode, ()) for opcode in _IN_PLACE)
+        return self._module.fusion_computations & {body.name for body in bodies}
 
-    def _operand(self, instruction: Instruction, number: int, index: Index) -> Value | None:
-        position = operand_position(instruction, number, index)
-        return None if position is None else self.value(*position)
+    def _operand_values(
+        self, computation: Computation, at: int, number: int, indices: Sequence[Index]
+    ) -> list[Place | None]:
+        """The sources of parts of an operand."""
+        source = operand_place(computation, at, number, ())
+        if source is None:
+            return []
+        operand, taken = source
+        if taken:
+            indices = [(*taken, *index) for index in indices]
+        return _values(computation, operand, indices)
 
-    def _join(self, one: Value, other: Value | None) -> None:
-        if other is not None:
-            ours, theirs = self._find(self._number(one)), self._find(self._number(other))
-            # The smaller number stands for the set, so that results come in the order of the text.
-            self._joined[max(ours, theirs)] = min(ours, theirs)
-
-    def _number(self, value: Value) -> int:
-        number = self._numbers.setdefault(value, len(self._joined))
-        if number == len(self._joined):
-            self._joined.append(number)
-        return number
+    def _join(
+        self,
+        computation: Computation,
+        places: Iterable[Place],
+        other: Computation,
+        others: Iterable[Place | None],
+    ) -> None:
+        """Put each place of a computation into one buffer with one of another computation."""
+        ours, theirs, joined = self._numbers[computation], self._numbers[other], self._joined
+        for place, value in zip(places, others, strict=False):
+            if value is None:
+                continue
+            one, two = ours.get(place), theirs.get(value)
+            if one is None:
+                if two is None:
+                    two = theirs[value] = len(joined)
+                    joined.append(two)
+                ours[place] = two
+            elif two is None:
+                theirs[value] = one
+            elif one != two:
+                # The smaller number stands for the set: results come in the order of the text.
+                one, two = self._find(one), self._find(two)
+                joined[max(one, two)] = min(one, two)
 
     def _find(self, number: int) -> int:
         while self._joined[number] != number:

@@ -80,22 +80,22 @@ class CopiedLoopState(Rule):
         """Each such copy, in a module whose copies are those that will run."""
         if not final.is_final and not final.module.is_scheduled:
             return
-        for copied in carried_copies(final.module):
-            trips = copied.loop.trip_count
-            total = copied.byte_count * (1 if trips is None else trips)
-            if total >= self.min_bytes:
-                yield Finding(copied.copy, _message(copied, trips), _notes(copied, total))
+        for copied in carried_copies(final.module, self.min_bytes):
+            yield Finding(copied.copy, _message(copied), _notes(copied))
 
 
-def _message(copied: CarriedCopy, trips: int | None) -> str:
+def _message(copied: CarriedCopy) -> str:
+    trips = copied.loop.trip_count
     often = "each iteration" if trips is None else f"each of {trips} iterations"
     element = f"part {spelled_index(copied.element)} of the state"
     loop = copied.loop.instruction.name
     return f"this copies {copied.shape}, {element} of %{loop}, in {often}"
 
 
-def _notes(copied: CarriedCopy, total: int) -> tuple[str, ...]:
-    notes = [f"{copied.byte_count} bytes are read and written each time, {total} in all"]
+def _notes(copied: CarriedCopy) -> tuple[str, ...]:
+    notes = [
+        f"{copied.byte_count} bytes are read and written each time, {copied.total_bytes} in all"
+    ]
     element = copied.element
     if len(element) == 1 and copied.loop.is_invariant(element[0]):
         notes.append("no iteration changes it: the copy could be made once, before the loop")
