@@ -31,7 +31,7 @@ from benchmarks.measure import hlo_texts
 ROUNDS = 5
 FILES = 16
 SMALLEST_FILE = 300_000
-SIZES_IN_MB = (1.0, 3.0, 10.0, 25.0, 50.0)
+SIZES_IN_MB = (1.0, 5.0, 25.0, 100.0, 240.0)
 LEAST_SECONDS = 0.02
 """Rules that take less at the greatest size have no exponent: it would be that of the clock."""
 _TRIVIAL = "HloModule m\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
