@@ -18,7 +18,15 @@ from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
-from hlo_lint.hlo.parser.plain import CLOSE, Stretch, is_plain, read_header, read_stretch, spans
+from hlo_lint.hlo.parser.plain import (
+    CLOSE,
+    Stretch,
+    anonymous_name,
+    is_plain,
+    read_header,
+    read_stretch,
+    spans,
+)
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import ParseError, Span
@@ -160,24 +168,20 @@ class _Body:
         return {row: tuple(calls) for row, calls in by_row.items()}
 
     def _name_rows(self) -> None:
-        """Give what the text leaves nameless XLA's name for it: `negate.anon`, `negate.anon.1`."""
-        taken = {name_of(row) for row in self.rows if name_of(row)[:1] != _NAMELESS}
-        names: dict[str, str] = {}
+        """Give what the text leaves nameless the name that XLA has for it."""
+        names = {name_of(row) for row in self.rows if name_of(row)[:1] != _NAMELESS}
         numbers: dict[str, int] = {}
-        for row in self.rows:
-            if name_of(row)[:1] == _NAMELESS:
-                base = name = f"{opcode_of(row)}.anon"
-                while name in taken:
-                    numbers[base] = numbers.get(base, 0) + 1
-                    name = f"{base}.{numbers[base]}"
-                taken.add(name)
-                names[name_of(row)] = name
+        given = {
+            name_of(row): anonymous_name(opcode_of(row), names, numbers)
+            for row in self.rows
+            if name_of(row)[:1] == _NAMELESS
+        }
 
         def named(reference: str) -> str:
-            return names.get(reference, reference)
+            return given.get(reference, reference)
 
         self.rows = [
-            (root, names.get(name, name), shape, opcode, operands, tail, tuple(map(named, reads)))
+            (root, named(name), shape, opcode, operands, tail, tuple(map(named, reads)))
             for root, name, shape, opcode, operands, tail, reads in self.rows
         ]
 
@@ -198,9 +202,9 @@ def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...
     return tuple(places_of_rows)
 
 
-_NOTHING_READ = Stretch([], -1, is_stuck=False, may_wrap=False)
 _NAMELESS = "\0"
 """Begins what stands for a name until all names of the computation are known."""
+_NOTHING_READ = Stretch([], -1, is_stuck=False, may_wrap=False)
 SINGLE = "_"
 """XLA's name for the module and the computation around a single instruction."""
 

@@ -20,7 +20,8 @@ from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER
 from hlo_lint.hlo.parser.references import read_written_references
-from hlo_lint.hlo.records import InstructionRecord
+from hlo_lint.hlo.records import REFERENCES, InstructionRecord, name_of
+from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import Span
 
 # Classes are spelled out: Python tests a class that holds `\\w` or `\\d` in several steps.
@@ -28,7 +29,7 @@ from hlo_lint.text.source import Span
 # patterns after it decide. A statement ends where the next one begins, a comma or an open comment
 # do not follow.
 _WHITE = r"[ \t\r\n\f\v]"
-_LEAD = rf"{_WHITE}*+(?:(?://.*+|/\*[^*]*+\*/){_WHITE}*+)*+"
+_LEAD = rf"{_WHITE}*+(?:/(?:/.*+(?:\n//.*+)*+|\*[^*]*+\*/){_WHITE}*+)*+"
 _WORD = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
 _COMMENT = r"/\*[^*\n]*+\*/"
 # First as if no escape but `\\"` were in it: a string of machine code has thousands of others.
@@ -36,10 +37,16 @@ _STRING = (
     r'"(?:[^"\n]*+(?:(?<=[^\\]\\)"[^"\n]*+)*+"(?<!\\")'
     r'|[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")'
 )
+_LONG_STRING = r'"(?:[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+"(?<!\\")|[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+")'
+"""One of several lines, too: a class of one character is read six times as fast as one of two."""
 _ARRAY = (
     r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
     r"(?:\{(?:[-0-9:?][-0-9,:? ]*+(?:[A-Z]*+\([-0-9,:*A-Z ]*+\))*+)?+\})?+"
 )
+
+_TUPLE = rf"\((?:{_ARRAY}(?:, )?+)*+\)"
+_USUAL_SIGNATURE = rf"\((?:{_WORD}: (?:{_ARRAY}|{_TUPLE})(?:, )?+)*+\) -> (?:{_ARRAY}|{_TUPLE})"
+_CALLS = "|".join(CALLING_ATTRIBUTES)
 
 
 def _in_pairs(outside: str) -> str:
@@ -52,7 +59,30 @@ def _in_pairs(outside: str) -> str:
     return rf"{flat}(?:{pairs})*+"
 
 
-def _tail(wraps: bool) -> str:
+def _attributes(wraps: bool) -> str:
+    """A pattern of attributes as most are written: nobody has to look at them again.
+
+    Braces are five deep at most, and `=` is in those of no attribute that calls.
+    """
+    string = _LONG_STRING if wraps else _STRING
+    flat = rf"[^(){{}}\[\]\"'/\0{'' if wraps else chr(10)}]++|{string}"
+    array = rf"\[(?:{flat})*+\]"
+    braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}}|\((?:{flat})*+\))*+\}}"
+    inner = rf"{flat}|\((?:{flat}|{array}|{braces})*+\)|\[(?:{flat}|{array}|{braces})*+\]"
+    json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|{array})*+\}})*+\]"
+    deep = rf"\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
+    values = (
+        r"[A-Za-z0-9_.\-:;%#+>?!@$&*\\^`|~]++",
+        r"\{[^(){}\[\]\"'/=\0\n]*+\}",
+        string,
+        rf"{array}(?:<=\[[0-9,]*+\](?:T\([0-9,]*+\))?+)?+",
+    )
+    deep = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}={deep}"
+    blank = _WHITE if wraps else r"[ \t]"
+    return rf"(?:,{blank}*+(?:{_WORD}=(?:{'|'.join(values)})|{deep}))++"
+
+
+def _any_attributes(wraps: bool) -> str:
     """A pattern of attributes, whatever stands in them, up to the end of the line.
 
     A line may end after a comma, in brackets, and where the next one is indented.
@@ -76,26 +106,36 @@ _NEXT: Final = rf"{_LEAD}(?![,/#\ufeff])"
 """White space and comments up to the next statement."""
 
 
+def _tail(wraps: bool) -> str:
+    """A pattern of what may follow operands: two groups of attributes, the end of the line."""
+    gap = _GAP if wraps else r"[ \t]*+"
+    usual, others = _attributes(wraps), _any_attributes(wraps)
+    return rf"(?:{_LINE_END}|({usual}){_LINE_END}|{gap}({others}){_LINE_END})"
+
+
 def _piece(wraps: bool) -> re.Pattern[str]:
     """The pattern of one statement, and of the white space and comments after it."""
     gap = _GAP if wraps else r"[ \t]*+"
     inside = _in_pairs("" if wraps else r"\n")
+    other_tuple = rf"b?\({inside}\)"
     operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({inside}))"
     instruction = (
-        rf"=(?!=){gap}(?:({_ARRAY}|b?\({inside}\)){gap})?+(?!b\()([A-Za-z_][A-Za-z0-9_\-]*+)"
-        rf"[ \t]*+\({operands}\)(?:{_LINE_END}|{gap}({_tail(wraps)}){_LINE_END})"
+        rf"=(?!=){gap}(?:(?:({_ARRAY}|{_TUPLE})|({other_tuple})){gap})?+(?!b\()"
+        rf"([A-Za-z_][A-Za-z0-9_\-]*+)[ \t]*+\({operands}\){_tail(wraps)}"
     )
-    signature = rf"\({inside}\){gap}->{gap}(?:{_ARRAY}|b?\({inside}\))"
-    head = rf"{gap}(?:({signature}){gap})?+\{{(?!\s*+[-\d:?}}])"  # of a computation: no layout
+    signature = rf"\({inside}\){gap}->{gap}(?:{_ARRAY}|{other_tuple})"
+    # The brace of a computation, not that of a layout.
+    head = rf"{gap}(?:(?:({_USUAL_SIGNATURE})|({signature})){gap})?+\{{(?!\s*+[-\d:?}}])"
     close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
-    named = rf"(?:(ROOT |ENTRY[ \t])[ \t]*+)?+(?!(?:ROOT|ENTRY)\b)%?({_WORD}):?[ \t]*+"
+    prefix = r"(?:(ROOT |ENTRY[ \t])[ \t]*+|)(?:%|(?!(?:ROOT|ENTRY)\b))"
+    named = rf"{prefix}({_WORD}):?+[ \t]*+"
     return re.compile(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
 
 
 match_lead = re.compile(_LEAD).match
 """White space and comments."""
 _match_header = re.compile(
-    rf"HloModule[ \t]++%?({_WORD}):?(?:{_GAP}({_tail(True)}))?{_LINE_END}{_NEXT}", re.ASCII
+    rf"HloModule[ \t]++%?({_WORD}):?{_tail(wraps=True)}{_NEXT}", re.ASCII
 ).match
 
 # The groups of a piece.
@@ -105,14 +145,17 @@ _PREFIX: Final = 1
 """`ROOT ` or `ENTRY `."""
 _NAME: Final = 2
 """The name of an instruction, or of a computation that begins."""
-_OPCODE: Final = 4
-_NAMES: Final = 5
+_OPCODE: Final = 5
+_NAMES: Final = 6
 """Operands that are nothing but names."""
-_OPERANDS: Final = 6
+_OPERANDS: Final = 7
 """Any others."""
-_TAIL: Final = 7
-_SIGNATURE: Final = 8
-CLOSE: Final = 9
+_TAIL: Final = 8
+"""Attributes as most are written."""
+_OTHER_TAIL: Final = 9
+_SIGNATURE: Final = 10
+_OTHER_SIGNATURE: Final = 11
+CLOSE: Final = 12
 """The closing brace of a computation and the attributes after it."""
 _full_of = itemgetter(_FULL)
 Piece = tuple[str, ...]
@@ -145,38 +188,44 @@ _are_attributes = re.compile(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++\s*+)++(?:\0|\Z))*+"
 ).fullmatch
-_CALLS = "|".join(CALLING_ATTRIBUTES)
 _has_computation = re.compile(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
 
-
-def _usual() -> re.Pattern[str]:
-    """The pattern of attributes as most are written: it saves a look at each pair of brackets.
-
-    Braces are five deep at most, and `=` is in those of no attribute that calls.
-    """
-    flat = rf"[^(){{}}\[\]\"'/\0]++|{_STRING}"
-    braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}})*+\}}"
-    inner = rf"{flat}|\((?:{flat}|{braces})*+\)|\[(?:{flat}|{braces}|\[(?:{flat})*+\])*+\]"
-    json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|\[(?:{flat})*+\])*+\}})*+\]"
-    closed = rf"{_STRING}|\[(?:{flat})*+\]|\((?:{flat})*+\)"
-    closed += rf"|\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
-    value = rf"[^ \t\r\n\f\v,(){{}}\[\]\"'/=<\0]++|<=?|(?:{closed})(?!{_ANOTHER})"
-    name = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}="
-    return re.compile(rf"(?:(?:,\s*+{name}(?:{value})++\s*+)++(?:\0|\Z))*+", re.ASCII)
-
-
-_are_usual = _usual().fullmatch
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
+_OPERAND_NAME = rf"%?{_WORD}(?:#[0-9]++)*+"
+_operand_names = rf"(?:{_OPERAND_NAME}(?:, ?+{_OPERAND_NAME})*+)?+"
+_literal = r"(?:[^(){}\[\]\"'/\n]*+|\{[^(){}\[\]\"'/\n]*+\})"
+_match_operand = re.compile(
+    rf"{_WHITE}*+(?:((?:({_ARRAY}|{_TUPLE}){_WHITE}++)?+(?!b\()([a-z][a-z0-9\-]*+)"
+    rf"\((?:({_operand_names})|({_literal}))\))|(?:(?:{_ARRAY}|{_TUPLE}){_WHITE}++)?+"
+    rf"({_OPERAND_NAME})){_WHITE}*+(?:,|\Z)",
+    re.ASCII,
+).match
 _white = re.compile(r"\s+")
 _after_shape = re.compile(r"([\])}])(?=[%\w])", re.ASCII)
+
+
+class _Nested(NamedTuple):
+    """An instruction that is written into the operands of another."""
+
+    type: str
+    opcode: str
+    operands: str
+    references: tuple[str, ...]
+    start: int
+    """Its first character in the operands."""
+    end: int
+
+
+_Operands = list[str | _Nested]
+_NONE: Final = frozenset[int]()
 
 
 class Stretch:
     """Statements that follow one another, and a row for each instruction."""
 
     __slots__ = (
-        *("end", "is_plain", "is_stuck", "may_wrap"),
+        *("_bounds", "_nesting", "end", "is_plain", "is_stuck", "may_wrap"),
         *("next", "pieces", "rows", "starts", "stops"),
     )
 
@@ -189,9 +238,13 @@ class Stretch:
         self.starts: list[int] = [*accumulate(map(len, map(_full_of, pieces)), initial=start)]
         """The first character of each piece, and then the end of the last."""
         self.end = self.starts[-1]
-        self.rows, self.stops, self.is_plain = _rows(pieces)
-        """A row for each piece, and the numbers of those that are not plain instructions."""
-        self.stops.append(len(pieces))
+        self.rows, self._bounds, self._nesting, self.is_plain = _rows(pieces)
+        """A row for each piece, and the numbers of those that are not instructions."""
+        self._bounds.append(len(pieces))
+        self.stops = self._bounds
+        """The numbers of the pieces that are not plain instructions on their own."""
+        if self._nesting:
+            self.stops = sorted({*self._bounds, *self._nesting})
         self.next = 0
         """The piece that is asked for next, most likely."""
 
@@ -202,14 +255,16 @@ class Stretch:
             number = bisect_left(self.starts, place)
         if number >= len(self.pieces) or self.starts[number] != place:
             return -1
-        return number if self.rows[number] is not _NOT_PLAIN else -1
+        is_plain = self.rows[number] is not _NOT_PLAIN and number not in self._nesting
+        return number if is_plain else -1
 
     def head(self, number: int) -> tuple[str, bool, str] | None:
         """The name and signature of the computation that a piece begins; true of the entry."""
         piece = self.pieces[number]
         if piece[_OPCODE] or piece[CLOSE]:
             return None
-        return piece[_NAME], piece[_PREFIX] != "", piece[_SIGNATURE]
+        signature = piece[_SIGNATURE] or piece[_OTHER_SIGNATURE]
+        return piece[_NAME], piece[_PREFIX] != "", signature
 
     def instructions(self, number: int) -> int:
         """The number of the first piece from `number` on that is not a plain instruction."""
@@ -223,29 +278,58 @@ class Stretch:
             enough: no computation that begins here or after it is looked for.
         """
         computations: list[tuple[int, int, Computation]] = []
-        pieces, starts, rows, stops = self.pieces, self.starts, self.rows, self.stops
+        pieces, starts, rows, bounds = self.pieces, self.starts, self.rows, self._bounds
         number = self.next
-        at = bisect_left(stops, number)
-        while stops[at] == number < len(pieces) and starts[number] < enough:
-            head, stop = self.head(number), stops[at + 1]
+        at = bisect_left(bounds, number)
+        while bounds[at] == number < len(pieces) and starts[number] < enough:
+            head, stop = self.head(number), bounds[at + 1]
             if head is None or stop == len(pieces) or rows[number] is _NOT_PLAIN:
                 break
             if not (close := pieces[stop][CLOSE]):
                 break
             start, body, last = starts[number], starts[number + 1], starts[stop]
             end = last + len(close)
+            own, nested = rows[number + 1 : stop], _NONE
+            if self._nesting and self.instructions(number + 1) < stop:
+                own, nested = self._with_nested(number + 1, stop)
             computation = Computation(
                 text,
                 *head,
-                tuple(rows[number + 1 : stop]),
+                tuple(own),
                 close[1:].strip(),
                 partial(_spans_between, body - start, last - start, self.may_wrap),
+                nested=nested,
                 part=(start, end),
             )
             computations.append((start, end, computation))
             number = self.next = stop + 1
             at += 2
         return computations
+
+    def _with_nested(self, start: int, end: int) -> tuple[list[InstructionRecord], frozenset[int]]:
+        """The rows of some pieces and of the instructions in their operands, and where those are.
+
+        What is written into the operands of another stands before it.
+        """
+        rows: list[InstructionRecord] = []
+        nested: list[int] = []
+        names = set(map(name_of, self.rows[start:end]))
+        numbers: dict[str, int] = {}
+        for number in range(start, end):
+            row = self.rows[number]
+            if operands := self._nesting.get(number):
+                references = []
+                for operand in operands:
+                    if isinstance(operand, str):
+                        references.append(operand)
+                        continue
+                    name = anonymous_name(operand.opcode, names, numbers)
+                    references.append(name)
+                    nested.append(len(rows))
+                    rows.append(("", name, *operand[:3], "", operand.references))
+                row = (*row[:REFERENCES], tuple(references))
+            rows.append(row)
+        return rows, frozenset(nested)
 
     def module(self, text: str, name: str, header: str) -> Module | None:
         """The module of a text that is nothing else after its header; else None.
@@ -255,7 +339,7 @@ class Stretch:
         if self.end < len(text) or not self.pieces or not self.is_plain:
             return None
         first = self.pieces[0]
-        if not header and first[_SIGNATURE] and not first[_PREFIX]:
+        if not header and not first[_PREFIX] and (first[_SIGNATURE] or first[_OTHER_SIGNATURE]):
             return None  # XLA reads a single instruction here
         computations = self.computations(text, len(text))
         if not computations or self.next < len(self.pieces):
@@ -263,6 +347,21 @@ class Stretch:
         starts, _, bodies = zip(*computations, strict=True)
         places = (0,) * len(bodies)
         return Module(name, header, (), (text,), bodies, places, offsets=starts)
+
+
+def anonymous_name(opcode: str, names: set[str], numbers: dict[str, int]) -> str:
+    """XLA's name for what the text leaves nameless: `negate.anon`, `negate.anon.1`; it is noted.
+
+    Args:
+        names: all that the computation has so far.
+        numbers: the last one for each name that had to be told from another.
+    """
+    base = name = f"{opcode}.anon"
+    while name in names:
+        numbers[base] = numbers.get(base, 0) + 1
+        name = f"{base}.{numbers[base]}"
+    names.add(name)
+    return name
 
 
 def _spans_between(start: int, end: int, may_wrap: bool, text: str) -> tuple[Span, ...]:
@@ -301,11 +400,15 @@ def read_header(text: str, start: int) -> tuple[str, int, int] | None:
     line = _match_header(text, start)
     if line is None:
         return None
-    name, tail = line.groups("")
-    if tail and not are_attributes(tail):
+    name, usual, others = line.groups("")
+    if others and not are_attributes(others):
         return None
-    end = line.start(2) + len(tail.rstrip()) if tail else line.end(1)
-    return name, end + text.startswith(":", end), line.end()
+    end = line.end(1) + text.startswith(":", line.end(1))
+    if usual:
+        end = line.end(2)
+    elif others:
+        end = line.start(3) + len(others.rstrip())
+    return name, end, line.end()
 
 
 def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
@@ -313,70 +416,89 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
     pattern = _wrapping if may_wrap else _of_one_line
     places = []
     for piece in pattern.finditer(text, start, end):
-        tail = piece[_TAIL + 1]
+        operands, others = piece[_OPERANDS + 1], piece[_OTHER_TAIL + 1]
+        if operands and "(" in operands and piece[_OPCODE + 1] not in LITERAL_OPERANDS:
+            begin = piece.start(_OPERANDS + 1)
+            places += [
+                Span(begin + operand.start, begin + operand.end)
+                for operand in _nested_operands(operands) or ()
+                if not isinstance(operand, str)
+            ]
         stop = max(piece.end(_NAMES + 1), piece.end(_OPERANDS + 1)) + 1
-        if tail:
-            stop = piece.start(_TAIL + 1) + len(tail.rstrip())
-        places.append(Span(piece.start(), stop))
+        if others:
+            stop = piece.start(_OTHER_TAIL + 1) + len(others.rstrip())
+        places.append(Span(piece.start(), max(stop, piece.end(_TAIL + 1))))
     return places
 
 
-def _rows(pieces: list[Piece]) -> tuple[list[InstructionRecord], list[int], bool]:
-    """A row for each piece, and the numbers of the pieces that are not plain instructions.
+def _rows(
+    pieces: list[Piece],
+) -> tuple[list[InstructionRecord], list[int], dict[int, _Operands], bool]:
+    """A row for each piece, and the numbers of the pieces that are not instructions.
 
-    The third is true if each piece is plain.
+    The third says of which pieces the operands are instructions, too; the fourth is true if each
+    piece is plain.
     """
     rows: list[InstructionRecord] = []
-    stops: list[int] = []
+    bounds: list[int] = []
     not_plain: set[int] = set()
     not_names: list[int] = []
     bracketed: set[str] = set()
-    distinct: set[str] = set()
+    tails: set[str] = set()
+    nesting: dict[int, _Operands] = {}
     for at, piece in enumerate(pieces):
-        _, prefix, name, shape, opcode, names, operands, tail, signature, _ = piece
+        _, prefix, name, usual, shape, opcode, names, operands, tail, others, _, signature, _ = (
+            piece
+        )
         if not opcode:
             rows.append(_NO_INSTRUCTION)
-            stops.append(at)
+            bounds.append(at)
             if signature:
                 bracketed.add(signature)
             if prefix == "ROOT ":
                 not_plain.add(at)
             continue
         references: tuple[str, ...] = ()
-        if opcode in LITERAL_OPERANDS:
-            if operands and not operands.isalnum() and _has_bracket(operands):
-                bracketed.add(operands)
-        elif names:
-            references = tuple(names.replace("%", "").split(", "))
+        if names:
+            if opcode not in LITERAL_OPERANDS:
+                references = tuple(names.replace("%", "").split(", "))
         elif operands:
-            not_names.append(at)
-        if tail:
-            distinct.add(tail)
-            tail = tail.rstrip()
-        if shape[-1:] == ")":
+            if opcode not in LITERAL_OPERANDS:
+                if "(" in operands and (instructions := _nested_operands(operands)):
+                    nesting[at] = instructions
+                else:
+                    not_names.append(at)
+            elif not operands.isalnum() and _has_bracket(operands):
+                bracketed.add(operands)
+        if others:
+            tails.add(others)
+            tail = others.rstrip()
+        if shape:
             bracketed.add(shape)
         if prefix and prefix != "ROOT ":
             not_plain.add(at)
+        shape = usual or shape
         rows.append((prefix, name, shape, opcode, names or operands, tail, references))
     if not_names:
         read = _references([pieces[at][_OPERANDS] for at in not_names])
-        for at, others in zip(not_names, read, strict=True):
-            if others is None:
+        for at, names_of_list in zip(not_names, read, strict=True):
+            if names_of_list:
+                rows[at] = (*rows[at][:REFERENCES], names_of_list)
+            elif names_of_list is None:
                 not_plain.add(at)
-            elif others:
-                rows[at] = (*rows[at][:-1], others)
     odd: set[str] = set()
     if bracketed and not _are_in_pairs(_SEPARATOR.join(bracketed)):
         odd.update(text for text in bracketed if not _are_in_pairs(text))
-    if distinct and not are_attributes(_SEPARATOR.join(distinct)):
-        odd.update(text for text in distinct if not are_attributes(text))
+    if tails and not are_attributes(_SEPARATOR.join(tails)):
+        odd.update(text for text in tails if not are_attributes(text))
     if odd:
         not_plain.update(at for at, piece in enumerate(pieces) if not odd.isdisjoint(piece))
     if not_plain:
         for at in not_plain:
             rows[at] = _NOT_PLAIN
-        stops = sorted(not_plain.union(stops))
-    return rows, stops, not not_plain
+            nesting.pop(at, None)
+        bounds = sorted(not_plain.union(bounds))
+    return rows, bounds, nesting, not not_plain
 
 
 def _references(texts: list[str]) -> Sequence[tuple[str, ...] | None]:
@@ -399,6 +521,31 @@ def _references(texts: list[str]) -> Sequence[tuple[str, ...] | None]:
     return [one[0] if one and at not in nested else None for at, one in enumerate(alone)]
 
 
+def _nested_operands(operands: str) -> _Operands | None:
+    """The names and instructions in a list of operands; None unless it is plain and has both."""
+    read: _Operands = []
+    has_instruction = False
+    at, end = 0, len(operands)
+    while at < end or not read:
+        operand = _match_operand(operands, at)
+        if operand is None:
+            return None
+        _, shape, opcode, names, literal, name = operand.groups("")
+        references: tuple[str, ...] = ()
+        if name:
+            read.append(name.removeprefix("%"))
+        else:
+            if opcode not in LITERAL_OPERANDS:
+                if literal:
+                    return None
+                if names:
+                    references = tuple(names.replace("%", "").replace(" ", "").split(","))
+            has_instruction = True
+            read.append(_Nested(shape, opcode, names or literal, references, *operand.span(1)))
+        at = operand.end()
+    return read if has_instruction else None
+
+
 def _in_one_line(operands: str) -> str:
     """The operands without comments, a blank wherever it is usual and nowhere else."""
     text = _white.sub(" ", _comments.sub(" ", operands)).strip().replace(" ,", ",")
@@ -417,8 +564,6 @@ def _are_in_pairs(joined: str) -> bool:
 
 def are_attributes(joined: str) -> bool:
     """True if texts that NUL is between are attributes, without comments and computations."""
-    if _are_usual(joined):
-        return True
     joined = _strings.sub(_VALUE, joined) if '"' in joined else joined
     if any(mark in joined for mark in ('"', "//", "/*")) or _has_computation(joined):
         return False
