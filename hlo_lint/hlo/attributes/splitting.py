@@ -12,9 +12,10 @@ from hlo_lint.hlo.comments import BLANK
 from hlo_lint.text.patterns import late
 
 # Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
-# all values; deeper JSON, meshes and comments are for the scanner below.
+# all values; deeper JSON, meshes with an order of devices and comments are for the scanner below.
 STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
-_PLAIN = rf'[^{{}}"\'/]++|/(?![*/])|{STRING}'
+_QUOTED = r"'(?:[^'\\]++|\\.)*+'"
+_PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_QUOTED}"
 
 
 @cache
@@ -23,14 +24,15 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
     for _ in range(2):
         braces = rf"\{{(?:{_PLAIN}|{braces})*+\}}"
     iota = r"\[[\d,]++\](?:<=\[[\d,]++\](?:T\([\d,]++\))?+)?+"  # replica_groups=[2,4]<=[4,2]T(1,0)
-    value = rf"{braces}|{STRING}|[^\s,(){{}}\[\]\"'/]++|{iota}"
+    mesh = r"mesh\[[^\[\](){}\"/]*+\] \{[^(){}\"/]*+\}"  # replica_groups=mesh['x'=2,'y'=4] {'y'}
+    value = rf"{braces}|{STRING}|[^\s,(){{}}\[\]\"'/]++|{iota}|{mesh}"
     return re.compile(rf", ?([A-Za-z_][A-Za-z0-9_.\-]*+)=({value})(?=,|\Z)", re.S).match
 
 
 _match_head = late(rf"{BLANK},{BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={BLANK}", re.S).match
 _match_blank = late(BLANK, re.S).match
 _find_structure = late(
-    rf"{STRING}|'(?:[^'\\]++|\\.)*+'|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
+    rf"{STRING}|{_QUOTED}|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
 ).finditer
 _match_device_order = late(r",\s*device_ids=\(").match
 _find_names = late(r"[^\s,{}%]+").findall
