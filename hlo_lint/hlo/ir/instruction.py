@@ -175,7 +175,7 @@ class Instruction:
     @property
     def attributes(self) -> dict[str, str]:
         """Attributes as text, by name, in order."""
-        from hlo_lint.hlo.attributes import split_attributes
+        from hlo_lint.hlo.attributes.splitting import split_attributes
 
         tail = self.row[TAIL]
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
@@ -191,7 +191,7 @@ class Instruction:
         text = self.attribute_text(name)
         if text is None:
             return None
-        from hlo_lint.hlo.attributes import read_attribute
+        from hlo_lint.hlo.attributes.reading import read_attribute
 
         return read_attribute(name, text)
 
@@ -200,7 +200,7 @@ class Instruction:
         tail = self.row[TAIL]
         if f"{name}=" not in tail:  # most often: no need to split, nor to import what splits
             return None
-        from hlo_lint.hlo.attributes import attribute_span
+        from hlo_lint.hlo.attributes.splitting import attribute_span
 
         span = attribute_span(tail, name)
         return None if span is None else tail[span[0] : span[1]]
@@ -210,7 +210,8 @@ class Instruction:
         text = self.attribute_text(name)
         if text is None:
             return None
-        from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+        from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+        from hlo_lint.hlo.attributes.reading import read_attribute
 
         try:
             return read_attribute(name, text)
