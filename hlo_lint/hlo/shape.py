@@ -125,7 +125,10 @@ class ArrayShape:
     @property
     def has_valid_layout(self) -> bool:
         """True if the order names each dimension once: XLA's parser lets other orders through."""
-        return sorted(self.minor_to_major) == list(range(len(self.dims)))
+        if self.layout is None:
+            return True
+        order = self.layout.minor_to_major
+        return len(order) == len(self.dims) and _is_permutation(order)
 
     @property
     def element_bits(self) -> int | None:
@@ -241,6 +244,11 @@ def _plain_layout(order: str) -> Layout:
     return Layout(tuple(map(int, order.split(","))) if order else ())
 
 
+@lru_cache(maxsize=1 << 12)
+def _is_permutation(order: tuple[int, ...]) -> bool:
+    return sorted(order) == list(range(len(order)))
+
+
 def parse_array(text: str) -> ArrayShape:
     """The array that `text` spells.
 
@@ -293,11 +301,14 @@ def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
     >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
     [(0,), (1, 0), (1, 1)]
     """
-    if isinstance(shape, TupleShape):
-        for number, element in enumerate(shape.elements):
-            yield from leaves(element, (*at, number))
-    else:
+    if not isinstance(shape, TupleShape):
         yield at, shape
+        return
+    for number, element in enumerate(shape.elements):
+        if isinstance(element, TupleShape):
+            yield from leaves(element, (*at, number))
+        else:
+            yield (*at, number), element
 
 
 def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
