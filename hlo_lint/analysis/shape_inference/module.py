@@ -169,10 +169,19 @@ def signature_of(computation: Computation) -> Signature | None:
     return Signature(types, type_of(root))
 
 
+_MIN_INDEXED = 256
+"""Instructions from which on a computation is looked through once for all opcodes."""
+
+
 @cached_analysis
 def parameter_types(computation: Computation) -> tuple[str, ...]:
     """The types of its parameters as they are spelled, by number; "" for one that is missing."""
-    parameters = [row for row in computation.rows if row[OPCODE] == "parameter"]
+    rows = computation.rows
+    parameters = (
+        [row for row in rows if row[OPCODE] == "parameter"]
+        if len(rows) < _MIN_INDEXED
+        else list(map(rows.__getitem__, computation.positions("parameter")))
+    )
     types = dict(zip(map(operands_of, parameters), map(type_of, parameters), strict=True))
     return tuple([types.get(number, "") for number in map(str, range(len(parameters)))])
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import repeat
 
 from hlo_lint.analysis.kinds import Place
 from hlo_lint.hlo.ir import Computation
+from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.kinds import RowKind, reading_of
 
 
@@ -14,29 +16,36 @@ class Batch:
     """Instructions to check, of some computations."""
 
     def __init__(self) -> None:
-        self.kinds: dict[RowKind, Computation] = {}
-        """The kinds, and a computation that holds an instruction of each."""
+        self.kinds: dict[RowKind, tuple[Computation, int]] = {}
+        """The kinds, and a computation that holds each with its number there."""
         self._parts: list[tuple[Computation, Sequence[int]]] = []
-        self._places: dict[Computation, dict[RowKind, int]] = {}
+        self._examples: dict[Computation, Mapping[int, int]] = {}
 
     def add(self, computation: Computation, numbers: Sequence[int]) -> None:
         """Add instructions of a computation by their positions."""
         self._parts.append((computation, numbers))
         _, kinds, kind_of = reading_of(computation)
+        held: Collection[int] = shared_range(len(kinds))
         if len(numbers) < len(kind_of):
-            kinds = [kinds[at] for at in {kind_of[number] for number in numbers}]
-        self.kinds.update(zip(kinds, repeat(computation)))
+            held = {kind_of[number] for number in numbers}
+            kinds = [kinds[at] for at in held]
+        self.kinds.update(zip(kinds, zip(repeat(computation), held), strict=False))
+
+    @cached_property
+    def by_opcode(self) -> dict[str, list[RowKind]]:
+        """The kinds of each opcode, once all instructions are added."""
+        by_opcode: dict[str, list[RowKind]] = {}
+        for kind in self.kinds:
+            by_opcode.setdefault(kind[0], []).append(kind)
+        return by_opcode
 
     def place(self, kind: RowKind) -> Place:
         """An instruction of a kind."""
-        computation = self.kinds[kind]
-        places = self._places.get(computation)
-        if places is None:  # most kinds are judged without
-            reading = reading_of(computation)
-            examples = reading.examples()
-            places = {reading.kinds[at]: number for at, number in examples.items()}
-            self._places[computation] = places
-        return computation, places[kind]
+        computation, at = self.kinds[kind]
+        examples = self._examples.get(computation)
+        if examples is None:  # most kinds are judged without
+            examples = self._examples[computation] = reading_of(computation).examples()
+        return computation, examples[at]
 
     def places(self, opcode: str) -> Iterator[Place]:
         """The instructions of an opcode."""

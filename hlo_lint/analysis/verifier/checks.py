@@ -35,6 +35,8 @@ class Mark(NamedTuple):
     option: str = ""
     concerns: Callable[[RowKind], bool] | None = None
     concerns_opcodes: Callable[[frozenset[str]], bool] | None = None
+    concerns_module: Callable[[Module], bool] | None = None
+    is_of_names: bool = False
     is_local: bool = False
 
     @property
@@ -95,13 +97,27 @@ on_computation = _marked(Mark("computation"))
 
 
 def on_computation_if(
-    concerns: Callable[[frozenset[str]], bool] | None = None, *, option: str = ""
+    concerns: Callable[[frozenset[str]], bool] | None = None,
+    *,
+    option: str = "",
+    module: Callable[[Module], bool] | None = None,
+    names: bool = False,
 ) -> Callable[[Marked], Marked]:
     """Mark such a check that is left out where a computation's opcodes do not concern it.
 
-    With an `option` it binds only where the stage has that set.
+    With an `option` it binds only where the stage has that set; with `module` in modules for which
+    that is true; with `names` in computations whose names are not unique, or not defined above what
+    reads them.
     """
-    return _marked(Mark("computation", option=option, concerns_opcodes=concerns))
+    return _marked(
+        Mark(
+            "computation",
+            option=option,
+            concerns_opcodes=concerns,
+            concerns_module=module,
+            is_of_names=names,
+        )
+    )
 
 
 on_module = _marked(Mark("module"))
@@ -138,6 +154,10 @@ class WholeCheck(NamedTuple):
     option: str
     concerns: Callable[[frozenset[str]], bool] | None
     """False for the opcodes of a computation in which the check cannot find anything."""
+    concerns_module: Callable[[Module], bool] | None
+    """False for a module in which it cannot."""
+    is_of_names: bool
+    """True if it finds something only where `Reading.is_sound` is not true."""
 
 
 class AttributeCheck(NamedTuple):
@@ -190,7 +210,13 @@ class Checks(NamedTuple):
             opcodes,
             attributes,
             tuple(
-                WholeCheck(check, mark.option, mark.concerns_opcodes)
+                WholeCheck(
+                    check,
+                    mark.option,
+                    mark.concerns_opcodes,
+                    mark.concerns_module,
+                    mark.is_of_names,
+                )
                 for check, mark in held.get("computation", ())
             ),
             of("module"),

@@ -47,7 +47,7 @@ class Violation(NamedTuple):
 class Scope:
     """One computation, its callees, and the stage."""
 
-    __slots__ = ("callees", "computation", "header", "opcodes", "stage")
+    __slots__ = ("_first", "callees", "computation", "header", "opcodes", "stage")
 
     def __init__(
         self,
@@ -55,6 +55,7 @@ class Scope:
         callees: Mapping[str, Computation],
         stage: Stage,
         header: Header,
+        first: Mapping[Computation, Computation],
     ) -> None:
         self.computation = computation
         self.callees = callees
@@ -63,6 +64,11 @@ class Scope:
         self.header = header
         self.opcodes = computation.opcodes
         """The opcodes of its instructions."""
+        self._first = first
+
+    def first_alike(self, computation: Computation) -> Computation:
+        """The first computation that does the same: what is true of one by position is of both."""
+        return self._first.get(computation, computation)
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for one that is missing."""

@@ -16,11 +16,11 @@ from weakref import WeakValueDictionary
 from hlo_lint.analysis.calls import calls_of, opcodes_of
 from hlo_lint.analysis.kinds import Place, Template, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
-from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE
+from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_types
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
-from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck
+from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, WholeCheck
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -32,8 +32,8 @@ from hlo_lint.analysis.verifier.shapes import (
     without_callees,
 )
 from hlo_lint.hlo.ir import Computation, Module, cached_analysis
-from hlo_lint.hlo.kinds import RowKind
-from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
+from hlo_lint.hlo.kinds import RowKind, reading_of
+from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 from hlo_lint.text.patterns import late
 
@@ -156,25 +156,18 @@ def _of_module(
         yield from check(module, stage, by_name)
     if module.entry is None or module.entry.parse_errors:
         return  # what is missing may be where the text cannot be read
-    key = (module.header, stage, _face_of(module.entry))
-    if key not in _GOOD_HEADERS:
+    # The numbers and types of its parameters and the type of its root: all a header depends on.
+    face = signature_of(module.entry) if all(parameter_types(module.entry)) else None
+    key = (module.header, stage, face)
+    if face is None or key not in _GOOD_HEADERS:
         violations = [
             violation for check in checks.entries for violation in check(module, stage, by_name)
         ]
-        if not violations:
+        if face is not None and not violations:
             if len(_GOOD_HEADERS) >= _MAX_CACHED:
                 _GOOD_HEADERS.clear()
             _GOOD_HEADERS.add(key)
         yield from violations
-
-
-@cached_analysis
-def _face_of(entry: Computation) -> tuple[str, ...]:
-    """The numbers and types of its parameters and the type of its root: all a header depends on."""
-    rows = [row for row in entry.rows if opcode_of(row) == "parameter"]
-    if entry.root is not None:
-        rows.append(entry.root.row)
-    return tuple(text for row in rows for text in (operands_of(row), type_of(row)))
 
 
 class _Verifier:
@@ -288,7 +281,7 @@ class _Verifier:
         scope = self._scopes.get(computation)
         if scope is None:
             scope = self._scopes[computation] = Scope(
-                computation, self.by_name, self.stage, self.header
+                computation, self.by_name, self.stage, self.header, self._first
             )
         return scope
 
@@ -306,7 +299,7 @@ class _Verifier:
             of_instructions.sort(key=itemgetter(0))
         for computation, number, violation in self._of_attributes(batch):
             violations.setdefault(computation, []).append((number, violation))
-        whole: dict[frozenset[str], list[ComputationCheck]] = {}
+        whole: dict[frozenset[str], list[tuple[ComputationCheck, bool]]] = {}
         for computation in computations:
             opcodes, rows = computation.opcodes, computation.rows
             of_whole: list[Violation] = []
@@ -314,19 +307,31 @@ class _Verifier:
                 if opcodes not in whole:
                     whole[opcodes] = self._concerned(opcodes)
                 scope = self._scope(computation)
-                for check in whole[opcodes]:
-                    of_whole += check(scope)
+                is_sound = reading_of(computation).is_sound
+                for check, is_of_names in whole[opcodes]:
+                    if not (is_sound and is_of_names):
+                        of_whole += check(scope)
             of_rows = violations.get(computation, ())
             named = tuple([(name_of(rows[number]), violation) for number, violation in of_rows])
             self._keep(computation, _State(self._callees(computation), named, tuple(of_whole)))
 
-    def _concerned(self, opcodes: frozenset[str]) -> list[ComputationCheck]:
-        """The checks of whole computations that may find something in one of some opcodes."""
+    def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
+        """The checks of whole computations that may find something in one of some opcodes, each
+        with True if it only does where names are wrong."""
+        return [
+            (check, is_of_names)
+            for check, _, concerns, _, is_of_names in self._whole_checks
+            if concerns is None or concerns(opcodes)
+        ]
+
+    @cached_property
+    def _whole_checks(self) -> list[WholeCheck]:
+        """The checks of whole computations that may find something in this module."""
         return [
             check
-            for check, option, concerns in self.checks.computations
-            if not option or getattr(self.stage, option)
-            if concerns is None or concerns(opcodes)
+            for check in self.checks.computations
+            if not check.option or getattr(self.stage, check.option)
+            if check.concerns_module is None or check.concerns_module(self.module)
         ]
 
     def _places(self, computation: Computation) -> Sequence[int]:
@@ -342,10 +347,7 @@ class _Verifier:
         wrong = {text for text in {kind[1] for kind in batch.kinds} if type_errors(text)}
         for place in batch.of_kinds({kind for kind in batch.kinds if kind[1] in wrong}):
             yield from self._at(place, type_violations)
-        by_opcode: dict[str, list[RowKind]] = {}
-        for kind in batch.kinds:
-            by_opcode.setdefault(kind[0], []).append(kind)
-        for opcode, kinds in by_opcode.items():
+        for opcode, kinds in batch.by_opcode.items():
             checks = [
                 check
                 for check in self.checks.opcodes.get(opcode, ())
@@ -428,10 +430,11 @@ class _Verifier:
 
     def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
         """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
-        by_attributes: dict[str, list[RowKind]] = {}
-        for kind in batch.kinds:
-            by_attributes.setdefault(kind[2], []).append(kind)
-        attributes = "\n".join(by_attributes)
+        texts = {
+            opcode: "\n".join({kind[2] for kind in kinds})
+            for opcode, kinds in batch.by_opcode.items()
+        }
+        attributes = "\n".join(texts.values())
         for check, words, other_than, option, is_local in self.checks.attributes:
             if option and not getattr(self.stage, option):
                 continue
@@ -441,10 +444,10 @@ class _Verifier:
                 good = self.good.setdefault(word, set())
                 bad = {
                     kind
-                    for text, kinds in by_attributes.items()
-                    if word in text
-                    for kind in kinds
-                    if kind[0] not in other_than and kind[:3] not in good
+                    for opcode, text in texts.items()
+                    if opcode not in other_than and word in text
+                    for kind in batch.by_opcode[opcode]
+                    if word in kind[2] and kind[:3] not in good
                 }
                 if is_local:
                     right = {kind for kind in bad if not any(self._by((check,), batch.place(kind)))}

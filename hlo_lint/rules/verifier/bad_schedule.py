@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier.checks import on_computation
+from hlo_lint.analysis.kinds import attributes_in
+from hlo_lint.analysis.verifier.checks import on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.kinds import reading_of
-from hlo_lint.hlo.records import attributes_of, name_of, references_of
+from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.records import attributes_of, name_in, name_of, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
+
+_PREDECESSORS: Final = "control-predecessors="
+
+
+def _is_ordered(module: Module) -> bool:
+    return module.is_scheduled and _PREDECESSORS in "\n".join(attributes_in(module))
 
 
 class BadSchedule(VerifierRule, Rule):
@@ -62,36 +69,40 @@ class BadSchedule(VerifierRule, Rule):
         ),
     )
 
-    @on_computation
-    def order(self, scope: Scope) -> Iterator[Violation]:
-        """An instruction follows its operands and its control predecessors.
-
-        XLA's own parser wants operands first in any text.
-        """
+    @on_computation_if(names=True)
+    def operands(self, scope: Scope) -> Iterator[Violation]:
+        """An instruction follows its operands: XLA's own parser wants that in any text."""
         computation = scope.computation
-        has_control = scope.header.is_scheduled and computation.mentions("control-predecessors=")
-        if reading_of(computation).is_sound and not has_control:
-            return
         index = computation.index
         seen: set[str] = set()
-        are_above = seen.issuperset
         for number, row in enumerate(computation.rows):
-            references = references_of(row)
-            if not are_above(references):
-                early: dict[str, int] = {}
-                for place, reference in enumerate(references):
-                    name = reference.partition("#")[0]
-                    if name in index and name not in seen:
-                        early.setdefault(name, place)
-                for name, place in early.items():  # a name that is read twice is one error
-                    message = f"%{name} is used before it is defined"
-                    yield Violation("schedule-operand", computation.at(number), message, place)
-            if has_control and (listed := _find_predecessors(attributes_of(row))):
-                for name in listed[1].replace("%", "").replace(" ", "").split(","):
-                    if name in index and name not in seen:
-                        message = f"control predecessor %{name} is scheduled after this"
-                        yield Violation("schedule-control", computation.at(number), message)
+            early: dict[str, int] = {}
+            for place, reference in enumerate(references_of(row)):
+                name = name_in(reference)
+                if name in index and name not in seen:
+                    early.setdefault(name, place)
+            for name, place in early.items():  # a name that is read twice is one error
+                message = f"%{name} is used before it is defined"
+                yield Violation("schedule-operand", computation.at(number), message, place)
             seen.add(name_of(row))
+
+    @on_computation_if(module=_is_ordered)
+    def control(self, scope: Scope) -> Iterable[Violation]:
+        """An instruction follows its control predecessors."""
+        computation = scope.computation
+        return _early_predecessors(computation) if computation.mentions(_PREDECESSORS) else ()
+
+
+def _early_predecessors(computation: Computation) -> Iterator[Violation]:
+    index = computation.index
+    seen: set[str] = set()
+    for number, row in enumerate(computation.rows):
+        if listed := _find_predecessors(attributes_of(row)):
+            for name in listed[1].replace("%", "").replace(" ", "").split(","):
+                if name in index and name not in seen:
+                    message = f"control predecessor %{name} is scheduled after this"
+                    yield Violation("schedule-control", computation.at(number), message)
+        seen.add(name_of(row))
 
 
 _find_predecessors = late(r"control-predecessors=\{([^}]*)\}").search

@@ -171,7 +171,7 @@ class BrokenFusion(VerifierRule, Rule):
             if (body.tail or computation.tail) and body.thread != computation.thread:
                 message = f"%{body.name} is on thread {body.thread}, not on that of its fusion"
                 yield Violation("fusion-computation", computation.at(number), message)
-            for at in _dead_instructions(body):
+            for at in _dead_instructions(scope.first_alike(body)):
                 dead = body.at(at)
                 message = f"%{dead.name} is dead: no instruction in fusion %{body.name} uses it"
                 yield Violation("fusion-dead-instruction", dead, message)
@@ -181,11 +181,12 @@ class BrokenFusion(VerifierRule, Rule):
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
         """A body knows the one fusion that it belongs to."""
-        bodies = list(chain.from_iterable(map(_bodies, module.computations)))
+        callers = [part for part in module.computations if not part.opcodes.isdisjoint(_FUSIONS)]
+        bodies = list(chain.from_iterable(map(_bodies, callers)))
         if len({body for body, _ in bodies}) == len(bodies):
             return
         first: set[str] = set()
-        for computation in module.computations:
+        for computation in callers:
             for body, number in _bodies(computation):
                 if body in first and body in by_name:
                     message = f"%{body} is the body of another fusion already"

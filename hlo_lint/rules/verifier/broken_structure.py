@@ -16,7 +16,6 @@ from hlo_lint.analysis.verifier.structure import (
     misnumbered_parameters,
 )
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -99,14 +98,11 @@ class BrokenStructure(VerifierRule, Rule):
         """),
     )
 
-    @on_computation
+    @on_computation_if(names=True)
     def names(self, scope: Scope) -> Iterable[Violation]:
         """A name stands for one instruction, and operands are instructions of the computation."""
-        computation = scope.computation
-        if reading_of(computation).is_sound:
-            return ()
-        doubled = _violations("unique-name", scope, doubled_names(computation))
-        return chain(doubled, _undefined(computation))
+        doubled = _violations("unique-name", scope, doubled_names(scope.computation))
+        return chain(doubled, _undefined(scope.computation))
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
