@@ -293,7 +293,9 @@ def _calls(layers: int) -> Counter[str]:
     calls: Counter[str] = Counter()
 
     def count(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and "/analysis/" in frame.f_code.co_filename:
+        if event == "call" and (
+            "/analysis/" in (path := frame.f_code.co_filename) or "kinds" in path
+        ):
             calls[frame.f_code.co_qualname] += 1
 
     clear_caches()
