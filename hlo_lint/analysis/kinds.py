@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
 from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
-from hlo_lint.hlo.records import attributes_before_metadata
+from hlo_lint.hlo.records import METADATA, attributes_before_metadata
 
 _VerdictT = TypeVar("_VerdictT")
 
@@ -36,22 +36,40 @@ def template_of(computation: Computation) -> Template | None:
     None if it is long or calls others, or if its text has something besides its instructions.
     """
     rows = computation.rows
-    if len(rows) > _MAX_TEMPLATE or computation.is_entry:
+    if len(rows) > _MAX_TEMPLATE or computation.is_entry or computation.tail:
         return None
-    index = computation.index
-    if len(index) < len(rows):
-        return None
-    if computation.parse_errors or computation.tail or computation.inline or computation.nested:
+    if computation.parse_errors or computation.inline or computation.nested:
         return None
     if calls_of(computation):
         return None
-    lines = []
-    for root, _, type_text, opcode, operands, attributes, references in rows:
-        if "control-predecessors" in attributes:
+    numbers = _Numbers()
+    lines: list[tuple[object, ...]] = []
+    number_of, add = numbers.__getitem__, lines.append
+    for root, name, type_text, opcode, operands, attributes, references in rows:
+        head, _, metadata = attributes.partition(METADATA)
+        if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
+            head = attributes_before_metadata(attributes)
+        if head and "control-predecessors" in head:
             return None
-        read: object = tuple(map(index.get, references)) if references else operands
-        lines.append((root, type_text, opcode, read, attributes_before_metadata(attributes)))
-    return tuple(lines)
+        if references:
+            try:
+                add((root, type_text, opcode, head, *map(number_of, references)))
+            except KeyError:  # an operand that is not above
+                return None
+        else:
+            add((root, type_text, opcode, head, operands))
+        numbers[name] = len(numbers)
+    return tuple(lines) if len(numbers) == len(rows) else None
+
+
+class _Numbers(dict[str, int]):
+    """The positions of the instructions above, by name; of an element of one, with its index."""
+
+    def __missing__(self, reference: str) -> tuple[int, str]:
+        name, _, element = reference.partition("#")
+        if not element:
+            raise KeyError(name)
+        return self[name], element
 
 
 @cached_analysis

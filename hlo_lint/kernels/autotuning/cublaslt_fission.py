@@ -23,7 +23,8 @@ from itertools import chain
 from math import prod
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
+from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 from hlo_lint.text.lazy_dataclasses import dataclass, replace
@@ -84,13 +85,16 @@ class BackendSwitch:
     """All that would be left, the offending one too."""
 
 
+@cached_analysis
 def predict(module: Module) -> tuple[BackendSwitch, ...]:
     """The fusions that a switch would break or slow down, in the order of the text.
 
     Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
     runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
     """
-    return tuple(_backend_switches(module)) if module.mentions("__triton_gemm") else ()
+    # The whole text is searched, so it is done for both rules at once, and where it may be there.
+    is_there = "fusion" in opcodes_of(module) and module.mentions("__triton_gemm")
+    return tuple(_backend_switches(module)) if is_there else ()
 
 
 def _backend_switches(module: Module) -> Iterator[BackendSwitch]:

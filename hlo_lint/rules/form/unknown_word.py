@@ -83,7 +83,7 @@ class UnknownWord(Rule):
         return (
             opcodes_of(module) <= _OPCODES
             and not any(map(_unknown_types, types_in(module)))
-            and not any(map(_unknown_attributes, attributes_in(module)))
+            and _are_known(attributes_in(module))
         )
 
     def check(self, computation: Computation) -> Findings:
@@ -110,14 +110,25 @@ def _types(computation: Computation) -> Findings:
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
 
 
-@lru_cache(maxsize=1 << 15)  # most lines of a dump stand in the dump before
+_known: set[str] = set()
+"""Attributes without an unknown name: most lines of a dump stand in the dump before."""
+_MAX_KNOWN: Final = 1 << 15
+
+
+def _are_known(attributes: frozenset[str]) -> bool:
+    """True if texts of attributes have no unknown name: mostly they are searched all at once."""
+    new = attributes - _known
+    are_allowed = _ALLOWED.issuperset(_find_names("\n".join(new)))
+    if not are_allowed and any(map(_unknown_attributes, new)):
+        return False
+    if len(_known) > _MAX_KNOWN:
+        _known.clear()
+    _known.update(new)
+    return True
+
+
+@lru_cache(maxsize=1 << 12)
 def _unknown_attributes(attributes: str) -> frozenset[str]:
-    # What begins as a name after each comma: few texts have more, and need the pattern.
-    head, _, config = attributes.partition(", backend_config={")
-    text = attributes if "=" in config else head
-    parts = [part for part in text.split(",") if "=" in part]
-    if _ALLOWED.issuperset([part.partition("=")[0].removeprefix(" ") for part in parts]):
-        return frozenset()
     names = frozenset(_find_names(attributes)) - _ALLOWED
     if names := names and names - _attributes():
         return names & split_attributes(attributes).keys()  # strings hold such words, too
