@@ -8,7 +8,7 @@ is, the operation runs beside the schedule, and other instructions must keep off
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -44,9 +44,13 @@ def _begins(opcode: str) -> bool:
     return opcode.endswith("-start") or opcode in ("send", "recv")
 
 
+def _ends(opcode: str) -> bool:
+    return opcode.endswith("-done")
+
+
 def has_flights(module: Module) -> bool:
     """True if anything in a module begins an asynchronous operation, or waits for one."""
-    return any(_begins(opcode) or opcode.endswith("-done") for opcode in opcodes_of(module))
+    return any(_begins(opcode) or _ends(opcode) for opcode in opcodes_of(module))
 
 
 def is_update(instruction: Instruction) -> bool:
@@ -56,7 +60,7 @@ def is_update(instruction: Instruction) -> bool:
 
 def is_done(instruction: Instruction) -> bool:
     """True if it waits for an asynchronous operation."""
-    return instruction.opcode.endswith("-done")
+    return _ends(instruction.opcode)
 
 
 def operation(instruction: Instruction) -> str:
@@ -136,13 +140,8 @@ class Calls:
         # Reducers and comparators run once for each element: they have no schedule of their own.
         callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
-            opcodes = [
-                opcode
-                for opcode in computation.opcodes
-                if opcode in CONTROL_FLOW or _begins(opcode)
-            ]
-            for number in sorted(chain.from_iterable(map(computation.positions, opcodes))):
-                caller = computation.at(number)
+            opcodes = {*CONTROL_FLOW & computation.opcodes, *filter(_begins, computation.opcodes)}
+            for caller in _of_opcodes(computation, opcodes):
                 for callee in self.callees(caller):
                     callers.setdefault(callee.name, []).append(caller)
         return callers
@@ -200,13 +199,23 @@ def flights(module: Module) -> tuple[AsyncOp, ...]:
     return tuple(
         _Follower(start, calls).flight()
         for computation in calls.computations
-        for start in _starts(computation)
+        for start in starts(computation)
     )
 
 
-def _starts(computation: Computation) -> Iterator[Instruction]:
-    if any(map(_begins, computation.opcodes)):
-        yield from filter(is_start, computation.instructions)
+def starts(computation: Computation) -> Iterator[Instruction]:
+    """The starts of a computation, in the order of the text."""
+    return _of_opcodes(computation, filter(_begins, computation.opcodes))
+
+
+def dones(computation: Computation) -> Iterator[Instruction]:
+    """The dones of a computation, in the order of the text."""
+    return _of_opcodes(computation, filter(_ends, computation.opcodes))
+
+
+def _of_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
+    numbers = sorted(chain.from_iterable(map(computation.positions, opcodes)))
+    return map(computation.at, numbers)
 
 
 _MAX_INDEX_DEPTH = 100

@@ -38,7 +38,6 @@ from hlo_lint.analysis.buffers import (
     operand_position,
 )
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.analysis.kinds import kinds_of
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -674,12 +673,13 @@ class _Buffers:
             if opcode not in _DECLARES or _is_async(opcode):
                 numbers.update(computation.positions(opcode))
                 continue
-            if opcode in self._declaring:
-                numbers.update(
+            numbers.update(
+                [
                     number
                     for number in computation.positions(opcode)
                     if _ALIASING in attributes_of(computation.rows[number])
-                )
+                ]
+            )
             if opcode == "fusion" and not self._updating.isdisjoint(
                 computation.fusion_computations
             ):
@@ -690,16 +690,6 @@ class _Buffers:
                     and opcode_of(computation.rows[number]) == opcode
                 )
         return sorted(numbers)
-
-    @cached_property
-    def _declaring(self) -> frozenset[str]:
-        """The opcodes of which an instruction declares an operand in whose memory it writes."""
-        kinds = kinds_of(self._module)
-        return frozenset(
-            opcode
-            for opcode in _DECLARES
-            if any(_ALIASING in attributes for _, _, attributes, _ in kinds.get(opcode, ()))
-        )
 
     @cached_property
     def _updating(self) -> frozenset[str]:

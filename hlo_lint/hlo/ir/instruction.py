@@ -147,6 +147,8 @@ class Instruction:
         return self._operand(references[number]) if number < len(references) else None
 
     def _operand(self, reference: str) -> Operand:
+        if "#" not in reference:
+            return Operand(reference, (), self.computation.instruction(reference))
         name, *index = reference.split("#")
         return Operand(name, tuple(map(int, index)), self.computation.instruction(name))
 

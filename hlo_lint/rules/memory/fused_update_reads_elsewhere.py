@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.constants import constant_integers
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.hlo.attributes.plain import Slice
@@ -90,12 +91,17 @@ class FusedUpdateReadsElsewhere(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each such fusion."""
-        for computation in final.module.nonfusion_computations:
+        module = final.module
+        updating = {body.name for body in holders(module).get("dynamic-update-slice", ())}
+        for computation in module.nonfusion_computations:
+            if updating.isdisjoint(computation.fusion_computations):
+                continue
             for fusion in computation.with_opcode("fusion"):
-                body = final.module.callee(fusion)
+                names = calls_of(computation).get(fusion.number)
+                body = module.computation(names[0]) if names and names[0] in updating else None
                 if body is None or "dynamic-update-slice" not in body.opcodes:
                     continue
-                if fusion.attributes.get("kind") == "kCustom":
+                if fusion.attribute_text("kind") == "kCustom":
                     continue  # runs one kernel of a library and a copy, one after the other
                 updated: dict[str, Instruction] = {}
                 for update in _updates(body):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from hlo_lint.analysis.calls import holders
-from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -44,16 +45,25 @@ class HugeConstant(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """One finding, at the largest constant."""
-        sizes: list[tuple[int, Instruction]] = []
-        for computation in holders(final.module).get("constant", ()):
-            for number in computation.positions("constant"):
-                text = type_of(computation.rows[number])
-                size = 0 if "[]" in text else bytes_on_device(text)
-                if size:
-                    sizes.append((size, computation.at(number)))
-        total = sum(size for size, _ in sizes)
+        constants = [
+            (computation, number)
+            for computation in holders(final.module).get("constant", ())
+            for number in computation.positions("constant")
+        ]
+        counts = Counter([type_of(computation.rows[number]) for computation, number in constants])
+        total = sum(_size(text) * count for text, count in counts.items())
         if total < self.min_bytes:
             return
-        largest, at = max(sizes, key=lambda sized: sized[0])
-        others = f", and all constants {total} bytes" if len(sizes) > 1 else ""
-        yield Finding(at, f"this constant takes {largest} bytes{others}")
+        largest = max(map(_size, counts))
+        first = next(
+            computation.at(number)
+            for computation, number in constants
+            if _size(type_of(computation.rows[number])) == largest
+        )
+        others = f", and all constants {total} bytes" if total > largest else ""
+        yield Finding(first, f"this constant takes {largest} bytes{others}")
+
+
+def _size(text: str) -> int:
+    """The bytes of a constant; 0 of a scalar, which is part of the code."""
+    return 0 if "[]" in text else bytes_on_device(text)

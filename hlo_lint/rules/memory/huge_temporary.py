@@ -67,6 +67,8 @@ class HugeTemporary(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """The first of the largest values, with the others that are as large as the option says."""
+        if max(map(bytes_on_device, types_in(final.module)), default=0) < self.min_bytes:
+            return
         shared = 1 if final.is_final else _partitions_to_come(final.module)
         if shared is None:
             return

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from hlo_lint.analysis.async_ops import (
     AsyncOp,
+    dones,
     flights,
     has_flights,
-    is_done,
     operation,
     sequential_calls,
 )
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -109,8 +110,7 @@ class StartWithoutDone(Rule):
         started = flights(module)
         wrapped = {
             name
-            for computation in module.computations
-            for start in computation.with_opcode("async-start")
+            for start in instructions_of(module, "async-start")
             for name in start.called_computations
         }
         for flight in started:
@@ -120,8 +120,8 @@ class StartWithoutDone(Rule):
                 yield from _starts(flight, module)
         waited = {done for flight in started for done in flight.dones}
         for computation in sequential_calls(module).computations:
-            for done in computation.instructions:
-                if is_done(done) and done not in waited:
+            for done in dones(computation):
+                if done not in waited:
                     yield from _lone(done)
 
 

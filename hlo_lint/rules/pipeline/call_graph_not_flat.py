@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 
-from hlo_lint.analysis.calls import calls_of, opcodes_of
+from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.dumps.phases import CALL_GRAPH_IS_FLAT
 from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
@@ -82,13 +83,20 @@ class CallGraphNotFlat(Rule):
 
 @cached_analysis
 def _shared(module: Module) -> Mapping[str, Sequence[Instruction]]:
-    """The callers of each computation that has several."""
-    if opcodes_of(module).isdisjoint(SEQUENTIAL):
+    """The callers of each computation that has several, of which one is sequential."""
+    holding = list(chain.from_iterable(map(holders(module).get, SEQUENTIAL, repeat(()))))
+    if not holding:
         return {}
+    sequential = {
+        name
+        for computation in holding
+        for number, names in calls_of(computation).items()
+        if opcode_of(computation.rows[number]) in SEQUENTIAL
+        for name in names
+    }
     calls = [(computation, calls_of(computation)) for computation in module.computations]
-    counts = Counter(
-        chain.from_iterable(chain.from_iterable(called.values()) for _, called in calls)
-    )
+    named = chain.from_iterable(chain.from_iterable(called.values()) for _, called in calls)
+    counts = Counter(filter(sequential.__contains__, named))
     callers: dict[str, list[Instruction]] = {
         name: [] for name, count in counts.items() if count > 1
     }

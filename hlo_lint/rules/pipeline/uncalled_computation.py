@@ -58,19 +58,26 @@ class UncalledComputation(Rule):
         module, entry = final.module, final.module.entry
         if entry is None or len(module.computations) == 1:
             return
-        called = {name for caller in module.computations for name in _called(caller)}
-        for computation in module.computations:
-            if computation is not entry and computation.name not in called:
+        calls = [calls_of(caller).values() for caller in module.computations]
+        called = set(chain.from_iterable(chain.from_iterable(calls)))
+        uncalled = [
+            computation
+            for computation in module.computations
+            if computation is not entry and computation.name not in called
+        ]
+        if uncalled:
+            called.update(*map(_named, module.computations))
+        for computation in uncalled:
+            if computation.name not in called:
                 at = computation.root or header_span(module)
                 yield Finding(at, f"nothing calls %{computation.name}")
 
 
 @cached_analysis
-def _called(computation: Computation) -> frozenset[str]:
-    """The names of the computations that instructions call; metadata may hold other names."""
+def _named(computation: Computation) -> frozenset[str]:
+    """The names of the computations that any attributes name; metadata may hold other names."""
     if computation.opcodes <= _CALLS_NOTHING:
         return frozenset()
     kinds = reading_of(computation).kinds
     attributes = {kind[2] for kind in kinds if kind[0] not in _CALLS_NOTHING}
-    calls = (*calls_of(computation).values(), *map(called_names, attributes))
-    return frozenset(chain.from_iterable(calls))
+    return frozenset(chain.from_iterable(map(called_names, attributes)))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import result_array
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import BINARY, PASSES_STATE, UNARY
+from hlo_lint.hlo.records import type_of
+from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -51,15 +53,26 @@ class NeedlessCopy(Rule):
         if not final.is_final and not final.module.is_scheduled:
             return
         for computation in final.module.nonfusion_computations:
-            for copy in computation.with_opcode("copy"):
-                shape, value = result_array(copy), copy.producer()
-                size = None if shape is None else shape.byte_size
-                if size is not None and size >= self.min_bytes and _is_needless(copy, value):
+            for number in computation.positions("copy") if "copy" in computation.opcodes else ():
+                size = _byte_count(type_of(computation.rows[number]))
+                if size is None or size < self.min_bytes:
+                    continue
+                copy = computation.at(number)
+                if _is_needless(copy, copy.producer()):
                     yield Finding(
                         copy,
                         f"this copies {size} bytes of %{copy.operand_names[0]}, which nothing "
                         "else reads",
                     )
+
+
+@lru_cache(maxsize=1 << 12)
+def _byte_count(type_text: str) -> int | None:
+    """The bytes of an array that lies somewhere; None of anything else."""
+    shape = shape_or_none(type_text)
+    if not isinstance(shape, ArrayShape) or not shape.has_valid_layout:
+        return None
+    return shape.byte_size
 
 
 def _is_needless(copy: Instruction, value: Instruction | None) -> bool:

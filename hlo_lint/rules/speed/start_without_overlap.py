@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.async_ops import has_flights, is_done, is_start
+from hlo_lint.analysis.async_ops import has_flights, is_done, starts
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -58,9 +58,8 @@ class StartWithoutOverlap(Rule):
         if not module.is_scheduled or not has_flights(module):
             return
         for computation in module.nonfusion_computations:
-            instructions = computation.instructions
-            for start in instructions:
-                if is_start(start) and _is_awaited_at_once(start, instructions):
+            for start in starts(computation):
+                if _is_awaited_at_once(start):
                     size = _byte_count(start)
                     if size >= self.min_bytes:
                         yield Finding(
@@ -69,8 +68,9 @@ class StartWithoutOverlap(Rule):
                         )
 
 
-def _is_awaited_at_once(start: Instruction, instructions: tuple[Instruction, ...]) -> bool:
-    for instruction in instructions[start.number + 1 :]:
+def _is_awaited_at_once(start: Instruction) -> bool:
+    computation = start.computation
+    for instruction in map(computation.at, range(start.number + 1, len(computation))):
         if is_done(instruction):
             return start.name in instruction.operand_names
         if instruction.opcode not in _TAKES_NO_TIME:

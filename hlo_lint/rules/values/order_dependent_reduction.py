@@ -101,17 +101,20 @@ class OrderDependentReduction(Rule):
 
     def check(self, module: Module) -> Findings:
         """Each such reduction."""
-        steps: dict[object, Instruction | None] = {}
+        templates: dict[object, Instruction | None] = {}
+        steps: dict[str, Instruction | None] = {}
         for opcode in _REDUCTIONS:
             for computation in holders(module).get(opcode, ()):
                 calls = calls_of(computation)
                 for number in computation.positions(opcode):
                     name = next(iter(calls.get(number, ())), "")
-                    callee = module.computation(name)
-                    template = None if callee is None else template_of(callee) or callee
-                    if template not in steps:
-                        steps[template] = _step(callee)
-                    step = steps[template]
+                    if name not in steps:
+                        callee = module.computation(name)
+                        template = None if callee is None else template_of(callee) or callee
+                        if template not in templates:
+                            templates[template] = _step(callee)
+                        steps[name] = templates[template]
+                    step = steps[name]
                     if step is None:
                         continue
                     if step.opcode in _NEUTRAL:
