@@ -43,15 +43,20 @@ def reading_of(computation: Computation) -> Reading:
     type_of_operand, number_of, add = types.__getitem__, numbers.__getitem__, kind_of.append
     read: tuple[str | None, ...]
     for _, name, type_text, opcode, operands, attributes, references in computation.rows:
-        head, _, metadata = attributes.partition(METADATA)
-        if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
-            head = attributes_before_metadata(attributes)
-        if len(references) == 1:  # of so many instructions that it takes a case of its own
-            read = (types[references[0]],)
-        elif references:
-            read = tuple(map(type_of_operand, references))
-        else:
+        head = attributes
+        if attributes:
+            head, _, metadata = attributes.partition(METADATA)
+            if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
+                head = attributes_before_metadata(attributes)
+        if not references:
             read = (operands,) if opcode == "constant" else ()
+        elif len(references) == 1:  # of so many instructions that it takes a case of its own
+            read = (types[references[0]],)
+        elif len(references) == 2:
+            left, right = references
+            read = types[left], types[right]
+        else:
+            read = tuple(map(type_of_operand, references))
         add(number_of((opcode, type_text, head, read)))
         types[name] = type_text
     is_sound = len(types) == len(computation.rows) and not any(None in kind[3] for kind in numbers)

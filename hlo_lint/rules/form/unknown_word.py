@@ -82,8 +82,9 @@ class UnknownWord(Rule):
         """True if every word of a module is known."""
         return (
             opcodes_of(module) <= _OPCODES
-            and not any(map(_unknown_types, types_in(module)))
+            # Which finds the kinds of a module, and these have its types.
             and _are_known(attributes_in(module))
+            and not any(map(_unknown_types, types_in(module)))
         )
 
     def check(self, computation: Computation) -> Findings:
