@@ -68,7 +68,8 @@ def _attributes(wraps: bool) -> str:
     flat = rf"[^(){{}}\[\]\"'/\0{'' if wraps else chr(10)}]++|{string}"
     array = rf"\[(?:{flat})*+\]"
     braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}}|\((?:{flat})*+\))*+\}}"
-    inner = rf"{flat}|\((?:{flat}|{array}|{braces})*+\)|\[(?:{flat}|{array}|{braces})*+\]"
+    group = rf"\((?:{flat}|{array}|{braces})*+\)"
+    inner = rf"{flat}|\((?:{flat}|{array}|{braces}|{group})*+\)|\[(?:{flat}|{array}|{braces})*+\]"
     json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|{array})*+\}})*+\]"
     deep = rf"\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
     values = (
@@ -118,7 +119,8 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     gap = _GAP if wraps else r"[ \t]*+"
     inside = _in_pairs("" if wraps else r"\n")
     other_tuple = rf"b?\({inside}\)"
-    operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({inside}))"
+    typed = rf"(?:(?:{_ARRAY}|{_TUPLE}) %?{_WORD}(?:, |(?=\))))++"
+    operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({typed})(?=\))|({inside}))"
     instruction = (
         rf"=(?!=){gap}(?:(?:({_ARRAY}|{_TUPLE})|({other_tuple})){gap})?+(?!b\()"
         rf"([A-Za-z_][A-Za-z0-9_\-]*+)[ \t]*+\({operands}\){_tail(wraps)}"
@@ -148,14 +150,16 @@ _NAME: Final = 2
 _OPCODE: Final = 5
 _NAMES: Final = 6
 """Operands that are nothing but names."""
-_OPERANDS: Final = 7
+_TYPED: Final = 7
+"""Names, each after its type."""
+_OPERANDS: Final = 8
 """Any others."""
-_TAIL: Final = 8
+_TAIL: Final = 9
 """Attributes as most are written."""
-_OTHER_TAIL: Final = 9
-_SIGNATURE: Final = 10
-_OTHER_SIGNATURE: Final = 11
-CLOSE: Final = 12
+_OTHER_TAIL: Final = 10
+_SIGNATURE: Final = 11
+_OTHER_SIGNATURE: Final = 12
+CLOSE: Final = 13
 """The closing brace of a computation and the attributes after it."""
 _full_of = itemgetter(_FULL)
 Piece = tuple[str, ...]
@@ -190,6 +194,7 @@ _are_attributes = re.compile(
 ).fullmatch
 _has_computation = re.compile(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
 
+_typed_names = re.compile(rf" %?({_WORD})(?:,|\Z)").findall
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _OPERAND_NAME = rf"%?{_WORD}(?:#[0-9]++)*+"
@@ -424,7 +429,7 @@ def spans(text: str, start: int, end: int, may_wrap: bool) -> list[Span]:
                 for operand in _nested_operands(operands) or ()
                 if not isinstance(operand, str)
             ]
-        stop = max(piece.end(_NAMES + 1), piece.end(_OPERANDS + 1)) + 1
+        stop = max(map(piece.end, (_NAMES + 1, _TYPED + 1, _OPERANDS + 1))) + 1
         if others:
             stop = piece.start(_OTHER_TAIL + 1) + len(others.rstrip())
         places.append(Span(piece.start(), max(stop, piece.end(_TAIL + 1))))
@@ -447,9 +452,22 @@ def _rows(
     tails: set[str] = set()
     nesting: dict[int, _Operands] = {}
     for at, piece in enumerate(pieces):
-        _, prefix, name, usual, shape, opcode, names, operands, tail, others, _, signature, _ = (
-            piece
-        )
+        (
+            _,
+            prefix,
+            name,
+            usual,
+            shape,
+            opcode,
+            names,
+            typed,
+            operands,
+            tail,
+            others,
+            _,
+            signature,
+            _,
+        ) = piece
         if not opcode:
             rows.append(_NO_INSTRUCTION)
             bounds.append(at)
@@ -459,17 +477,19 @@ def _rows(
                 not_plain.add(at)
             continue
         references: tuple[str, ...] = ()
-        if names:
-            if opcode not in LITERAL_OPERANDS:
-                references = tuple(names.replace("%", "").split(", "))
-        elif operands:
-            if opcode not in LITERAL_OPERANDS:
-                if "(" in operands and (instructions := _nested_operands(operands)):
-                    nesting[at] = instructions
-                else:
-                    not_names.append(at)
-            elif not operands.isalnum() and _has_bracket(operands):
+        if opcode in LITERAL_OPERANDS:
+            if operands and not operands.isalnum() and _has_bracket(operands):
                 bracketed.add(operands)
+        elif names:
+            names_alone = names.replace("%", "")
+            references = tuple(names_alone.split(", ")) if "," in names else (names_alone,)
+        elif typed:
+            references = tuple(_typed_names(typed))
+        elif operands:
+            if "(" in operands and (instructions := _nested_operands(operands)):
+                nesting[at] = instructions
+            else:
+                not_names.append(at)
         if others:
             tails.add(others)
             tail = others.rstrip()
@@ -477,8 +497,8 @@ def _rows(
             bracketed.add(shape)
         if prefix and prefix != "ROOT ":
             not_plain.add(at)
-        shape = usual or shape
-        rows.append((prefix, name, shape, opcode, names or operands, tail, references))
+        operands = names or typed or operands
+        rows.append((prefix, name, usual or shape, opcode, operands, tail, references))
     if not_names:
         read = _references([pieces[at][_OPERANDS] for at in not_names])
         for at, names_of_list in zip(not_names, read, strict=True):
