@@ -382,9 +382,8 @@ class Scanner:
     def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
         body = _Body()
         text = self.text
-        by_itself = depth or self.is_bare
         while True:
-            if not by_itself:
+            if not self.is_bare:
                 at = self._plain_instructions(at, body)
             if text.startswith("}", at) and not self.is_bare:
                 return body, at + 1
@@ -611,9 +610,12 @@ class Scanner:
             ]
         if not _inline_start(text, inside):
             return []
-        bound, bare, self.is_bare = self.end, self.is_bare, False
+        outer = self.end, self.is_bare, self._stretch
+        self.is_bare = False
+        if self.reads_plain:
+            self._stretch = read_stretch(text, inside, self.may_look_on, end)
         body, close = self._body(inside, "_", depth)
-        self.end, self.is_bare = bound, bare
+        self.end, self.is_bare, self._stretch = outer
         return [(begin, body.computation(text[begin:close], begin, "_", False, "", ""))]
 
     def _value(self, at: int) -> int:

@@ -294,17 +294,13 @@ class Stretch:
                 break
             start, body, last = starts[number], starts[number + 1], starts[stop]
             end = last + len(close)
+            tail = close[1:].strip() if close != "}" else ""
             own, nested = rows[number + 1 : stop], _NONE
             if self._nesting and self.instructions(number + 1) < stop:
                 own, nested = self._with_nested(number + 1, stop)
+            spans_of = partial(_spans_between, body - start, last - start, self.may_wrap)
             computation = Computation(
-                text,
-                *head,
-                tuple(own),
-                close[1:].strip(),
-                partial(_spans_between, body - start, last - start, self.may_wrap),
-                nested=nested,
-                part=(start, end),
+                text, *head, tuple(own), tail, spans_of, (), nested, None, (start, end)
             )
             computations.append((start, end, computation))
             number = self.next = stop + 1
@@ -374,15 +370,16 @@ def _spans_between(start: int, end: int, may_wrap: bool, text: str) -> tuple[Spa
     return tuple(spans(text, start, end, may_wrap))
 
 
-def read_stretch(text: str, start: int, may_wrap: bool) -> Stretch:
+def read_stretch(text: str, start: int, may_wrap: bool, end: int | None = None) -> Stretch:
     """The statements from a place on that look plain, about 64 KB of them at most.
 
     Args:
         text: in which no carriage return stands without a line break, and no NUL.
         start: the first character of a statement.
         may_wrap: True if a statement may go on in the next line.
+        end: where no statement goes on; the end of the text if it is None.
     """
-    size, end = MAX_TOGETHER, len(text)
+    size, end = MAX_TOGETHER, len(text) if end is None else end
     pattern = _wrapping if may_wrap else _of_one_line
     while True:
         cut = text.find("\n", start + size) if start + size < end else -1
