@@ -48,6 +48,19 @@ _word = re.compile(r"[A-Za-z_][\w\-]*", re.A).match
 _string = re.compile(r'"(?:[^"\\]|\\.)*"', re.S).match
 _quoted = re.compile(r"'(?:[^'\\\n]|\\.)*'").match
 _bracket = re.compile(r"[(){}\[\]\"']|/\*|//").search
+
+
+def _pairs() -> str:
+    """A pattern of brackets in pairs, three deep, and of no strings and comments in them."""
+    flat = r"[^(){}\[\]\"'/]*+"
+    inside = flat
+    for _ in range(3):
+        pairs = rf"\({inside}\)|\{{{inside}\}}|\[{inside}\]"
+        inside = rf"{flat}(?:(?:{pairs}){flat})*+"
+    return pairs
+
+
+_shallow_brackets = re.compile(_pairs()).match
 _part_mark = re.compile(r"[({\[\",/#]").search
 """The beginnings of comments, and of text in which a comma ends no part."""
 _atom = re.compile(r"[^\s,(){}\[\]\"'/]+|/(?![/*])").match
@@ -677,6 +690,8 @@ class Scanner:
         end = self._ends.get(start)
         if end is not None and end <= self.end:
             return end
+        if shallow := _shallow_brackets(text, start, self.end):
+            return shallow.end()
         open_brackets: list[str] = []
         starts: list[int] = []
         at = start

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.parser.general import Scanner
     from hlo_lint.hlo.parser.plain import Stretch
 
-_module_start = late(r"^(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M)
+_first_line_of_module = late(r"[ \t]*HloModule\b").match
+_part_starts = late(r"\n(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M).finditer
+"""Line breaks before parts: `^` would be looked for at each character."""
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _is_written_by_hand = re.compile(r"\n(?:   |  //|\n )").search
@@ -105,16 +107,15 @@ def _split(text: str) -> list[str]:
     if "\nHloModule" not in text and "// -----" not in text:
         return [text]
     cuts = []
-    seen_module = False
-    for start in _module_start.finditer(text):
-        if start[0].startswith("//"):
-            cuts.append(start.start())
-            seen_module = False
-        else:
-            if seen_module:
-                cuts.append(start.start())
-            seen_module = True
-    bounds = [0, *(cut for cut in cuts if cut), len(text)]
+    seen_module = _first_line_of_module(text) is not None
+    for start in _part_starts(text):
+        is_module = not start[0].startswith("\n//")
+        if seen_module or not is_module:
+            cuts.append(start.start() + 1)
+        seen_module = is_module
+    if not cuts:
+        return [text]
+    bounds = [0, *cuts, len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
     # A part of nothing but comments and white space is not a module: it goes with the one before.
     merged: list[list[str]] = []

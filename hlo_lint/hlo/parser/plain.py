@@ -22,6 +22,7 @@ from hlo_lint.hlo.parser.fast import MAX_TOGETHER
 from hlo_lint.hlo.parser.references import read_written_references
 from hlo_lint.hlo.records import REFERENCES, InstructionRecord, name_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple
+from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 # Classes are spelled out: Python tests a class that holds `\\w` or `\\d` in several steps.
@@ -43,9 +44,11 @@ _ARRAY = (
     r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
     r"(?:\{(?:[-0-9:?][-0-9,:? ]*+(?:[A-Z]*+\([-0-9,:*A-Z ]*+\))*+)?+\})?+"
 )
-
-_TUPLE = rf"\((?:{_ARRAY}(?:, )?+)*+\)"
-_USUAL_SIGNATURE = rf"\((?:{_WORD}: (?:{_ARRAY}|{_TUPLE})(?:, )?+)*+\) -> (?:{_ARRAY}|{_TUPLE})"
+_SIMPLE_ARRAY = r"[a-z][a-z0-9]*+\[[0-9, ]*+\](?:\{[0-9,]*+\})?+"
+_TUPLE = rf"\((?:{_SIMPLE_ARRAY}(?:, )?+)*+\)"
+_USUAL = rf"(?:{_SIMPLE_ARRAY}|{_TUPLE})"
+"""A type as most are written."""
+_USUAL_SIGNATURE = rf"\((?:{_WORD}: {_USUAL}(?:, )?+)*+\) -> {_USUAL}"
 _CALLS = "|".join(CALLING_ATTRIBUTES)
 
 
@@ -119,7 +122,7 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     gap = _GAP if wraps else r"[ \t]*+"
     inside = _in_pairs("" if wraps else r"\n")
     other_tuple = rf"b?\({inside}\)"
-    typed = rf"(?:(?:{_ARRAY}|{_TUPLE}) %?{_WORD}(?:, |(?=\))))++"
+    typed = rf"(?:{_USUAL} %?{_WORD}(?:, |(?=\))))++"
     operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({typed})(?=\))|({inside}))"
     instruction = (
         rf"=(?!=){gap}(?:(?:({_ARRAY}|{_TUPLE})|({other_tuple})){gap})?+(?!b\()"
@@ -131,14 +134,12 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
     prefix = r"(?:(ROOT |ENTRY[ \t])[ \t]*+|)(?:%|(?!(?:ROOT|ENTRY)\b))"
     named = rf"{prefix}({_WORD}):?+[ \t]*+"
-    return re.compile(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
+    return late(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
 
 
 match_lead = re.compile(_LEAD).match
 """White space and comments."""
-_match_header = re.compile(
-    rf"HloModule[ \t]++%?({_WORD}):?{_tail(wraps=True)}{_NEXT}", re.ASCII
-).match
+_match_header = late(rf"HloModule[ \t]++%?({_WORD}):?{_tail(wraps=True)}{_NEXT}", re.ASCII).match
 
 # The groups of a piece.
 _FULL: Final = 0
@@ -181,28 +182,28 @@ _braces = rf"\{{{_inside}(?:(?:\({_inside}\)|\{{{_inside}\}}){_inside})*+\}}"
 _array = rf"\[{_inside}\]|{_braces}"
 _tuple = rf"\({_inside}(?:(?:{_array}){_inside})*+\)"
 _tuple = rf"\({_inside}(?:(?:{_array}|{_tuple}){_inside})*+\)"
-_are_usual_pairs = re.compile(rf"(?:[^(){{}}\[\]]++|{_array}|{_tuple})*+").fullmatch
+_are_usual_pairs = late(rf"(?:[^(){{}}\[\]]++|{_array}|{_tuple})*+").fullmatch
 _sizes = re.compile(r"\[[\d, ]*+\](?:\{[\d,]*+\})?+")
 _has_bracket = re.compile(r"[(){}\[\]]").search
 _VALUE = "\1"
 """Stands for a string, and for a pair of brackets and what is in it."""
 _ANOTHER = r"(?:%?[A-Za-z_][A-Za-z0-9_.\-]*\s*=(?!=)|(?:ROOT|ENTRY)\b)"
 """Begins another statement after a value, be it in the same line."""
-_are_attributes = re.compile(
+_are_attributes = late(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++\s*+)++(?:\0|\Z))*+"
 ).fullmatch
-_has_computation = re.compile(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
+_has_computation = late(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
 
-_typed_names = re.compile(rf" %?({_WORD})(?:,|\Z)").findall
+_typed_names = late(rf" %?({_WORD})(?:,|\Z)").findall
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _OPERAND_NAME = rf"%?{_WORD}(?:#[0-9]++)*+"
 _operand_names = rf"(?:{_OPERAND_NAME}(?:, ?+{_OPERAND_NAME})*+)?+"
 _literal = r"(?:[^(){}\[\]\"'/\n]*+|\{[^(){}\[\]\"'/\n]*+\})"
-_match_operand = re.compile(
-    rf"{_WHITE}*+(?:((?:({_ARRAY}|{_TUPLE}){_WHITE}++)?+(?!b\()([a-z][a-z0-9\-]*+)"
-    rf"\((?:({_operand_names})|({_literal}))\))|(?:(?:{_ARRAY}|{_TUPLE}){_WHITE}++)?+"
+_match_operand = late(
+    rf"{_WHITE}*+(?:((?:({_USUAL}){_WHITE}++)?+(?!b\()([a-z][a-z0-9\-]*+)"
+    rf"\((?:({_operand_names})|({_literal}))\))|(?:{_USUAL}{_WHITE}++)?+"
     rf"({_OPERAND_NAME})){_WHITE}*+(?:,|\Z)",
     re.ASCII,
 ).match
