@@ -33,6 +33,7 @@ _NAME = re.compile(r"%?([\w.\-]+)").match
 _THREAD = late(r'execution_thread="([^"]*)"')
 
 
+_NONE: Final[frozenset[str]] = frozenset()
 _numbers: list[int] = []
 
 
@@ -344,9 +345,9 @@ class Computation:
     def fusion_computations(self) -> frozenset[str]:
         """Names of the computations that are bodies of its fusions."""
         if self._fusion_computations is None:
-            tails: list[str] = []
-            if "fusion" in self.opcodes:
-                tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
+            if "fusion" not in self.opcodes:
+                return _NONE
+            tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
             named = map(_NAME, "\n".join(tails).split("calls=")[1:])
             self._fusion_computations = frozenset(
                 [match[1] for match in named if match is not None]

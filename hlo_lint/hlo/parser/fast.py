@@ -40,6 +40,7 @@ _search_close = re.compile(r"\n\}").search
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 
 _BLANKS: Final = frozenset(" \t")
+_NO_BRACKETS: Final = bytes(set(range(256)).difference(b"()[]{}"))
 MAX_WORD: Final = 1 << 12
 """Characters of the first word of a computation that is compared with the last one of its name."""
 
@@ -77,12 +78,14 @@ class LineMemo(Spelling):
 
 def _is_signature(text: str) -> bool:
     """False where the general parser would refuse the head: a bracket is not closed."""
-    count = text.count
+    brackets = utf8(text).translate(None, _NO_BRACKETS)
+    count = brackets.count
     return (
         ") -> " in text
-        and count("[") == count("]")
-        and count("{") == count("}")
-        and count("(") == count(")")
+        and (
+            brackets.replace(b"[]", b"").replace(b"{}", b"") == b"()"  # of arrays alone, mostly
+            or all(count(pair[:1]) == count(pair[1:]) for pair in (b"[]", b"{}", b"()"))
+        )
     )
 
 
@@ -399,7 +402,9 @@ def _make_rows(
     roots, names, types, opcodes, operands, tails = zip(*groups, strict=True)
     if utf8("\n".join(names)).translate(None, NAME_BYTES):
         return None
-    different = set(opcodes)
+    one = shared.setdefault
+    words = list(map(one, opcodes, opcodes))
+    different = set(words)
     if not all(map(_is_opcode, different)):
         return None
     if is_flat and ("(" in (text := "".join(operands)) or "\n" in text):
@@ -408,15 +413,14 @@ def _make_rows(
     if not LITERAL_OPERANDS.isdisjoint(different):
         named = [
             "" if opcode in LITERAL_OPERANDS else read
-            for opcode, read in zip(opcodes, operands, strict=True)
+            for opcode, read in zip(words, operands, strict=True)
         ]
     references = read_references(named)
     if references is None:
         return None
     if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
         return None
-    one = shared.setdefault
-    shapes, words = map(one, types, types), map(one, opcodes, opcodes)
+    shapes = map(one, types, types)
     return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
 
 
