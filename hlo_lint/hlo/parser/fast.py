@@ -33,13 +33,12 @@ _find_flat = re.compile(_LINE % r"[^)]*+").findall
 # Operands with one level of parentheses: typed ones, and complex literals.
 _find_nested = late(_LINE % r"[^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+").findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
-_match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*) (\(.*)?\{", re.A).fullmatch
+_match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*+) (\(.*)?\{(?=\n  [^ \t])", re.A).match
 _begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 # A pattern that begins with one literal is searched for three times as fast as by `str.find`.
 _search_close = re.compile(r"\n\}").search
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 
-_BLANKS: Final = frozenset(" \t")
 _NO_BRACKETS: Final = bytes(set(range(256)).difference(b"()[]{}"))
 MAX_WORD: Final = 1 << 12
 """Characters of the first word of a computation that is compared with the last one of its name."""
@@ -173,22 +172,21 @@ def _find_close(text: str, at: int) -> int:
 
 def _outline_at(text: str, at: int) -> _Outline | None:
     """The outline of a computation that begins here as a dump spells it, up to an empty line."""
-    first = text.find("\n", at)
-    head = _match_head(text, at, first) if first >= 0 else None
+    head = _match_head(text, at)
     if head is None:
         return None
     entry, name, signature = head.groups("")
     signature = signature.rstrip()
-    if not text.startswith("\n  ", first) or text[first + 3 : first + 4] in _BLANKS:
-        return None
+    first = head.end()
     close = _find_close(text, first)
     if close < 0 or (signature and not _is_signature(signature)):
         return None
-    end = text.find("\n", close + 1)
-    end = len(text) if end < 0 else end
-    if not text.startswith("\n", end + 1) and end + 1 < len(text):
-        return None
-    tail = ""
+    tail, end = "", close + 2
+    if not text.startswith("\n\n", end):
+        end = text.find("\n", close + 1)
+        end = len(text) if end < 0 else end
+        if not text.startswith("\n", end + 1) and end + 1 < len(text):
+            return None
     if end > close + 2:
         closing = _match_tail(text, close + 1, end)
         if closing is None:
