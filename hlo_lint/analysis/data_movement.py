@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
-from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.buffers import operand_place, source_of
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape
+from hlo_lint.hlo.records import type_of
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Index, Shape, part, shape_or_none
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 Steps: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -109,16 +110,32 @@ def _renames(before: ArrayShape, after: ArrayShape) -> bool:
 
 
 def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
-    before, after = operand_array(mover, 0), result_array(mover)
-    if before is None or after is None or not _is_simple(before) or not _is_simple(after):
+    source = operand_place(mover.computation, mover.number, 0, ())
+    numbers = () if mover.opcode == "copy" else mover.integers_attribute("dimensions")
+    if source is None or numbers is None:
         return
-    dimensions = _dimensions(mover, before.rank)
-    steps = None if dimensions is None else _steps(before, after, dimensions)
-    if steps is not None:
-        yield Move(kernel, before, after, steps)
+    at, index = source
+    before = type_of(mover.computation.rows[at])
+    moved = _moved(mover.opcode, before, index, mover.type_text, numbers)
+    if moved is not None:
+        yield Move(kernel, *moved)
 
 
 @lru_cache(maxsize=1 << 12)
+def _moved(
+    opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
+) -> tuple[ArrayShape, ArrayShape, Steps] | None:
+    """Both arrays, and the steps from one to the other; None if it is another kind of move."""
+    before, after = part(shape_or_none(operand), index), shape_or_none(result)
+    if not _is_simple(before) or not _is_simple(after):
+        return None
+    dimensions = tuple(range(before.rank)) if opcode == "copy" else numbers
+    if sorted(dimensions) != list(range(before.rank)):
+        return None
+    steps = _steps(before, after, dimensions)
+    return None if steps is None else (before, after, steps)
+
+
 def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -> Steps | None:
     """The steps of a transpose, or of a copy; None if the arrays are not what it is between."""
     if tuple(before.dims[d] for d in dimensions) != after.dims:
@@ -156,14 +173,9 @@ def _merged(loops: list[tuple[int, int, int]]) -> Steps:
     return () if all(read == written for _, read, written in merged) else tuple(merged)
 
 
-def _dimensions(mover: Instruction, rank: int) -> tuple[int, ...] | None:
-    if mover.opcode == "copy":
-        return tuple(range(rank))
-    numbers = mover.integers_attribute("dimensions")
-    return numbers if numbers is not None and sorted(numbers) == list(range(rank)) else None
-
-
-def _is_simple(shape: ArrayShape) -> bool:
+def _is_simple(shape: Shape | None) -> TypeGuard[ArrayShape]:
+    if not isinstance(shape, ArrayShape) or not shape.has_valid_layout:
+        return False
     if UNBOUNDED in shape.dims or not shape.elements:
         return False
     return shape.layout is None or not (shape.layout.tiles or shape.layout.rest)

@@ -11,7 +11,7 @@ buffer assignment chooses to share.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, cached_property, lru_cache
@@ -38,6 +38,7 @@ from hlo_lint.analysis.buffers import (
     operand_position,
 )
 from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -149,11 +150,13 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
         for loop in computation.with_opcode("while"):
             body = next(iter(calls.callees(loop)), None)
             root = None if body is None else body.root
-            for place in range(len(root.operand_names) if root is not None else 0):
-                value = _value(root.computation, root.number, (place,)) if root else None
-                if root is None or value is None or len(value[1]) != 1 or value[1][0] == place:
+            if body is None or root is None:
+                continue
+            places = [(place,) for place in range(len(root.operand_names))]
+            for (place,), value in zip(places, _values(body, root.number, places), strict=True):
+                if value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
-                if opcode_of(root.computation.rows[value[0]]) == "parameter":
+                if opcode_of(body.rows[value[0]]) == "parameter":
                     yield root, value[1][0], place
                     break
 
@@ -181,11 +184,7 @@ def _in_computation(
     values = {
         buffer: places
         for buffer, places in values.items()
-        if any(
-            bisect_right(writes[buffer], begins[place])
-            < bisect_left(writes[buffer], readers.latest(place))
-            for place in reversed(places)
-        )
+        if any(_is_late(begins[place], writes[buffer], readers, place) for place in places)
     }
     reading = {place: readers.of(place) for places in values.values() for place in places}
     last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}
@@ -212,6 +211,12 @@ def _in_computation(
                             value = computation.at(maker), index
                             yield Overwrite(computation.at(writer), value, read)
                             break
+
+
+def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: Place) -> bool:
+    """True if there is a write after a value is there and before what may be its last reader."""
+    later = bisect_right(writes, begin)
+    return later < len(writes) and writes[later] < readers.latest(value)
 
 
 def _beginning(computation: Computation, number: int) -> int:
@@ -273,15 +278,18 @@ class _Readers:
     def latest(self, value: Place) -> int:
         """A position after which nothing reads a value, by the names of what reads it alone."""
         at, index = value
-        elements, others = self._users_of(at)
-        users = [*elements.get(index[0], ()), *others] if index else others
-        return max([max(number, self._latest_user(number)) for number in users], default=-1)
+        rows = self._computation.rows
+        if index:
+            elements, others = self._users_of(at)
+            users = [*elements.get(index[0], ()), *others]
+        else:
+            users = [*self._computation.users.get(name_of(rows[at]), ())]
+        passing = [number for number in users if _passes_on(opcode_of(rows[number]))]
+        return max([*users, *map(self._latest_user, passing)], default=-1)
 
     def _latest_user(self, at: int) -> int:
-        """The last reader of what passes a value on; -1 of anything else."""
+        """The last reader of what passes a value on."""
         rows, users = self._computation.rows, self._computation.users
-        if not _passes_on(opcode_of(rows[at])):
-            return -1
         latest = self._latest.get(at)
         if latest is None:
             latest = -1
@@ -503,7 +511,7 @@ class _Buffers:
         self._module = module
         self._calls = sequential_calls(module)
         self._numbers: defaultdict[Computation, dict[Place, int]] = defaultdict(dict)
-        self._fused: dict[str, tuple[_InPlace, ...]] = {}
+        self._fused: dict[object, tuple[_InPlace, ...]] = {}
         self._joined: list[int] = []
         self._sharing: dict[Computation, Mapping[Place, int]] = {}
         self._written: dict[str, frozenset[int]] = {}
@@ -640,10 +648,11 @@ class _Buffers:
 
     def _fused_in_place(self, body: Computation) -> tuple[_InPlace, ...]:
         """The results of a fusion that end with an update in place of one of its parameters."""
-        pairs = self._fused.get(body.name)
+        key = template_of(body) or body
+        pairs = self._fused.get(key)
         if pairs is None:
-            self._fused[body.name] = ()  # a fusion in itself
-            pairs = self._fused[body.name] = tuple(self._updated_parameters(body))
+            self._fused[key] = ()  # a fusion in itself
+            pairs = self._fused[key] = tuple(self._updated_parameters(body))
         return pairs
 
     def _updated_parameters(self, body: Computation) -> Iterator[_InPlace]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.constants import constant_integers
+from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
@@ -93,37 +94,43 @@ class FusedUpdateReadsElsewhere(Rule):
         """Each such fusion."""
         module = final.module
         updating = {body.name for body in holders(module).get("dynamic-update-slice", ())}
+        sound: set[object] = set()
         for computation in module.nonfusion_computations:
             if updating.isdisjoint(computation.fusion_computations):
                 continue
             for fusion in computation.with_opcode("fusion"):
                 names = calls_of(computation).get(fusion.number)
                 body = module.computation(names[0]) if names and names[0] in updating else None
-                if body is None or "dynamic-update-slice" not in body.opcodes:
+                if body is None or (template_of(body) or body) in sound:
                     continue
-                if fusion.attribute_text("kind") == "kCustom":
-                    continue  # runs one kernel of a library and a copy, one after the other
-                updated: dict[str, Instruction] = {}
-                for update in _updates(body):
-                    array = _origin(update.operands[0]) if update.operands else None
-                    if array is None or array.opcode != "parameter":
-                        continue
-                    if array.name in updated:
-                        yield Finding(
-                            fusion,
-                            f"two results update operand {array.parameter_number} in place: "
-                            f"%{updated[array.name].name} and %{update.name} in %{body.name}",
-                        )
-                        break
-                    updated[array.name] = update
-                    reader = _reads_elsewhere(update, array)
-                    if reader is not None:
-                        yield Finding(
-                            fusion,
-                            f"this updates operand {array.parameter_number} in place, and reads "
-                            f"other elements of it: %{reader.name} in %{body.name}",
-                        )
-                        break
+                defect = _defect(body)
+                if defect is None:
+                    sound.add(template_of(body) or body)
+                # A custom fusion runs one kernel of a library and a copy, one after the other.
+                elif fusion.attribute_text("kind") != "kCustom":
+                    yield Finding(fusion, defect)
+
+
+def _defect(body: Computation) -> str | None:
+    """The reason why the updates of a fusion are not in place; None if there is none."""
+    updated: dict[str, Instruction] = {}
+    for update in _updates(body):
+        array = _origin(update.operands[0]) if update.operands else None
+        if array is None or array.opcode != "parameter":
+            continue
+        if array.name in updated:
+            return (
+                f"two results update operand {array.parameter_number} in place: "
+                f"%{updated[array.name].name} and %{update.name} in %{body.name}"
+            )
+        updated[array.name] = update
+        reader = _reads_elsewhere(update, array)
+        if reader is not None:
+            return (
+                f"this updates operand {array.parameter_number} in place, and reads "
+                f"other elements of it: %{reader.name} in %{body.name}"
+            )
+    return None
 
 
 def _updates(body: Computation) -> Iterator[Instruction]:

@@ -62,6 +62,8 @@ class IndexClaimUntrue(Rule):
                 is_unique = "unique_indices=true" in claims and opcode == "scatter"
                 is_sorted = "indices_are_sorted=true" in claims
                 rows = index_rows(instruction) if is_unique or is_sorted else ()
+                if not rows:
+                    continue
                 inside = [row for row in rows if is_unique and _fits(row, instruction)]
                 twice, often = next(iter(Counter(inside).most_common(1)), ((), 0))
                 if often > 1:
