@@ -13,6 +13,7 @@ from math import prod
 
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.text.lazy_dataclasses import dataclass, replace
+from hlo_lint.text.patterns import late
 
 UNBOUNDED = -1
 """The size of a dimension that is printed as `?`."""
@@ -286,10 +287,15 @@ def _element_types(text: str) -> tuple[str, ...]:
     shape = shape_or_none(text)
     if not isinstance(shape, TupleShape):
         return ()
-    if text.find("(", 1) < 0 and "/" not in text:  # as it is spelled where all are arrays
-        return tuple(text[1:-1].split(", "))
+    spelled = tuple(_find_arrays(text))
+    if len(spelled) == len(shape.elements) and not any(
+        isinstance(element, TupleShape | BufferShape) for element in shape.elements
+    ):
+        return spelled
     return tuple(map(str, shape.elements))
 
+
+_find_arrays = late(r"[a-z][a-z0-9]*\[[^\]/]*\](?:\{[^{}/]*\})?").findall
 
 Index = tuple[int, ...]
 """An index in nested tuples: `(1, 0)` for `{1,0}`, empty for the whole."""

@@ -12,10 +12,11 @@ from hlo_lint.hlo.comments import BLANK
 from hlo_lint.text.patterns import late
 
 # Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
-# all values; deeper JSON, meshes with an order of devices and comments are for the scanner below.
+# all values; deeper JSON and meshes with an order of devices are for the scanner below.
 STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
 _QUOTED = r"'(?:[^'\\]++|\\.)*+'"
-_PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_QUOTED}"
+_COMMENT = r"/\*(?:[^*]++|\*(?!/))*+\*/"
+_PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_QUOTED}|{_COMMENT}"
 
 
 @cache
