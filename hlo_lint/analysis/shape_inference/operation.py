@@ -104,7 +104,10 @@ class Operation:
 
     def array(self, number: int) -> ArrayShape:
         """The shape of an operand that has to be an array."""
-        return self.as_array(self.shape(number), f"operand {number}")
+        shape = self.shape(number)
+        if isinstance(shape, ArrayShape):
+            return shape
+        return self.as_array(shape, f"operand {number}")
 
     def as_array(self, shape: Shape, what: str) -> ArrayShape:
         """A shape that has to be an array's; buffers are not looked into."""
@@ -117,7 +120,7 @@ class Operation:
     def arrays(self, start: int = 0, stop: int | None = None) -> tuple[ArrayShape, ...]:
         """The shapes of some operands that have to be arrays."""
         stop = len(self.operands) if stop is None else stop
-        return tuple(map(self.array, range(start, stop)))
+        return tuple([self.array(number) for number in range(start, stop)])
 
     def token(self, number: int) -> None:
         """Demands a token as operand."""
@@ -156,7 +159,7 @@ class Operation:
             return absent
         if not isinstance(value, tuple):
             raise Unknowable
-        numbers = tuple(number for number in value if isinstance(number, int))
+        numbers = tuple([number for number in value if isinstance(number, int)])
         if len(numbers) != len(value):
             raise Unknowable
         return numbers

@@ -131,7 +131,7 @@ def check_shape(
     if inference is None:
         return ShapeCheck(Open.UNKNOWN)
     shape = shape_or_none(printed) if printed else None
-    shapes = tuple(shape_or_none(text) if text else None for text in operands)
+    shapes = tuple([shape_or_none(text) if text else None for text in operands])
     operation = Operation(opcode, shapes, tail, callees, is_typed=bool(printed))
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):

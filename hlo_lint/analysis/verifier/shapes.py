@@ -72,7 +72,15 @@ def is_evident(kind: RowKind, signatures: tuple[Signature | None, ...]) -> bool:
         return element_type(operands[0] or "", index) == result
     if opcode in ("call", "fusion") and len(signatures) == 1:
         return signatures[0] == (operands, result)
+    if opcode == "broadcast" and attributes.startswith(", dimensions={}"):
+        return operands == (result.partition("[")[0] + "[]",)
+    if opcode == "tuple":
+        elements = ", ".join(map(str, operands))
+        return _sub_numbers("", result) == _sub_numbers("", f"({elements})")
     return False
+
+
+_sub_numbers = late(r"/\*index=\d+\*/").sub
 
 
 def is_right(kind: RowKind, signatures: tuple[Signature | None, ...], stage: Stage) -> bool:

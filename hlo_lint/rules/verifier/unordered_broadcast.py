@@ -57,6 +57,8 @@ class UnorderedBroadcast(VerifierRule, Rule):
     @on("broadcast", local=True)
     def order(self, scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
         """No dimension is named twice, and on XLA:GPU dimensions stay in order."""
+        if "," not in (broadcast.attribute_text("dimensions") or ""):
+            return
         dimensions = broadcast.attribute_or_none("dimensions")
         if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
             return
