@@ -46,26 +46,32 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     """
     if computation.opcodes <= _CALLS_NOTHING:
         return {}
-    callers = [
-        opcode
-        for opcode in computation.opcodes - _CALLS_NOTHING
-        if opcode in CALLERS or opcode.endswith("-start")
-    ]
+    callers = filter(may_call, computation.opcodes - _CALLS_NOTHING)
     inline, rows = computation.inline, computation.rows
     numbers = chain.from_iterable(map(computation.positions, callers))
     calls: dict[int, tuple[str, ...]] = {}
     for number in sorted(numbers):
-        attributes = attributes_before_metadata(attributes_of(rows[number]))
         if number in inline:
             calls[number] = computation.at(number).called_computations
-        elif (alone := _match_one_callee(attributes)) is not None:
-            calls[number] = (alone[1],)
         else:
-            calls[number] = called_names(attributes)
+            attributes = attributes_before_metadata(attributes_of(rows[number]))
+            calls[number] = callees_in(attributes)
     return calls
+
+
+def may_call(opcode: str) -> bool:
+    """True for an opcode whose attributes name computations that it runs."""
+    return opcode in CALLERS or opcode.endswith("-start")
+
+
+def callees_in(attributes: str) -> tuple[str, ...]:
+    """The names of the computations that attributes call, without those written into them."""
+    alone = _match_one_callee(attributes)
+    return called_names(attributes) if alone is None else (alone[1],)
 
 
 _match_one_callee = late(
     r"(?:, (?:kind=k\w+|dimensions=\{[\d,]*\}))?, (?:calls|to_apply)=%?([\w.\-]+)"
-).fullmatch
-"""The attributes of nearly all fusions, reductions and calls."""
+    r"(?=\Z|, (?:frontend_attributes|control-predecessors|backend_config)=)"
+).match
+"""The attributes of nearly all fusions, reductions and calls: XLA prints these three last."""

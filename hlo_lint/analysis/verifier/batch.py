@@ -49,12 +49,20 @@ class Batch:
 
     def places(self, opcode: str) -> Iterator[Place]:
         """The instructions of an opcode."""
-        for computation, numbers in self._parts:
-            if opcode in computation.opcodes:
-                positions = computation.positions(opcode)
-                if len(numbers) < len(computation.rows):
-                    positions = sorted(set(numbers).intersection(positions))
-                yield from zip(repeat(computation), positions)
+        for computation, numbers in self._holders.get(opcode, ()):
+            positions = computation.positions(opcode)
+            if len(numbers) < len(computation.rows):
+                positions = sorted(set(numbers).intersection(positions))
+            yield from zip(repeat(computation), positions)
+
+    @cached_property
+    def _holders(self) -> dict[str, list[tuple[Computation, Sequence[int]]]]:
+        """The parts that hold each opcode, once all are added."""
+        holders: dict[str, list[tuple[Computation, Sequence[int]]]] = {}
+        for part in self._parts:
+            for opcode in part[0].opcodes:
+                holders.setdefault(opcode, []).append(part)
+        return holders
 
     def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[Place]:
         """The instructions of some kinds."""

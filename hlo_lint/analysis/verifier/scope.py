@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+from hlo_lint.hlo.attributes import AttributeSyntaxError, attribute_span, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, part
 from hlo_lint.text.lazy_dataclasses import NamedTuple
@@ -120,7 +121,13 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
 
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None if it names none, or several."""
-    value = instruction.attribute_or_none(attribute)
+    return _callee_name(instruction.attributes_text, attribute)
+
+
+@lru_cache(maxsize=1 << 10)  # several checks ask for the body of a loop
+def _callee_name(attributes: str, name: str) -> str | None:
+    span = attribute_span(attributes, name)
+    value = None if span is None else value_or_none(name, attributes[slice(*span)])
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     return value if isinstance(value, str) and "=" not in value else None

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final, TypeAlias, cast
 from weakref import WeakValueDictionary
 
-from hlo_lint.analysis.calls import calls_of, opcodes_of
+from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
 from hlo_lint.analysis.kinds import Place, Template, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_types
@@ -31,7 +31,7 @@ from hlo_lint.analysis.verifier.shapes import (
     type_violations,
     without_callees,
 )
-from hlo_lint.hlo.ir import Computation, Module, cached_analysis
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.kinds import RowKind, reading_of
 from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
@@ -157,13 +157,14 @@ def _of_module(
     if module.entry is None or module.entry.parse_errors:
         return  # what is missing may be where the text cannot be read
     # The numbers and types of its parameters and the type of its root: all a header depends on.
-    face = signature_of(module.entry) if all(parameter_types(module.entry)) else None
-    key = (module.header, stage, face)
-    if face is None or key not in _GOOD_HEADERS:
+    types, root = parameter_types(module.entry), module.entry.root
+    key = (module.header, stage, types, root and root.type_text)
+    is_sound = all(types)
+    if not is_sound or key not in _GOOD_HEADERS:
         violations = [
             violation for check in checks.entries for violation in check(module, stage, by_name)
         ]
-        if face is not None and not violations:
+        if is_sound and not violations:
             if len(_GOOD_HEADERS) >= _MAX_CACHED:
                 _GOOD_HEADERS.clear()
             _GOOD_HEADERS.add(key)
@@ -248,7 +249,7 @@ class _Verifier:
 
     def _keep(self, computation: Computation, state: _State) -> None:
         template = template_of(computation)
-        if template is not None and state == _GOOD_STATE:
+        if template is not None and state is _GOOD_STATE:
             self.templates.add(template)
         self._states[computation] = state
         if state.callees:
@@ -264,9 +265,13 @@ class _Verifier:
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
+        calls = calls_of(computation)
+        if not calls:
+            return {}
         callees = self._callees_of.get(computation)
         if callees is None:
-            callees = {name: self.by_name.get(name) for name in _called(computation)}
+            names = dict.fromkeys(chain.from_iterable(calls.values()))
+            callees = {name: self.by_name.get(name) for name in names}
             self._callees_of[computation] = callees
         return callees
 
@@ -301,7 +306,7 @@ class _Verifier:
             violations.setdefault(computation, []).append((number, violation))
         whole: dict[frozenset[str], list[tuple[ComputationCheck, bool]]] = {}
         for computation in computations:
-            opcodes, rows = computation.opcodes, computation.rows
+            opcodes = computation.opcodes
             of_whole: list[Violation] = []
             if not computation.parse_errors:
                 if opcodes not in whole:
@@ -311,9 +316,14 @@ class _Verifier:
                 for check, is_of_names in whole[opcodes]:
                     if not (is_sound and is_of_names):
                         of_whole += check(scope)
-            of_rows = violations.get(computation, ())
-            named = tuple([(name_of(rows[number]), violation) for number, violation in of_rows])
-            self._keep(computation, _State(self._callees(computation), named, tuple(of_whole)))
+            callees = self._callees(computation)
+            of_rows = violations.get(computation)
+            if callees or of_rows or of_whole:
+                rows = computation.rows
+                named = [(name_of(rows[number]), violation) for number, violation in of_rows or ()]
+                self._keep(computation, _State(callees, tuple(named), tuple(of_whole)))
+            else:
+                self._keep(computation, _GOOD_STATE)
 
     def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
         """The checks of whole computations that may find something in one of some opcodes, each
@@ -376,18 +386,19 @@ class _Verifier:
         if not has_shape and not local:
             return bad
         good = self.good.setdefault(opcode, set())
-        calls = inference is not None and inference.calls
+        calls = inference is not None and inference.calls and may_call(opcode)
         for kind in kinds:
             _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
             if calls:
-                computation, number = batch.place(kind)
-                callees = calls_of(computation).get(number, ())
+                callees = self._callees_in(batch, kind)
                 signatures = tuple(map(self._signature, callees))
                 if is_evident(kind, signatures):
                     continue
                 attributes = without_callees(attributes, callees)
-            key = _without_numbers(attributes), signatures, result, operands
+            if attributes:
+                attributes = _without_numbers(attributes)
+            key = attributes, signatures, result, operands
             if key in good:
                 continue
             is_good = not has_shape or self._has_right_shape(batch, kind, signatures)
@@ -398,6 +409,18 @@ class _Verifier:
         if len(good) > _MAX_CACHED:
             good.clear()
         return bad
+
+    def _callees_in(self, batch: Batch, kind: RowKind) -> tuple[str, ...]:
+        """The names of the computations that instructions of a kind call."""
+        if "={" not in kind[2] or not self._has_inline:
+            return callees_in(kind[2])
+        computation, number = batch.place(kind)
+        return calls_of(computation).get(number, ())
+
+    @cached_property
+    def _has_inline(self) -> bool:
+        """True if some computation is written into an attribute."""
+        return any(computation.inline for computation in self.module.computations)
 
     def _has_right_shape(
         self, batch: Batch, kind: RowKind, signatures: tuple[Signature | None, ...]
@@ -507,10 +530,3 @@ def _changed(
                 places.append(number)
         places.sort()
     return places
-
-
-@cached_analysis
-def _called(computation: Computation) -> tuple[str, ...]:
-    """The names of the computations that it calls, each once."""
-    calls = calls_of(computation)
-    return tuple(dict.fromkeys(chain.from_iterable(calls.values()))) if calls else ()

@@ -9,7 +9,8 @@ from hlo_lint.analysis.kinds import attributes_in
 from hlo_lint.analysis.verifier.checks import on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Module
-from hlo_lint.hlo.records import attributes_of, name_in, name_of, references_of
+from hlo_lint.hlo.kinds import reading_of
+from hlo_lint.hlo.records import attributes_of, name_in, references_of
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
@@ -73,36 +74,32 @@ class BadSchedule(VerifierRule, Rule):
     def operands(self, scope: Scope) -> Iterator[Violation]:
         """An instruction follows its operands: XLA's own parser wants that in any text."""
         computation = scope.computation
-        index = computation.index
-        seen: set[str] = set()
+        position = computation.index.get
         for number, row in enumerate(computation.rows):
             early: dict[str, int] = {}
-            for place, reference in enumerate(references_of(row)):
-                name = name_in(reference)
-                if name in index and name not in seen:
+            for place, name in enumerate(map(name_in, references_of(row))):
+                if position(name, -1) >= number:
                     early.setdefault(name, place)
             for name, place in early.items():  # a name that is read twice is one error
                 message = f"%{name} is used before it is defined"
                 yield Violation("schedule-operand", computation.at(number), message, place)
-            seen.add(name_of(row))
 
     @on_computation_if(module=_is_ordered)
     def control(self, scope: Scope) -> Iterable[Violation]:
         """An instruction follows its control predecessors."""
-        computation = scope.computation
-        return _early_predecessors(computation) if computation.mentions(_PREDECESSORS) else ()
+        kinds = reading_of(scope.computation).kinds
+        waiting = {at for at, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
+        return _early_predecessors(scope.computation, waiting) if waiting else ()
 
 
-def _early_predecessors(computation: Computation) -> Iterator[Violation]:
-    index = computation.index
-    seen: set[str] = set()
-    for number, row in enumerate(computation.rows):
-        if listed := _find_predecessors(attributes_of(row)):
+def _early_predecessors(computation: Computation, waiting: set[int]) -> Iterator[Violation]:
+    rows, position = computation.rows, computation.index.get
+    for number, kind in enumerate(reading_of(computation).kind_of):
+        if kind in waiting and (listed := _find_predecessors(attributes_of(rows[number]))):
             for name in listed[1].replace("%", "").replace(" ", "").split(","):
-                if name in index and name not in seen:
+                if position(name, -1) >= number:
                     message = f"control predecessor %{name} is scheduled after this"
                     yield Violation("schedule-control", computation.at(number), message)
-        seen.add(name_of(row))
 
 
 _find_predecessors = late(r"control-predecessors=\{([^}]*)\}").search

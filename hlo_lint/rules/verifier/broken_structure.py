@@ -112,8 +112,7 @@ class BrokenStructure(VerifierRule, Rule):
     @on_computation
     def roots(self, scope: Scope) -> Iterable[Violation]:
         """A computation has one root."""
-        marks = list(map(root_mark_of, scope.computation.rows))
-        if len(marks) - marks.count("") < 2:
+        if len(list(filter(root_mark_of, scope.computation.rows))) < 2:
             return ()
         return _violations("single-root", scope, doubled_roots(scope.computation))
 
@@ -157,10 +156,8 @@ class BrokenStructure(VerifierRule, Rule):
         """XLA prints each name of a module once."""
         if not stage.unique_names:
             return
-        names: set[str] = set()
-        for computation in module.computations:
-            names.update(computation.index)
-        if len(names) == sum(len(computation.index) for computation in module.computations):
+        indices = [computation.index for computation in module.computations]
+        if len(set().union(*indices)) == sum(map(len, indices)):
             return
         first: dict[str, Computation] = {}
         for computation in module.computations:
