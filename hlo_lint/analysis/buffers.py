@@ -22,7 +22,7 @@ Position: TypeAlias = tuple[Instruction, Index]
 Place: TypeAlias = tuple[int, Index]
 """The same in a computation that is known, with the number of the instruction."""
 
-_match_element = late(r", index=(\d{1,9})(?:,|\Z)").match
+_ELEMENT = late(r", index=(\d{1,9})(?:,|\Z)")
 """The attributes of nearly all get-tuple-elements."""
 
 
@@ -147,5 +147,5 @@ def handed_on_place(
 
 def element_taken(computation: Computation, at: int) -> int | None:
     """The number of the element that a get-tuple-element takes; None if it cannot be read."""
-    printed = _match_element(computation.rows[at][TAIL])
+    printed = _ELEMENT.match(computation.rows[at][TAIL])
     return int(printed[1]) if printed else computation.at(at).integer_attribute("index")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Final
 
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range
-from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import opcode_of, references_of
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.patterns import late
 
@@ -18,10 +18,7 @@ INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_op
 MAX_ELEMENTS: Final = 1 << 12
 """Elements of an array; a larger one is not looked at."""
 _KEEPS: Final = frozenset({"convert", "copy", "reshape"})
-CONSTANTS: Final = frozenset({"broadcast", "constant"})
-"""The opcodes of which `constant_of` knows something."""
-_KNOWN: Final = _KEEPS | CONSTANTS | {"concatenate", "iota"}
-"""The opcodes of which `constant_integers` does."""
+_KNOWN: Final = _KEEPS | {"broadcast", "concatenate", "constant", "iota"}
 _find_numbers = late(r"-?\d+").findall
 _has_words = late(r"[a-zA-Z./]").search
 
@@ -86,13 +83,11 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
             return None
 
 
-def comes_from(
-    computation: Computation, number: int, operand: int, opcodes: Collection[str]
-) -> bool:
-    """True if an operand is the whole result of an instruction of one of these opcodes."""
-    rows, references = computation.rows, references_of(computation.rows[number])
+def _may_be_known(instruction: Instruction, operand: int) -> bool:
+    """False if an operand is an instruction of which `constant_integers` knows nothing."""
+    references, computation = instruction.operand_names, instruction.computation
     source = computation.index.get(references[operand]) if operand < len(references) else None
-    return source is not None and opcode_of(rows[source]) in opcodes
+    return source is not None and opcode_of(computation.rows[source]) in _KNOWN
 
 
 def indexed_dimensions(instruction: Instruction) -> list[int]:
@@ -105,7 +100,7 @@ def indexed_dimensions(instruction: Instruction) -> list[int]:
 
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     """The indices of a gather or scatter, ordered by dimension; empty where they are not known."""
-    if not comes_from(instruction.computation, instruction.number, 1, _KNOWN):
+    if not _may_be_known(instruction, 1):
         return ()
     indices = operand_array(instruction, 1)
     dimensions = instruction.integers_attribute(INDEX_MAPS[instruction.opcode]) or ()

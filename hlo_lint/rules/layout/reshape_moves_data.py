@@ -305,10 +305,11 @@ def _is_bitcast(operand: str, result: str) -> bool:
 
 def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
     """Operand and result where both are arrays that lie somewhere."""
-    if len(reshape.operands) != 1:
+    operand = reshape.operand(0)
+    if operand is None or len(reshape.operand_names) != 1:
         return None
     try:
-        return _placed(reshape.operands[0].shape, reshape.shape)
+        return _placed(operand.shape, reshape.shape)
     except ShapeSyntaxError:
         return None
 

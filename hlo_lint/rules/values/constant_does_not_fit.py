@@ -5,11 +5,12 @@ from __future__ import annotations
 from math import inf, isnan
 from typing import Final
 
-from hlo_lint.analysis.calls import holders
-from hlo_lint.analysis.constants import CONSTANTS, comes_from, constant_of, number_of
+from hlo_lint.analysis.constants import constant_of, number_of
+from hlo_lint.analysis.kinds import instructions_where
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -80,15 +81,19 @@ class ConstantDoesNotFit(Rule):
     def check(self, module: Module) -> Findings:
         """Each such operation, bodies of fusions included."""
         for opcode, operand in _OPERANDS.items():
-            for computation in holders(module).get(opcode, ()):
-                for number in computation.positions(opcode):
-                    if not comes_from(computation, number, operand, CONSTANTS):
-                        continue
-                    instruction = computation.at(number)
-                    value = number_of(constant_of(instruction.producer(operand)))
-                    reason = None if value is None else _misfit(instruction, value)
-                    if reason is not None:
-                        yield Finding(instruction, reason, operand=operand)
+            for instruction in instructions_where(module, opcode, _may_not_fit):
+                value = number_of(constant_of(instruction.producer(operand)))
+                reason = None if value is None else _misfit(instruction, value)
+                if reason is not None:
+                    yield Finding(instruction, reason, operand=operand)
+
+
+def _may_not_fit(kind: RowKind) -> bool:
+    """True for a size, and for a result of integers or of floats without infinities."""
+    dtype = kind[1].partition("[")[0]
+    element = ELEMENT_TYPES.get(dtype)
+    saturates = element is not None and element.is_float and not element.has_infinity
+    return kind[0] == "set-dimension-size" or is_integer(dtype) or saturates
 
 
 def _misfit(instruction: Instruction, value: float) -> str | None:

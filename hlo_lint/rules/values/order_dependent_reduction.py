@@ -101,46 +101,47 @@ class OrderDependentReduction(Rule):
 
     def check(self, module: Module) -> Findings:
         """Each such reduction."""
-        templates: dict[object, Instruction | None] = {}
-        steps: dict[str, Instruction | None] = {}
+        templates: dict[object, str | None] = {}
+        steps: dict[str, str | None] = {}
         for opcode in _REDUCTIONS:
             for computation in holders(module).get(opcode, ()):
-                calls = calls_of(computation)
+                calls, rows, index = calls_of(computation), computation.rows, computation.index
                 for number in computation.positions(opcode):
-                    name = next(iter(calls.get(number, ())), "")
+                    callees = calls.get(number)
+                    name = callees[0] if callees else ""
                     if name not in steps:
                         callee = module.computation(name)
                         template = None if callee is None else template_of(callee) or callee
                         if template not in templates:
-                            templates[template] = _step(callee)
+                            step = _step(callee)
+                            templates[template] = None if step is None else step.opcode
                         steps[name] = templates[template]
-                    step = steps[name]
-                    if step is None:
+                    applied = steps[name]
+                    if applied is None:
                         continue
-                    if step.opcode in _NEUTRAL:
-                        yield from _counted_initial_value(computation, number, step.opcode)
-                    elif step.opcode == "tuple":
+                    if applied in _NEUTRAL:
+                        names = references_of(rows[number])
+                        initial = index.get(names[1]) if len(names) == 2 else None
+                        if initial is not None and operands_of(rows[initial]) != _NEUTRAL[applied]:
+                            value = computation.at(initial)
+                            yield from _counted(computation.at(number), value, applied)
+                    elif applied == "tuple":
                         yield Finding(
                             computation.at(number),
                             f"this {opcode} keeps either of two equal values with what belongs to "
                             f"it: %{name} compares the values alone",
                             severity=Severity.INFO,  # harmless where no two are equal
                         )
-                    elif step.opcode in _ORDERED:
+                    elif applied in _ORDERED:
                         yield Finding(
                             computation.at(number),
-                            f"this {opcode} applies %{name}, a {step.opcode}, in any order",
+                            f"this {opcode} applies %{name}, a {applied}, in any order",
                         )
 
 
-def _counted_initial_value(computation: Computation, number: int, opcode: str) -> Findings:
+def _counted(reduction: Instruction, initial: Instruction, opcode: str) -> Findings:
     """A constant that each part of a sum or product begins with, and that counts."""
-    rows = computation.rows
-    names = references_of(rows[number])
-    initial = computation.index.get(names[1]) if len(names) == 2 else None
-    if initial is None or operands_of(rows[initial]) == _NEUTRAL[opcode]:
-        return  # most begin with it
-    reduction, value = computation.at(number), number_of(computation.at(initial))
+    value = number_of(initial)
     if value is None:
         return
     absorbs = not isfinite(value) or (opcode == "multiply" and value == 0)
