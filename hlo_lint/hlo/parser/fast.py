@@ -11,7 +11,7 @@ them: most are a few lines long, and a call for each would cost more than its li
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from hlo_lint.hlo.ir import Computation
@@ -29,8 +29,9 @@ _LINE = (
     r"\n  (ROOT )?%%?([^ ]++) = ([^ (\[]++(?:\[[^ ]*+)?|b\([^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
     r"\((%s)\)(, [^\n]*+|(?=\n))"
 )
-_find_flat = re.compile(_LINE % r"[^)]*+").findall
-# Operands with one level of parentheses: typed ones, and complex literals.
+# Operands without parentheses, or one complex literal.
+_find_flat = re.compile(_LINE % r"\([^()\n]*+\)|[^)]*+").findall
+# Operands with one level of parentheses: types of tuples, and arrays of complex literals.
 _find_nested = late(_LINE % r"[^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+").findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*+) (\(.*)?\{(?=\n  [^ \t])", re.A).match
@@ -333,34 +334,33 @@ def _find_rows(
     text: str, begin: int, end: int, lines: int, spelling: Spelling
 ) -> list[InstructionRecord] | None:
     """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
-    for find in (_find_nested,) if spelling.has_nested else (_find_flat, _find_nested):
-        rows = _matching_rows(text, begin, end, spelling.shared, find)
-        if rows is not None and len(rows) == lines:
-            spelling.has_nested = find is _find_nested
-            return rows
-        del rows  # those of a large computation take much memory
-    return None
-
-
-def _matching_rows(
-    text: str,
-    begin: int,
-    end: int,
-    shared: dict[str, str],
-    find: Callable[[str, int, int], list[tuple[str, ...]]],
-) -> list[InstructionRecord] | None:
-    """The rows of the lines that fit a pattern; None if one of them is not as a dump spells it."""
     rows: list[InstructionRecord] = []
+    start = begin
     while begin < end:  # each line is read with the line breaks around it
         stop = text.find("\n", begin + MAX_TOGETHER, end) if end - begin > MAX_TOGETHER else -1
-        stop = end if stop < 0 else stop
-        groups = find(text, begin, stop + 1)
-        made = _make_rows(groups, shared, find is _find_flat) if groups else []
+        if stop < 0:
+            stop, count = end, lines - len(rows)
+        else:  # after the first part there is no head: the last computation goes on
+            count = text.count("\n" if begin > start else "\n  ", begin, stop)
+        made = _rows_of_part(text, begin, stop, count, spelling)
         if made is None:
             return None
         rows += made
         begin = stop
     return rows
+
+
+def _rows_of_part(
+    text: str, begin: int, end: int, lines: int, spelling: Spelling
+) -> list[InstructionRecord] | None:
+    for find in (_find_nested,) if spelling.has_nested else (_find_flat, _find_nested):
+        groups = find(text, begin, end + 1)
+        if len(groups) == lines:
+            rows = _make_rows(groups, spelling.shared, find is _find_flat)
+            if rows is not None:
+                spelling.has_nested = find is _find_nested
+                return rows
+    return None
 
 
 def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | None:
@@ -397,6 +397,8 @@ def _make_rows(
     groups: list[tuple[str, ...]], shared: dict[str, str], is_flat: bool
 ) -> list[InstructionRecord] | None:
     """The rows of matches; None if one is not as a dump spells it, or is not flat."""
+    if not groups:
+        return []
     roots, names, types, opcodes, operands, tails = zip(*groups, strict=True)
     if utf8("\n".join(names)).translate(None, NAME_BYTES):
         return None
@@ -405,7 +407,7 @@ def _make_rows(
     different = set(words)
     if not all(map(_is_opcode, different)):
         return None
-    if is_flat and ("(" in (text := "".join(operands)) or "\n" in text):
+    if is_flat and not _are_flat(operands):
         return None
     named: Iterable[str] = operands
     if not LITERAL_OPERANDS.isdisjoint(different):
@@ -420,6 +422,14 @@ def _make_rows(
         return None
     shapes = map(one, types, types)
     return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
+
+
+def _are_flat(operands: Sequence[str]) -> bool:
+    """True if the pattern without parentheses has found each list of operands to its end."""
+    text = "".join(operands)
+    if "\n" in text:
+        return False
+    return "(" not in text or all(texts[-1:] == ")" for texts in operands if "(" in texts)
 
 
 def _is_one_tail(tail: str) -> bool:
