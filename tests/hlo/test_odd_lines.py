@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import hlo_lint
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.parser import general, plain
+from hlo_lint.hlo.parser.fast import read_alone
 from hlo_lint.hlo.parser.module import parse_file
 from tests.conftest import BROKEN, FIXTURES, ROUNDTRIP, hlo_files
 
@@ -189,6 +190,33 @@ def test_a_large_dump_is_not_read_line_by_line(odd: str) -> None:
     text = _dump(20_000)
     at = text.index("  %p.9000 ")
     assert _calls(text[:at] + odd + text[at:]) < 3 * 20_000
+
+
+@pytest.mark.parametrize("place", ["%p.2 ", "%p.2000 ", "%r "])
+@pytest.mark.parametrize(
+    ("line", "row"),
+    [
+        ("%c = c64[] constant((1, -2))", ("c64[]", "constant", "(1, -2)", ())),
+        ("%c = c64[2]{0} constant({(1, 2), 3})", ("c64[2]{0}", "constant", "{(1, 2), 3}", ())),
+        (
+            "%g = f32[] get-tuple-element((f32[], s32[]) %p.1), index=0",
+            ("f32[]", "get-tuple-element", "(f32[], s32[]) %p.1", ("p.1",)),
+        ),
+    ],
+)
+def test_operands_with_parentheses_are_read_as_a_dump_spells_them(
+    place: str, line: str, row: tuple[object, ...]
+) -> None:
+    text = _dump(4_000)
+    rows = parse_file(text).modules[0].computations[1].rows
+    at = text.index(place) - 2 - 5 * (place == "%r ")
+    text = f"{text[:at]}  {line}\n{text[at:]}"
+    computations: list[tuple[int, Computation]] = []
+    assert read_alone(text, text.index("%f"), computations) == len(text)
+    entry = computations[1][1]
+    (new,) = [other for other in entry.rows if other[1] in {"c", "g"}]
+    assert (*new[2:5], new[6]) == row
+    assert [other for other in entry.rows if other is not new] == list(rows)
 
 
 def test_odd_computations_are_not_read_with_those_after_them() -> None:
