@@ -623,12 +623,13 @@ class Scanner:
             ]
         if not _inline_start(text, inside):
             return []
-        outer = self.end, self.is_bare, self._stretch
+        bound, bare, outer = self.end, self.is_bare, self._stretch
         self.is_bare = False
         if self.reads_plain:
             self._stretch = read_stretch(text, inside, self.may_look_on, end)
         body, close = self._body(inside, "_", depth)
-        self.end, self.is_bare, self._stretch = outer
+        self.end, self.is_bare = bound, bare
+        self._stretch = outer if outer.may_wrap == self.may_look_on else _NOTHING_READ
         return [(begin, body.computation(text[begin:close], begin, "_", False, "", ""))]
 
     def _value(self, at: int) -> int:

@@ -44,7 +44,7 @@ _ARRAY = (
     r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
     r"(?:\{(?:[-0-9:?][-0-9,:? ]*+(?:[A-Z]*+\([-0-9,:*A-Z ]*+\))*+)?+\})?+"
 )
-_SIMPLE_ARRAY = r"[a-z][a-z0-9]*+\[[0-9, ]*+\](?:\{[0-9,]*+\})?+"
+_SIMPLE_ARRAY = r"[a-z][a-z0-9]*+\[[0-9, ]*+\](?:\{(?:[0-9][0-9,]*+)?+\})?+"
 _TUPLE = rf"\((?:{_SIMPLE_ARRAY}(?:, )?+)*+\)"
 _USUAL = rf"(?:{_SIMPLE_ARRAY}|{_TUPLE})"
 """A type as most are written."""
@@ -122,7 +122,8 @@ def _piece(wraps: bool) -> re.Pattern[str]:
     gap = _GAP if wraps else r"[ \t]*+"
     inside = _in_pairs("" if wraps else r"\n")
     other_tuple = rf"b?\({inside}\)"
-    typed = rf"(?:{_USUAL} %?{_WORD}(?:, |(?=\))))++"
+    blank = _WHITE if wraps else r"[ \t]"
+    typed = rf"{blank}*+(?:{_USUAL} %?{_WORD}(?:,{blank}*+|{blank}*+(?=\))))++"
     operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({typed})(?=\))|({inside}))"
     instruction = (
         rf"=(?!=){gap}(?:(?:({_ARRAY}|{_TUPLE})|({other_tuple})){gap})?+(?!b\()"
@@ -195,7 +196,7 @@ _are_attributes = late(
 ).fullmatch
 _has_computation = late(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
 
-_typed_names = late(rf" %?({_WORD})(?:,|\Z)").findall
+_typed_names = late(rf" %?({_WORD}){_WHITE}*+(?:,|\Z)").findall
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
 _OPERAND_NAME = rf"%?{_WORD}(?:#[0-9]++)*+"
