@@ -141,6 +141,9 @@ def test_an_odd_line_is_read_the_same_in_bulk(
         "r = (f32[],  // the first (of two\n    f32[]) tuple(a,  // and\n    /* the */ a)",
         "r = f32[<=24] slice(f32[<=24,\n  8]{1,0} %a#1), slice={[0:1]}",
         'r = f32[] custom-call(), custom_call_target="\\7F\\"\\00\\\\", backend_config={k = "\\""}',
+        'r = f32[] custom-call(), custom_call_target="several\n  l = lines", x={y\n z}',
+        "r = f32[] add(f32[] constant(1), add(a, a#1)), metadata={}",
+        "r = f32[] add(f32[] a,\n f32[] %a\n ), x={}\n f.anon = s32[] f(s32[] f(), s32[] f(a))",
     ],
 )
 def test_a_statement_as_people_write_it_is_read_in_bulk(
@@ -151,6 +154,17 @@ def test_a_statement_as_people_write_it_is_read_in_bulk(
     )
     stretch = plain.read_stretch(text, text.index("ENTRY"), may_wrap=True)
     assert stretch.module(text, "m", "HloModule m, is_scheduled=true") is not None
+    assert _graph(text) == one_by_one(text)
+
+
+def test_a_bracket_left_open_in_an_inner_computation_is_read_the_same_in_bulk(
+    one_by_one: Callable[[str], object],
+) -> None:
+    text = (
+        "HloModule m\n// c\nfusion {\n  a = f32[4] call(), to_apply={\n"
+        "    ROOT b = f32[] maximum(x\n\nENTRY f {\n  c = f32[] constant({...})\n}\ny, z)\n  }\n"
+        "  d = f32[2] negate(a)\n  ROOT e = f32[2] slice(d),\n    slice={[0:2]}\n}\n"
+    )
     assert _graph(text) == one_by_one(text)
 
 
