@@ -66,12 +66,12 @@ def may_call(opcode: str) -> bool:
 
 def callees_in(attributes: str) -> tuple[str, ...]:
     """The names of the computations that attributes call, without those written into them."""
-    alone = _match_one_callee(attributes)
+    alone = _ONE_CALLEE.match(attributes)
     return called_names(attributes) if alone is None else (alone[1],)
 
 
-_match_one_callee = late(
+_ONE_CALLEE: Final = late(
     r"(?:, (?:kind=k\w+|dimensions=\{[\d,]*\}))?, (?:calls|to_apply)=%?([\w.\-]+)"
     r"(?=\Z|, (?:frontend_attributes|control-predecessors|backend_config)=)"
-).match
+)
 """The attributes of nearly all fusions, reductions and calls: XLA prints these three last."""

@@ -129,7 +129,7 @@ class ArrayShape:
         if self.layout is None:
             return True
         order = self.layout.minor_to_major
-        return len(order) == len(self.dims) and _is_permutation(order)
+        return len(order) == len(self.dims) and is_permutation(order)
 
     @property
     def element_bits(self) -> int | None:
@@ -246,7 +246,8 @@ def _plain_layout(order: str) -> Layout:
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_permutation(order: tuple[int, ...]) -> bool:
+def is_permutation(order: tuple[int, ...]) -> bool:
+    """True if an order of dimensions names each once."""
     return sorted(order) == list(range(len(order)))
 
 

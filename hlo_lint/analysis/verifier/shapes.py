@@ -29,8 +29,10 @@ from hlo_lint.hlo.shape import (
     ShapeSyntaxError,
     arrays,
     element_type,
+    is_permutation,
     leaves,
     parse_shape,
+    read_index,
 )
 from hlo_lint.text.patterns import late
 
@@ -222,6 +224,11 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
     except ShapeSyntaxError as error:
         return (("layout-rank", f"invalid type {text}: {error.message}"),) if "{" in text else ()
     errors: dict[str, str] = {}
+    if "?" not in text and ":" not in text:  # no sizes without bounds, and plain layouts alone
+        layouts = _LAYOUTS.findall(text)
+        orders = map(read_index, set(layouts))
+        if len(layouts) == text.count("{") and all(map(is_permutation, orders)):
+            return ()
     for _, leaf in leaves(shape):
         array = leaf.element if isinstance(leaf, BufferShape) else leaf
         if not isinstance(array, ArrayShape):
@@ -237,6 +244,9 @@ def type_errors(text: str) -> tuple[tuple[str, str], ...]:
         if message := _element_size_error(array):
             errors["element-size"] = message
     return tuple(errors.items())
+
+
+_LAYOUTS: Final = late(r"\{([\d,]*)\}")
 
 
 def _element_size_error(array: ArrayShape) -> str:

@@ -387,13 +387,14 @@ class _Verifier:
             return bad
         good = self.good.setdefault(opcode, set())
         calls = inference is not None and inference.calls and may_call(opcode)
+        passes = opcode in ("call", "fusion")
         for kind in kinds:
             _, result, attributes, operands = kind
             signatures: tuple[Signature | None, ...] = ()
             if calls:
                 callees = self._callees_in(batch, kind)
                 signatures = tuple(map(self._signature, callees))
-                if is_evident(kind, signatures):
+                if passes and is_evident(kind, signatures):
                     continue
                 attributes = without_callees(attributes, callees)
             if attributes:
