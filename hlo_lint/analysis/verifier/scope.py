@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, attribute_span, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -73,7 +74,10 @@ class Scope:
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
         """The computations that an instruction calls, in order; None for one that is missing."""
-        return tuple(self.callees.get(name) for name in instruction.called_computations)
+        names = calls_of(instruction.computation).get(instruction.number)
+        if names is None:  # an opcode that calls nothing
+            names = instruction.called_computations
+        return tuple(map(self.callees.get, names))
 
     def callee(self, instruction: Instruction) -> Computation | None:
         """The first computation that an instruction calls; None if it is missing."""

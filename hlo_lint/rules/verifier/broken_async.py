@@ -418,15 +418,20 @@ def _is_async(opcode: str, suffix: str) -> bool:
     return opcode.endswith(suffix) and opcode not in _DONE_OF and opcode not in _START_OF
 
 
+_SUFFIXES: Final = ("-start", "-update", "-done")
+
+
 def _has_pairs(opcodes: frozenset[str]) -> bool:
-    return any(opcode.endswith(("-start", "-update", "-done")) for opcode in opcodes)
+    return any(opcode.endswith(_SUFFIXES) for opcode in opcodes)
 
 
 def _chains(scope: Scope) -> Iterator[Violation]:
     computation = scope.computation
     continued: dict[str, Instruction] = {}
     starts: dict[str, Instruction] = {}
-    for number, row in enumerate(computation.rows):
+    opcodes = [opcode for opcode in computation.opcodes if opcode.endswith(_SUFFIXES)]
+    for number in sorted(chain.from_iterable(map(computation.positions, opcodes))):
+        row = computation.rows[number]
         opcode = opcode_of(row)
         if _is_async(opcode, "-start") or _is_async(opcode, "-update"):
             yield from _state_layouts(scope, computation.at(number))
