@@ -19,7 +19,7 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 
-InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterator[Violation]]
+InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterable[Violation]]
 ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]
 ModuleCheck: TypeAlias = Callable[[Module, Stage, Mapping[str, Computation]], Iterable[Violation]]
 
@@ -35,8 +35,11 @@ class Mark(NamedTuple):
     option: str = ""
     concerns: Callable[[RowKind], bool] | None = None
     concerns_opcodes: Callable[[frozenset[str]], bool] | None = None
+    """False for the opcodes of a computation in which the check cannot find anything."""
     concerns_module: Callable[[Module], bool] | None = None
+    """False for a module in which it cannot."""
     is_of_names: bool = False
+    """True if it finds something only where `Reading.is_sound` is not true."""
     is_local: bool = False
 
     @property
@@ -138,44 +141,12 @@ def _marked_methods(holder: type) -> Iterator[tuple[str, Mark]]:
             yield name, mark
 
 
-class OpcodeCheck(NamedTuple):
-    """A check of the instructions of one opcode."""
-
-    check: InstructionCheck
-    option: str
-    concerns: Callable[[RowKind], bool] | None
-    is_local: bool
-
-
-class WholeCheck(NamedTuple):
-    """A check of computations."""
-
-    check: ComputationCheck
-    option: str
-    concerns: Callable[[frozenset[str]], bool] | None
-    """False for the opcodes of a computation in which the check cannot find anything."""
-    concerns_module: Callable[[Module], bool] | None
-    """False for a module in which it cannot."""
-    is_of_names: bool
-    """True if it finds something only where `Reading.is_sound` is not true."""
-
-
-class AttributeCheck(NamedTuple):
-    """A check of instructions of any opcode that have an attribute."""
-
-    check: InstructionCheck
-    words: tuple[str, ...]
-    other_than: frozenset[str]
-    option: str
-    is_local: bool
-
-
 class Checks(NamedTuple):
     """All checks, by what they look at."""
 
-    opcodes: Mapping[str, tuple[OpcodeCheck, ...]]
-    attributes: tuple[AttributeCheck, ...]
-    computations: tuple[WholeCheck, ...]
+    opcodes: Mapping[str, tuple[tuple[InstructionCheck, Mark], ...]]
+    attributes: tuple[tuple[InstructionCheck, Mark], ...]
+    computations: tuple[tuple[ComputationCheck, Mark], ...]
     modules: tuple[ModuleCheck, ...]
     entries: tuple[ModuleCheck, ...]
     shapes: Mapping[str, str]
@@ -196,29 +167,14 @@ class Checks(NamedTuple):
         def of(subject: str) -> tuple[Callable[..., Iterable[Violation]], ...]:
             return tuple(check for check, _ in held.get(subject, ()))
 
-        opcodes: dict[str, tuple[OpcodeCheck, ...]] = {}
+        opcodes: dict[str, tuple[tuple[InstructionCheck, Mark], ...]] = {}
         for check, mark in held.get("opcode", ()):
             for opcode in mark.words:
-                entry = OpcodeCheck(check, mark.option, mark.concerns, mark.is_local)  # type: ignore[arg-type]
-                opcodes[opcode] = (*opcodes.get(opcode, ()), entry)
-
-        attributes = tuple(
-            AttributeCheck(check, mark.words, mark.other_than, mark.option, mark.is_local)  # type: ignore[arg-type]
-            for check, mark in held.get("attribute", ())
-        )
+                opcodes[opcode] = (*opcodes.get(opcode, ()), (check, mark))
         return cls(
             opcodes,
-            attributes,
-            tuple(
-                WholeCheck(
-                    check,
-                    mark.option,
-                    mark.concerns_opcodes,
-                    mark.concerns_module,
-                    mark.is_of_names,
-                )
-                for check, mark in held.get("computation", ())
-            ),
+            tuple(held.get("attribute", ())),
+            tuple(held.get("computation", ())),
             of("module"),
             of("entry"),
             shapes,

@@ -20,7 +20,7 @@ from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_typ
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
-from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, WholeCheck
+from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
 from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -329,19 +329,19 @@ class _Verifier:
         """The checks of whole computations that may find something in one of some opcodes, each
         with True if it only does where names are wrong."""
         return [
-            (check, is_of_names)
-            for check, _, concerns, _, is_of_names in self._whole_checks
-            if concerns is None or concerns(opcodes)
+            (check, mark.is_of_names)
+            for check, mark in self._whole_checks
+            if mark.concerns_opcodes is None or mark.concerns_opcodes(opcodes)
         ]
 
     @cached_property
-    def _whole_checks(self) -> list[WholeCheck]:
+    def _whole_checks(self) -> list[tuple[ComputationCheck, Mark]]:
         """The checks of whole computations that may find something in this module."""
         return [
-            check
-            for check in self.checks.computations
-            if not check.option or getattr(self.stage, check.option)
-            if check.concerns_module is None or check.concerns_module(self.module)
+            (check, mark)
+            for check, mark in self.checks.computations
+            if not mark.option or getattr(self.stage, mark.option)
+            if mark.concerns_module is None or mark.concerns_module(self.module)
         ]
 
     def _places(self, computation: Computation) -> Sequence[int]:
@@ -359,19 +359,19 @@ class _Verifier:
             yield from self._at(place, type_violations)
         for opcode, kinds in batch.by_opcode.items():
             checks = [
-                check
-                for check in self.checks.opcodes.get(opcode, ())
-                if not check.option or getattr(self.stage, check.option)
+                (check, mark)
+                for check, mark in self.checks.opcodes.get(opcode, ())
+                if not mark.option or getattr(self.stage, mark.option)
             ]
-            local = [check.check for check in checks if check.is_local]
+            local = [check for check, mark in checks if mark.is_local]
             for place in batch.of_kinds(self._bad_kinds(batch, opcode, kinds, local)):
                 yield from self._at(place, self._shape_violations)
                 yield from self._by(local, place)
-            for check, _, concerns, is_local in checks:
-                if not is_local:
+            for check, mark in checks:
+                if not mark.is_local:
                     places = batch.places(opcode)
-                    if concerns is not None:
-                        places = batch.of_kinds(set(filter(concerns, kinds)))
+                    if mark.concerns is not None:
+                        places = batch.of_kinds(set(filter(mark.concerns, kinds)))
                     for place in places:
                         yield from self._by((check,), place)
 
@@ -459,21 +459,21 @@ class _Verifier:
             for opcode, kinds in batch.by_opcode.items()
         }
         attributes = "\n".join(texts.values())
-        for check, words, other_than, option, is_local in self.checks.attributes:
-            if option and not getattr(self.stage, option):
+        for check, mark in self.checks.attributes:
+            if mark.option and not getattr(self.stage, mark.option):
                 continue
-            for word in words:
+            for word in mark.words:
                 if word not in attributes:
                     continue
                 good = self.good.setdefault(word, set())
                 bad = {
                     kind
                     for opcode, text in texts.items()
-                    if opcode not in other_than and word in text
+                    if opcode not in mark.other_than and word in text
                     for kind in batch.by_opcode[opcode]
                     if word in kind[2] and kind[:3] not in good
                 }
-                if is_local:
+                if mark.is_local:
                     right = {kind for kind in bad if not any(self._by((check,), batch.place(kind)))}
                     good.update(kind[:3] for kind in right)
                     bad -= right
