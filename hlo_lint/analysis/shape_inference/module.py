@@ -18,7 +18,6 @@ from hlo_lint.analysis.shape_inference.shape_check import (
 )
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import (
-    OPCODE,
     attributes_before_metadata,
     attributes_of,
     opcode_of,
@@ -180,7 +179,7 @@ def parameter_types(computation: Computation) -> tuple[str, ...]:
     """The types of its parameters as they are spelled, by number; "" for one that is missing."""
     rows = computation.rows
     parameters = (
-        [row for row in rows if row[OPCODE] == "parameter"]
+        [row for row in rows if opcode_of(row) == "parameter"]
         if len(rows) < _MIN_INDEXED
         else list(map(rows.__getitem__, computation.positions("parameter")))
     )
