@@ -100,7 +100,7 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
     buffers = _buffers(module)
     kept: dict[int, Value] = {}
     donated = _donated(module)
-    for (number, index), buffer in buffers.sharing(entry).items():
+    for (number, index), buffer in sorted(buffers.sharing(entry).items()):
         opcode = opcode_of(entry.rows[number])
         if opcode == "constant" or (
             opcode == "parameter"
@@ -527,16 +527,18 @@ class _Buffers:
         """The buffers of the arrays that may share with others."""
         sharing = self._sharing.get(computation)
         if sharing is None:
-            types, find = list(map(type_of, computation.rows)), self._find
+            rows, find = computation.rows, self._find
             sharing = self._sharing[computation] = {
                 place: find(number)
                 for place, number in self._numbers.get(computation, {}).items()
-                if () in _arrays_in(types[place[0]], place[1])
+                if () in _arrays_in(type_of(rows[place[0]]), place[1])
             }
         return sharing
 
     def shared_in(self, computation: Computation) -> dict[int, list[Place]]:
         """The values that share with another one in a computation, in the order of the text."""
+        if computation not in self._numbers:
+            return {}
         sharing = self.sharing(computation)
         counts = Counter(sharing.values())
         if len(counts) == len(sharing):
