@@ -16,131 +16,32 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
+from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER
 from hlo_lint.hlo.parser.references import read_written_references
+from hlo_lint.hlo.parser.statement_pattern import (
+    CALLS,
+    COMMENT,
+    LEAD,
+    NEXT,
+    STRING,
+    USUAL_TYPE,
+    WHITE,
+    WORD,
+    statement_pattern,
+    tail_pattern,
+)
 from hlo_lint.hlo.records import REFERENCES, InstructionRecord, name_of
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
-# Classes are spelled out: Python tests a class that holds `\\w` or `\\d` in several steps.
-# Brackets are matched roughly here, a pair of quotes or braces at a time. `are_balanced` and the
-# patterns after it decide. A statement ends where the next one begins, a comma or an open comment
-# do not follow.
-_WHITE = r"[ \t\r\n\f\v]"
-_LEAD = rf"{_WHITE}*+(?:/(?:/.*+(?:\n//.*+)*+|\*[^*]*+\*/){_WHITE}*+)*+"
-_WORD = r"[A-Za-z_][A-Za-z0-9_.\-]*+"
-_COMMENT = r"/\*[^*\n]*+\*/"
-# First as if no escape but `\\"` were in it: a string of machine code has thousands of others.
-_STRING = (
-    r'"(?:[^"\n]*+(?:(?<=[^\\]\\)"[^"\n]*+)*+"(?<!\\")'
-    r'|[^"\\\n]*+(?:\\.[^"\\\n]*+)*+")'
-)
-_LONG_STRING = r'"(?:[^"]*+(?:(?<=[^\\]\\)"[^"]*+)*+"(?<!\\")|[^"\\]*+(?:\\(?s:.)[^"\\]*+)*+")'
-"""One of several lines, too: a class of one character is read six times as fast as one of two."""
-_ARRAY = (
-    r"[a-z][a-z0-9]*+\[[0-9, ?]*+(?:<=[0-9, ?]*+)*+\]"
-    r"(?:\{(?:[-0-9:?][-0-9,:? ]*+(?:[A-Z]*+\([-0-9,:*A-Z ]*+\))*+)?+\})?+"
-)
-_SIMPLE_ARRAY = r"[a-z][a-z0-9]*+\[[0-9, ]*+\](?:\{(?:[0-9][0-9,]*+)?+\})?+"
-_TUPLE = rf"\((?:{_SIMPLE_ARRAY}(?:, )?+)*+\)"
-_USUAL = rf"(?:{_SIMPLE_ARRAY}|{_TUPLE})"
-"""A type as most are written."""
-_USUAL_SIGNATURE = rf"\((?:{_WORD}: {_USUAL}(?:, )?+)*+\) -> {_USUAL}"
-_CALLS = "|".join(CALLING_ATTRIBUTES)
-
-
-def _in_pairs(outside: str) -> str:
-    """A pattern of text in which parentheses stand in pairs, at most six deep."""
-    flat = rf"[^()=<\"'/{outside}]*+"
-    comment = _COMMENT if outside else rf"{_COMMENT}|//.*+"
-    pairs = special = rf"(?:<=?|{comment}){flat}"
-    for _ in range(5):
-        pairs = rf"(?:\({flat}(?:{pairs})*+\){flat}|{special})"
-    return rf"{flat}(?:{pairs})*+"
-
-
-def _attributes(wraps: bool) -> str:
-    """A pattern of attributes as most are written: nobody has to look at them again.
-
-    Braces are five deep at most, and `=` is in those of no attribute that calls.
-    """
-    string = _LONG_STRING if wraps else _STRING
-    flat = rf"[^(){{}}\[\]\"'/\0{'' if wraps else chr(10)}]++|{string}"
-    array = rf"\[(?:{flat})*+\]"
-    braces = rf"\{{(?:{flat}|\{{(?:{flat})*+\}}|\((?:{flat})*+\))*+\}}"
-    group = rf"\((?:{flat}|{array}|{braces})*+\)"
-    inner = rf"{flat}|\((?:{flat}|{array}|{braces}|{group})*+\)|\[(?:{flat}|{array}|{braces})*+\]"
-    json = rf"{flat}|\[(?:{flat}|\{{(?:{flat}|{array})*+\}})*+\]"
-    deep = rf"\{{(?:{inner}|\{{(?:{json}|\{{(?:{json}|\{{(?:{json})*+\}})*+\}})*+\}})*+\}}"
-    values = (
-        r"[A-Za-z0-9_.\-:;%#+>?!@$&*\\^`|~]++",
-        r"\{[^(){}\[\]\"'/=\0\n]*+\}",
-        string,
-        rf"{array}(?:<=\[[0-9,]*+\](?:T\([0-9,]*+\))?+)?+",
-    )
-    deep = rf"(?!(?:{_CALLS})=\{{[^}}=\0]*+=){_WORD}={deep}"
-    blank = _WHITE if wraps else r"[ \t]"
-    return rf"(?:,{blank}*+(?:{_WORD}=(?:{'|'.join(values)})|{deep}))++"
-
-
-def _any_attributes(wraps: bool) -> str:
-    """A pattern of attributes, whatever stands in them, up to the end of the line.
-
-    A line may end after a comma, in brackets, and where the next one is indented.
-    """
-    flat = braces = rf"[^{{}}\"/']++|{_STRING}"
-    for _ in range(6):
-        braces = rf"{flat}|\{{(?:{braces})*+\}}"
-    line_ends = (
-        rf"|\n(?=[ \t]++,)|(?<=[,=:])\n|(?<=,[ \t\r])\n|(?<=\{{)\n(?:{braces})*+\}}"
-        if wraps
-        else ""
-    )
-    flat = r"[^\n\"'/]*+"
-    return rf",{flat}(?:(?:{_STRING}|/(?![/*]){line_ends}){flat})*+"
-
-
-_GAP: Final = r"[ \t\r\n]*+(?<!\n)"
-"""Blanks within a statement that goes on in the next line."""
-_LINE_END: Final = r"[ \t]*+(?=[\n\r/}]|\Z)"
-_NEXT: Final = rf"{_LEAD}(?![,/#\ufeff])"
-"""White space and comments up to the next statement."""
-
-
-def _tail(wraps: bool) -> str:
-    """A pattern of what may follow operands: two groups of attributes, the end of the line."""
-    gap = _GAP if wraps else r"[ \t]*+"
-    usual, others = _attributes(wraps), _any_attributes(wraps)
-    return rf"(?:{_LINE_END}|({usual}){_LINE_END}|{gap}({others}){_LINE_END})"
-
-
-def _piece(wraps: bool) -> re.Pattern[str]:
-    """The pattern of one statement, and of the white space and comments after it."""
-    gap = _GAP if wraps else r"[ \t]*+"
-    inside = _in_pairs("" if wraps else r"\n")
-    other_tuple = rf"b?\({inside}\)"
-    blank = _WHITE if wraps else r"[ \t]"
-    typed = rf"{blank}*+(?:{_USUAL} %?{_WORD}(?:,{blank}*+|{blank}*+(?=\))))++"
-    operands = rf"(?:(%?{_WORD}(?:, %?{_WORD})*+)(?=\))|({typed})(?=\))|({inside}))"
-    instruction = (
-        rf"=(?!=){gap}(?:(?:({_ARRAY}|{_TUPLE})|({other_tuple})){gap})?+(?!b\()"
-        rf"([A-Za-z_][A-Za-z0-9_\-]*+)[ \t]*+\({operands}\){_tail(wraps)}"
-    )
-    signature = rf"\({inside}\){gap}->{gap}(?:{_ARRAY}|{other_tuple})"
-    # The brace of a computation, not that of a layout.
-    head = rf"{gap}(?:(?:({_USUAL_SIGNATURE})|({signature})){gap})?+\{{(?!\s*+[-\d:?}}])"
-    close = r"(\}(?:,[ \t]*+execution_thread=\"[^\"\n]*+\"(?=[ \t]*+(?:[\r\n]|//|\Z)))?+)"
-    prefix = r"(?:(ROOT |ENTRY[ \t])[ \t]*+|)(?:%|(?!(?:ROOT|ENTRY)\b))"
-    named = rf"{prefix}({_WORD}):?+[ \t]*+"
-    return late(rf"((?:{named}(?:{instruction}|{head})|{close}){_NEXT})|(?s:.++)", re.ASCII)
-
-
-match_lead = re.compile(_LEAD).match
+match_lead = re.compile(LEAD).match
 """White space and comments."""
-_match_header = late(rf"HloModule[ \t]++%?({_WORD}):?{_tail(wraps=True)}{_NEXT}", re.ASCII).match
+_match_header = late(
+    rf"HloModule[ \t]++%?({WORD}):?{tail_pattern(wraps=True)}{NEXT}", re.ASCII
+).match
 
 # The groups of a piece.
 _FULL: Final = 0
@@ -170,13 +71,13 @@ _NO_INSTRUCTION: Final[InstructionRecord] = ("", "", "", "", "", "", ())
 """Stands for a head or a closing brace."""
 _NOT_PLAIN: Final[InstructionRecord] = ("", "", "", "", "", ", =", ())
 """Stands for a statement that is not plain."""
-_wrapping = _piece(wraps=True)
-_of_one_line = _piece(wraps=False)
+_wrapping = statement_pattern(wraps=True)
+_of_one_line = statement_pattern(wraps=False)
 
 # What is checked together is joined with NUL, which no text has that is read here.
 _SEPARATOR = "\0"
-_strings = re.compile(_STRING, re.S)
-_comments = re.compile(rf"{_COMMENT}|//.*+")
+_strings = re.compile(STRING, re.S)
+_comments = re.compile(rf"{COMMENT}|//.*+")
 _inside = r"[^(){}\[\]\0]*+"
 _pair = re.compile(rf"\{{{_inside}\}}|\({_inside}\)|\[{_inside}\]")
 _braces = rf"\{{{_inside}(?:(?:\({_inside}\)|\{{{_inside}\}}){_inside})*+\}}"
@@ -194,18 +95,18 @@ _are_attributes = late(
     rf"(?:(?:,\s*+[A-Za-z_][A-Za-z0-9_.\-]*+[ \t]*+=[ \t]*+(?:\n\s*+(?!{_ANOTHER}))?+"
     rf"(?:[^\s,(){{}}\[\]\"'\0{_VALUE}]++|{_VALUE}(?!{_ANOTHER}))++\s*+)++(?:\0|\Z))*+"
 ).fullmatch
-_has_computation = late(rf"\b(?:{_CALLS})\s*+=\s*+\{{[^}}\0]*=").search
+_has_computation = late(rf"\b(?:{CALLS})\s*+=\s*+\{{[^}}\0]*=").search
 
-_typed_names = late(rf" %?({_WORD}){_WHITE}*+(?:,|\Z)").findall
+_typed_names = late(rf" %?({WORD}){WHITE}*+(?:,|\Z)").findall
 _has_instruction = re.compile(r"[a-z0-9_\-]\((?<!\Wb\()(?<!\Ab\()").search
 """An operand that is an instruction of its own: `negate(x)`."""
-_OPERAND_NAME = rf"%?{_WORD}(?:#[0-9]++)*+"
+_OPERAND_NAME = rf"%?{WORD}(?:#[0-9]++)*+"
 _operand_names = rf"(?:{_OPERAND_NAME}(?:, ?+{_OPERAND_NAME})*+)?+"
 _literal = r"(?:[^(){}\[\]\"'/\n]*+|\{[^(){}\[\]\"'/\n]*+\})"
 _match_operand = late(
-    rf"{_WHITE}*+(?:((?:({_USUAL}){_WHITE}++)?+(?!b\()([a-z][a-z0-9\-]*+)"
-    rf"\((?:({_operand_names})|({_literal}))\))|(?:{_USUAL}{_WHITE}++)?+"
-    rf"({_OPERAND_NAME})){_WHITE}*+(?:,|\Z)",
+    rf"{WHITE}*+(?:((?:({USUAL_TYPE}){WHITE}++)?+(?!b\()([a-z][a-z0-9\-]*+)"
+    rf"\((?:({_operand_names})|({_literal}))\))|(?:{USUAL_TYPE}{WHITE}++)?+"
+    rf"({_OPERAND_NAME})){WHITE}*+(?:,|\Z)",
     re.ASCII,
 ).match
 _white = re.compile(r"\s+")
