@@ -337,7 +337,8 @@ def _find_rows(
     rows: list[InstructionRecord] = []
     start = begin
     while begin < end:  # each line is read with the line breaks around it
-        stop = text.find("\n", begin + MAX_TOGETHER, end) if end - begin > MAX_TOGETHER else -1
+        is_long = end - begin > 2 * MAX_TOGETHER
+        stop = text.find("\n", begin + MAX_TOGETHER, end) if is_long else -1
         if stop < 0:
             stop, count = end, lines - len(rows)
         else:  # after the first part there is no head: the last computation goes on
