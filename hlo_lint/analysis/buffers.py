@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
-from hlo_lint.hlo.records import OPCODE, REFERENCES, TAIL
+from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
 from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
@@ -121,7 +121,7 @@ def _position(computation: Computation, place: Place | None) -> Position | None:
 
 def operand_place(computation: Computation, at: int, number: int, index: Index) -> Place | None:
     """The same as `operand_position`, by numbers."""
-    references = computation.rows[at][REFERENCES]
+    references = references_of(computation.rows[at])
     if number >= len(references):
         return None
     name, *elements = references[number].split("#")
@@ -136,7 +136,7 @@ def handed_on_place(
 ) -> Place | None:
     """The same as `handed_on`, by numbers."""
     row = computation.rows[at]
-    opcode = row[OPCODE]
+    opcode = opcode_of(row)
     if opcode == "get-tuple-element":
         number = element_taken(computation, at)
         return None if number is None else operand_place(computation, at, 0, (number, *index))
@@ -147,5 +147,5 @@ def handed_on_place(
 
 def element_taken(computation: Computation, at: int) -> int | None:
     """The number of the element that a get-tuple-element takes; None if it cannot be read."""
-    printed = _ELEMENT.match(computation.rows[at][TAIL])
+    printed = _ELEMENT.match(attributes_of(computation.rows[at]))
     return int(printed[1]) if printed else computation.at(at).integer_attribute("index")

@@ -43,7 +43,7 @@ from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
-from hlo_lint.hlo.records import REFERENCES, attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index, array_indices, part, shape_or_none
 from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
@@ -346,7 +346,7 @@ class _Readers:
                 others: list[int] = []
                 for number in numbers:
                     row = rows[number]
-                    if opcode_of(row) == "get-tuple-element" and row[REFERENCES] == (name,):
+                    if opcode_of(row) == "get-tuple-element" and references_of(row) == (name,):
                         element = element_taken(self._computation, number)
                         elements.setdefault(element, []).append(number)
                     else:
@@ -358,7 +358,7 @@ class _Readers:
     def _operands_of(self, number: int, at: int) -> Sequence[tuple[int, Index]]:
         """The operands of an instruction that are a result, or an element of it, with its index."""
         rows = self._computation.rows
-        name, references = name_of(rows[at]), rows[number][REFERENCES]
+        name, references = name_of(rows[at]), references_of(rows[number])
         if references == (name,):
             return ((0, ()),)
         operands = self._operands.get(number)
@@ -463,7 +463,7 @@ def _values(computation: Computation, number: int, indices: Sequence[Index]) -> 
     if opcode_of(rows[number]) != "tuple":
         return [_value(computation, number, index) for index in indices]
     # The state of a loop, mostly: each operand is an array that its instruction makes.
-    sources = list(map(number_of, rows[number][REFERENCES]))
+    sources = list(map(number_of, references_of(rows[number])))
     values: list[Place | None] = []
     for index in indices:
         source = sources[index[0]] if len(index) == 1 and index[0] < len(sources) else None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import chain
 
 from hlo_lint.analysis.calls import holders
-from hlo_lint.hlo.records import OPCODE, TYPE, type_of
+from hlo_lint.hlo.records import type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import bytes_on_device
@@ -47,8 +46,13 @@ class HugeConstant(Rule):
     def check(self, final: FinalModule) -> Findings:
         """One finding, at the largest constant."""
         holding = holders(final.module).get("constant", ())
-        rows = chain.from_iterable([computation.rows for computation in holding])
-        counts = Counter([row[TYPE] for row in rows if row[OPCODE] == "constant"])
+        counts = Counter(
+            [
+                type_of(computation.rows[number])
+                for computation in holding
+                for number in computation.positions("constant")
+            ]
+        )
         total = sum(_size(text) * count for text, count in counts.items())
         if total < self.min_bytes:
             return
