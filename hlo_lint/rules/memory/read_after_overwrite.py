@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.shared_buffers import Overwrite, kept_writes, overwrites, swapped_elements
+from hlo_lint.analysis.overwrites import Overwrite, kept_writes, overwrites, swapped_elements
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index

@@ -1,4 +1,4 @@
-"""Values that share a buffer: a chain of updates is followed in time linear in its length."""
+"""Writes into a buffer that values share: a chain of updates takes time linear in its length."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from types import FrameType
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis import shared_buffers
+from hlo_lint.analysis import overwrites, shared_buffers
+
+_FILES = (overwrites.__file__, shared_buffers.__file__)
 
 
 def _module(updates: int, last: str) -> str:
@@ -34,11 +36,11 @@ def _calls(updates: int) -> int:
 
     def count(frame: FrameType, event: str, _: object) -> None:
         nonlocal calls
-        calls += event == "call" and frame.f_code.co_filename == shared_buffers.__file__
+        calls += event == "call" and frame.f_code.co_filename in _FILES
 
     sys.setprofile(count)
     try:
-        assert not list(shared_buffers.overwrites(module))
+        assert not list(overwrites.overwrites(module))
     finally:
         sys.setprofile(None)
     return calls
@@ -51,8 +53,8 @@ def test_a_chain_of_updates_costs_the_same_for_each() -> None:
 @pytest.mark.parametrize("value", [0, 7, 38])
 def test_each_write_over_a_value_that_is_read_later_is_found(value: int) -> None:
     module = hlo_lint.parse(_module(40, f"add(d40, d{value})"))
-    overwrites = [
+    late = [
         (overwrite.writer.name, overwrite.value[0].name, overwrite.reader.name)
-        for overwrite in shared_buffers.overwrites(module)
+        for overwrite in overwrites.overwrites(module)
     ]
-    assert overwrites == [(f"d{later}", f"d{value}", "r") for later in range(value + 1, 41)]
+    assert late == [(f"d{later}", f"d{value}", "r") for later in range(value + 1, 41)]

@@ -1,0 +1,371 @@
+"""Reads of a value after another took its place in the buffer that both have to share.
+
+After copy insertion the values of one buffer are never alive at once
+(`CopyInsertion::AddCopiesToResolveInterference`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TypeAlias
+
+from hlo_lint.analysis.async_ops import sequential_calls
+from hlo_lint.analysis.buffers import Place, Position, element_taken
+from hlo_lint.analysis.shared_buffers import (
+    PASSES_ON,
+    SharedBuffers,
+    arrays_in,
+    buffers_of,
+    is_async,
+    passes_on,
+    source_of,
+    sources_of,
+    start_of,
+)
+from hlo_lint.hlo.attributes import Alias, Donor
+from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.shape import Index
+from hlo_lint.text.lazy_dataclasses import dataclass
+
+Value: TypeAlias = Position
+"""A part of a result that an instruction itself makes, and does not only hand on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """A read of a value after another value was written into its buffer."""
+
+    writer: Instruction
+    """The instruction that writes, or that runs what does."""
+    value: Value
+    """The value that is gone."""
+    reader: Instruction
+
+
+def overwrites(module: Module) -> Iterator[Overwrite]:
+    """The reads that come too late, for each writer and value the first.
+
+    In a scheduled module the order of the text counts; in another one only a reader that has to
+    wait for the writer is certain to come after it.
+    """
+    buffers = buffers_of(module)
+    for computation in module.nonfusion_computations:
+        yield from _in_computation(computation, buffers, scheduled=module.is_scheduled)
+
+
+def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
+    """The writes of the entry into constants, and into parameters that the caller keeps.
+
+    For each writer the first.
+    """
+    entry = module.entry
+    if entry is None:
+        return
+    buffers = buffers_of(module)
+    kept: dict[int, Value] = {}
+    donated = _donated(module)
+    for (number, index), buffer in sorted(buffers.sharing(entry).items()):
+        opcode = opcode_of(entry.rows[number])
+        if opcode == "constant" or (
+            opcode == "parameter"
+            and not _is_given(donated, entry.at(number).parameter_number, index)
+        ):
+            kept.setdefault(buffer, (entry.at(number), index))
+    for writer, written in buffers.writers(entry) if kept else ():
+        for buffer in sorted(written & kept.keys()):
+            if kept[buffer][0].number != writer:
+                yield entry.at(writer), kept[buffer]
+                break
+
+
+def _donated(module: Module) -> frozenset[tuple[int, Index]] | None:
+    """The parts of parameters that the caller gives away; None where that cannot be read."""
+    given: set[tuple[int, Index]] = set()
+    for name in ("input_output_alias", "buffer_donor"):
+        if name not in module.attributes:
+            continue
+        pairs = module.attribute_or_none(name)
+        if pairs is None:
+            return None
+        for pair in pairs if isinstance(pairs, tuple) else ():
+            if isinstance(pair, Alias):
+                given.add((pair.operand, pair.operand_index))
+            elif isinstance(pair, Donor):
+                given.add((pair.parameter, pair.shape_index))
+            else:
+                return None
+    return frozenset(given)
+
+
+def _is_given(
+    donated: frozenset[tuple[int, Index]] | None, number: int | None, index: Index
+) -> bool:
+    return donated is None or number is None or (number, index) in donated
+
+
+def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
+    """The roots of loop bodies that give an element of the state back as another, uncopied.
+
+    The two are alive at once, and the second one lies where the first one does in the next
+    iteration. With the numbers of the elements: that which is given, and its place.
+    """
+    calls = sequential_calls(module)
+    for computation in module.nonfusion_computations:
+        for loop in computation.with_opcode("while"):
+            body = next(iter(calls.callees(loop)), None)
+            root = None if body is None else body.root
+            if body is None or root is None:
+                continue
+            places = [(place,) for place in range(len(root.operand_names))]
+            for (place,), value in zip(places, sources_of(body, root.number, places), strict=True):
+                if value is None or len(value[1]) != 1 or value[1][0] == place:
+                    continue
+                if opcode_of(body.rows[value[0]]) == "parameter":
+                    yield root, value[1][0], place
+                    break
+
+
+def _in_computation(
+    computation: Computation, buffers: SharedBuffers, *, scheduled: bool
+) -> Iterator[Overwrite]:
+    values = buffers.shared_in(computation)
+    if not values:
+        return
+    order = _Order(computation, scheduled=scheduled)
+    readers = _Readers(computation, buffers)
+    begins = {
+        place: _beginning(computation, place[0]) for places in values.values() for place in places
+    }
+    writers = [
+        (writer, written & values.keys()) for writer, written in buffers.writers(computation)
+    ]
+    writes: dict[int, list[int]] = {buffer: [] for buffer in values}
+    for writer, written in writers:
+        for buffer in written:
+            writes[buffer].append(writer)
+    # A read that comes too late needs a writer between the beginning of a value and what may be its
+    # last reader. Nearly all buffers have none, and their readers need not be known exactly.
+    values = {
+        buffer: places
+        for buffer, places in values.items()
+        if any(_is_late(begins[place], writes[buffer], readers, place) for place in places)
+    }
+    reading = {place: readers.of(place) for places in values.values() for place in places}
+    last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}
+    # A chain of updates puts thousands of values into one buffer: a writer looks only at those that
+    # are there when it runs and are read after it.
+    waiting = {
+        buffer: sorted(places, key=begins.__getitem__, reverse=True)
+        for buffer, places in values.items()
+    }
+    alive: dict[int, list[Place]] = {buffer: [] for buffer in values}
+    for writer, written in writers:
+        for buffer in sorted(written & values.keys()):
+            while waiting[buffer] and begins[waiting[buffer][-1]] < writer:
+                alive[buffer].append(waiting[buffer].pop())
+            alive[buffer] = [place for place in alive[buffer] if last_read[place] > writer]
+            for place in sorted(alive[buffer]):
+                maker, index = place
+                if begins[place] >= 0 and not order.is_certain(maker, writer):
+                    continue
+                for reader in reading[place]:
+                    if order.is_certain(writer, reader):
+                        read = computation.at(reader)
+                        if start_of(read) != writer:
+                            value = computation.at(maker), index
+                            yield Overwrite(computation.at(writer), value, read)
+                            break
+
+
+def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: Place) -> bool:
+    """True if there is a write after a value is there and before what may be its last reader."""
+    later = bisect_right(writes, begin)
+    return later < len(writes) and writes[later] < readers.latest(value)
+
+
+def _beginning(computation: Computation, number: int) -> int:
+    """The position from which on a value is there: a parameter is, whatever the schedule."""
+    return -1 if opcode_of(computation.rows[number]) == "parameter" else number
+
+
+class _Order:
+    """The order of execution in a computation: by its schedule, else by its dependencies."""
+
+    def __init__(self, computation: Computation, *, scheduled: bool) -> None:
+        self._computation = computation
+        self._scheduled = scheduled
+        self._reached: dict[int, set[int]] = {}
+
+    def is_certain(self, first: int, second: int) -> bool:
+        """True if an instruction is certain to run before another."""
+        if self._scheduled:
+            return first < second
+        if first not in self._reached:
+            self._reached[first] = self._reached_from(first)
+        return second in self._reached[first]
+
+    @cached_property
+    def _control_successors(self) -> Mapping[str, Sequence[int]]:
+        successors: dict[str, list[int]] = {}
+        for number, row in enumerate(self._computation.rows):
+            for name in control_predecessors(attributes_of(row)):
+                successors.setdefault(name, []).append(number)
+        return successors
+
+    def _reached_from(self, number: int) -> set[int]:
+        """The instructions that have to run after one: users, and control successors."""
+        rows, users = self._computation.rows, self._computation.users
+        reached: set[int] = set()
+        todo = [number]
+        while todo:
+            name = name_of(rows[todo.pop()])
+            for after in (*users.get(name, ()), *self._control_successors.get(name, ())):
+                if after not in reached:
+                    reached.add(after)
+                    todo.append(after)
+        return reached
+
+
+class _Readers:
+    """The instructions of a computation that read a value, through what hands it on."""
+
+    def __init__(self, computation: Computation, buffers: SharedBuffers) -> None:
+        self._computation = computation
+        self._buffers = buffers
+        root = computation.root
+        self._result = root.number if root is not None and root.opcode in PASSES_ON else None
+        self._users: dict[int, tuple[Mapping[int | None, Sequence[int]], Sequence[int]]] = {}
+        self._operands: dict[int, dict[str, list[tuple[int, Index]]]] = {}
+        self._latest: dict[int, int] = {}
+        self._values: dict[int, dict[Place | None, list[Place]]] = {}
+
+    def latest(self, value: Place) -> int:
+        """A position after which nothing reads a value, by the names of what reads it alone."""
+        at, index = value
+        rows = self._computation.rows
+        if index:
+            elements, others = self._users_of(at)
+            users = [*elements.get(index[0], ()), *others]
+        else:
+            users = [*self._computation.users.get(name_of(rows[at]), ())]
+        passing = [number for number in users if passes_on(opcode_of(rows[number]))]
+        return max([*users, *map(self._latest_user, passing)], default=-1)
+
+    def _latest_user(self, at: int) -> int:
+        """The last reader of what passes a value on."""
+        rows, users = self._computation.rows, self._computation.users
+        latest = self._latest.get(at)
+        if latest is None:
+            latest = -1
+            todo, seen = [at], {at}
+            while todo:
+                for number in users.get(name_of(rows[todo.pop()]), ()):
+                    latest = max(latest, number, self._latest.get(number, -1))
+                    if number in self._latest or number in seen:
+                        continue
+                    if passes_on(opcode_of(rows[number])):
+                        seen.add(number)
+                        todo.append(number)
+            self._latest[at] = latest
+        return latest
+
+    def of(self, value: Place) -> list[int]:
+        """The positions of the readers, in the order of the text.
+
+        A root that hands on comes last: it reads what the caller gets.
+        """
+        readers: set[int] = set()
+        todo, seen = [value], {value}
+        while todo:
+            at, index = todo.pop()
+            elements, others = self._users_of(at)
+            places = [(number, index[1:]) for number in elements.get(index[0], ())] if index else []
+            for number in others:
+                opcode = opcode_of(self._computation.rows[number])
+                if opcode in PASSES_ON:
+                    places += self._handed_on(at, index, number)
+                    continue
+                if self._is_read(at, index, number):
+                    readers.add(number)
+                # A start holds its operands until it is done.
+                if is_async(opcode):
+                    places += self._in_flight(number, value)
+            for place in places:
+                if place not in seen:
+                    seen.add(place)
+                    todo.append(place)
+        returned = {at for at, _ in seen if at == self._result}
+        return [*sorted(readers), *returned]
+
+    def _users_of(self, at: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:
+        """The users of a result: those that take an element of it by its number, and others."""
+        users = self._users.get(at)
+        if users is None:
+            rows = self._computation.rows
+            name = name_of(rows[at])
+            numbers = self._computation.users.get(name, ())
+            users = {}, numbers
+            if type_of(rows[at]).startswith("("):
+                elements: dict[int | None, list[int]] = {}
+                others: list[int] = []
+                for number in numbers:
+                    row = rows[number]
+                    if opcode_of(row) == "get-tuple-element" and references_of(row) == (name,):
+                        element = element_taken(self._computation, number)
+                        elements.setdefault(element, []).append(number)
+                    else:
+                        others.append(number)
+                users = elements, others
+            self._users[at] = users
+        return users
+
+    def _operands_of(self, number: int, at: int) -> Sequence[tuple[int, Index]]:
+        """The operands of an instruction that are a result, or an element of it, with its index."""
+        rows = self._computation.rows
+        name, references = name_of(rows[at]), references_of(rows[number])
+        if references == (name,):
+            return ((0, ()),)
+        operands = self._operands.get(number)
+        if operands is None:
+            operands = self._operands[number] = {}
+            for operand, reference in enumerate(references):
+                source, *elements = reference.split("#")
+                index = tuple(map(int, elements))
+                operands.setdefault(source, []).append((operand, index))
+        return operands.get(name, ())
+
+    def _handed_on(self, at: int, index: Index, number: int) -> Iterator[Place]:
+        """The places in a user that are a part of a result, unchanged."""
+        opcode = opcode_of(self._computation.rows[number])
+        for operand, element in self._operands_of(number, at):
+            rest = index[len(element) :]
+            if index[: len(element)] != element:
+                continue
+            if opcode == "tuple":
+                yield number, (operand, *rest)
+            elif opcode != "get-tuple-element":
+                if operand == 0:
+                    yield number, rest
+            elif operand == 0 and rest and rest[0] == element_taken(self._computation, number):
+                yield number, rest[1:]
+
+    def _is_read(self, at: int, index: Index, number: int) -> bool:
+        return any(
+            index[: len(element)] == element
+            and self._buffers.is_read(self._computation, number, operand, index[len(element) :])
+            for operand, element in self._operands_of(number, at)
+        )
+
+    def _in_flight(self, number: int, value: Place) -> Sequence[Place]:
+        """The places in a part of an asynchronous operation that are a value."""
+        values = self._values.get(number)
+        if values is None:
+            values = self._values[number] = {}
+            for index in arrays_in(type_of(self._computation.rows[number])):
+                source = source_of(self._computation, number, index)
+                values.setdefault(source, []).append((number, index))
+        return values.get(value, ())
