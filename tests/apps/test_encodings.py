@@ -102,13 +102,13 @@ def test_a_fix_keeps_the_bytes_of_a_file(encoding: str, monkeypatch: pytest.Monk
     assert fixed.startswith(data[: data.index(b"  ROOT")])
 
 
-def test_utf_16_is_not_hlo_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_utf_16_is_told_and_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     path = Path("größe.hlo")
     path.write_bytes(data := TEXT.encode("utf-16"))
     for command in ("check", "fix"):
         status, output, errors = program("ascii", (command, str(path)), monkeypatch)
         assert status == 1
-        assert b"this is not HLO" in output + errors
+        assert b"this is UTF-16" in output + errors
     assert path.read_bytes() == data
 
 
