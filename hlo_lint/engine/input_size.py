@@ -12,9 +12,8 @@ PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
-SPLIT_MIN_BYTES: Final = 4 << 20
-"""Bytes of one text from which two processes check it faster than one. More than two gain nothing:
-one of them reads it, which takes half of the time."""
+SPLIT_MIN_BYTES: Final = 2 << 20
+"""Bytes of one module from which its checks are divided where processes are asked for."""
 _FILE_COST: Final = 1 << 15
 """Bytes that take as long to check as it takes to open one more file."""
 CACHE_MIN_BYTES: Final = 1 << 16
@@ -37,19 +36,16 @@ def is_worth_caching(dump: Dump) -> bool:
 def automatic_jobs(dump: Dump) -> int:
     """The number of worker processes that an input is worth.
 
-    The checks of one large text are divided. Of many texts of one module most repeat each other, so
-    that one process, which reads them, has most of the work: two are hardly faster than one, and
-    the largest module bounds what others can gain.
+    One for a single module: to read it takes half of the time, and another process, which copies
+    what it touches, gains no more than it costs. So the largest module bounds what others can gain.
     """
     if _processors() < 2:
         return 1
-    texts = [pipeline.size // max(1, len(pipeline.dumps)) for pipeline in dump]
-    jobs = 2 if max(texts, default=0) >= SPLIT_MIN_BYTES else 1
     costs = list(map(cost_of, dump))
     total = sum(costs)
-    if total >= PARALLEL_MIN_BYTES:
-        jobs = max(jobs, min(total // _BYTES_PER_JOB, 2 * total // max(costs)))
-    return min(_processors(), jobs)
+    if total < PARALLEL_MIN_BYTES:
+        return 1
+    return max(1, min(_processors(), total // _BYTES_PER_JOB, -(-total // max(costs))))
 
 
 def _processors() -> int:

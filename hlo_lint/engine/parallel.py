@@ -83,7 +83,7 @@ def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
     if jobs < 2:
         return task
     total = sum(pipeline.size for pipeline in pipelines)
-    return replace(task, jobs=jobs, bytes_per_job=max(total // jobs, SPLIT_MIN_BYTES // 2))
+    return replace(task, jobs=jobs, bytes_per_job=max(total // jobs, SPLIT_MIN_BYTES))
 
 
 def parts_of(

@@ -788,11 +788,11 @@ def test_a_large_input_is_worth_as_many_processes_as_can_share_it(
         write(name, LOOSE)
     assert automatic_jobs(open_dump(names)) == 1
     os.truncate(names[0], PARALLEL_MIN_BYTES)
-    assert automatic_jobs(open_dump(names[0])) == 2
+    assert automatic_jobs(open_dump(names[0])) == 1
     assert automatic_jobs(open_dump(names)) == 2
     for name in names:
         os.truncate(name, PARALLEL_MIN_BYTES)
-    assert automatic_jobs(open_dump(names)) == 16
+    assert automatic_jobs(open_dump(names)) == 8
     monkeypatch.setattr(input_size, "_processors", lambda: 3)
     assert automatic_jobs(open_dump(names)) == 3
 
