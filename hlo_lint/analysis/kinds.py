@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
 from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
-from hlo_lint.hlo.records import METADATA, attributes_before_metadata
+from hlo_lint.hlo.records import attributes_before_metadata
 
 _VerdictT = TypeVar("_VerdictT")
 
@@ -46,9 +46,7 @@ def template_of(computation: Computation) -> Template | None:
     lines: list[tuple[object, ...]] = []
     number_of, add = numbers.__getitem__, lines.append
     for root, name, type_text, opcode, operands, attributes, references in rows:
-        head, _, metadata = attributes.partition(METADATA)
-        if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
-            head = attributes_before_metadata(attributes)
+        head = attributes_before_metadata(attributes) if attributes else ""
         if head and "control-predecessors" in head:
             return None
         if references:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.records import METADATA, attributes_before_metadata, name_in, type_of
+from hlo_lint.hlo.records import attributes_before_metadata, name_in, type_of
 from hlo_lint.hlo.shape import element_type
 from hlo_lint.text.lazy_dataclasses import NamedTuple
 
@@ -43,11 +43,7 @@ def reading_of(computation: Computation) -> Reading:
     type_of_operand, number_of, add = types.__getitem__, numbers.__getitem__, kind_of.append
     read: tuple[str | None, ...]
     for _, name, type_text, opcode, operands, attributes, references in computation.rows:
-        head = attributes
-        if attributes:
-            head, _, metadata = attributes.partition(METADATA)
-            if metadata and metadata.find("}") != len(metadata) - 1:  # more follows
-                head = attributes_before_metadata(attributes)
+        head = attributes_before_metadata(attributes) if attributes else ""
         if not references:
             read = (operands,) if opcode == "constant" else ()
         elif len(references) == 1:  # of so many instructions that it takes a case of its own
