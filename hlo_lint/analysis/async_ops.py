@@ -9,7 +9,7 @@ is, the operation runs beside the schedule, and other instructions must keep off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,12 @@ def _begins(opcode: str) -> bool:
 
 def _ends(opcode: str) -> bool:
     return opcode.endswith("-done")
+
+
+@cache
+def is_async(opcode: str) -> bool:
+    """True for an opcode that begins, goes on with or ends an asynchronous operation."""
+    return _begins(opcode) or opcode.endswith("-update") or _ends(opcode)
 
 
 def has_flights(module: Module) -> bool:

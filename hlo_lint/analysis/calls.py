@@ -11,9 +11,13 @@ from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of
 from hlo_lint.text.patterns import late
 
-_CALLS_NOTHING: Final = frozenset(
-    opcode for opcode in OPCODES.keys() - CALLERS if not opcode.endswith("-start")
-)
+
+def may_call(opcode: str) -> bool:
+    """True for an opcode whose attributes name computations that it runs."""
+    return opcode in CALLERS or opcode.endswith("-start")
+
+
+_CALLS_NOTHING: Final = frozenset([opcode for opcode in OPCODES if not may_call(opcode)])
 
 
 @cached_analysis
@@ -57,11 +61,6 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
             attributes = attributes_before_metadata(attributes_of(rows[number]))
             calls[number] = callees_in(attributes)
     return calls
-
-
-def may_call(opcode: str) -> bool:
-    """True for an opcode whose attributes name computations that it runs."""
-    return opcode in CALLERS or opcode.endswith("-start")
 
 
 def callees_in(attributes: str) -> tuple[str, ...]:

@@ -11,14 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from hlo_lint.analysis.async_ops import sequential_calls
+from hlo_lint.analysis.async_ops import is_async, sequential_calls
 from hlo_lint.analysis.buffers import Place, Position, element_taken
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
     SharedBuffers,
     arrays_in,
     buffers_of,
-    is_async,
     passes_on,
     source_of,
     sources_of,

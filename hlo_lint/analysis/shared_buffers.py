@@ -18,6 +18,7 @@ from typing import Final
 from hlo_lint.analysis.async_ops import (
     DISJOINT,
     holds_operands,
+    is_async,
     is_done,
     is_start,
     is_update,
@@ -63,12 +64,6 @@ _WRITES_NOTHING: Final = PASSES_ON | CONTROL_FLOW | {"constant", "parameter", "a
 def arrays_in(type_text: str, index: Index = ()) -> tuple[Index, ...]:
     """The indices of the arrays in a part of a type, from that part on."""
     return tuple(array_indices(part(shape_or_none(type_text), index)))
-
-
-@cache
-def is_async(opcode: str) -> bool:
-    """True for an opcode that begins, goes on with or ends an asynchronous operation."""
-    return opcode.endswith(("-start", "-update", "-done")) or opcode in ("send", "recv")
 
 
 def _reads_element(user: Instruction, parameter: Instruction, element: int) -> bool:
