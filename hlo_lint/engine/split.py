@@ -17,7 +17,7 @@ from hlo_lint.engine.executors.forks import run_forked
 from hlo_lint.engine.views import Run
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
-from hlo_lint.rules.verifier import VerifierRule, mark_verified, verify_computations, verify_whole
+from hlo_lint.rules.verifier import VerifierRule, is_verified, mark_verified
 
 if TYPE_CHECKING:
     from hlo_lint.engine.runner import Checker
@@ -62,15 +62,14 @@ def check_split(
 
 def _parts(module: Module, stage: Stage, count: int) -> Iterator[Callable[[], bool]]:
     """The parts of the work of the verifier on a module; each gives True if nothing is violated."""
-    yield partial(_is_good, verify_whole, module, stage)
     # ENTRY, which is the largest most often, stands last.
-    for numbers in reversed(list(_chunks(module, count))):
-        yield partial(_is_good, verify_computations, module, stage, numbers)
+    for numbers in (None, *reversed(list(_chunks(module, count)))):
+        yield partial(_is_good, module, stage, numbers)
 
 
-def _is_good(verify: Callable[..., bool], *subject: object) -> bool:
+def _is_good(module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
     try:
-        return verify(*subject)
+        return is_verified(module, stage, numbers)
     except Exception:  # raised again, and reported, when the rule itself is run
         return False
 

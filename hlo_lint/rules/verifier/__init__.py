@@ -115,15 +115,10 @@ def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
     }
 
 
-def verify_computations(module: Module, stage: Stage, numbers: Sequence[int]) -> bool:
-    """True if in some computations of a module, by number, no rule of the family finds anything as
-    far as it looks at computations."""
+def is_verified(module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
+    """True if no rule of the family finds anything in some computations of a module, by number;
+    None stands for what it finds outside of computations."""
     return not has_violations(module, stage, _checks(module), numbers)
-
-
-def verify_whole(module: Module, stage: Stage) -> bool:
-    """True if no rule of the family finds anything in a module but for its computations."""
-    return not has_violations(module, stage, _checks(module), None)
 
 
 def mark_verified(module: Module, stage: Stage) -> None:
