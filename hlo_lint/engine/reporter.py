@@ -131,9 +131,17 @@ class Reporter:
         self.of_modules |= outcome.of_modules
 
     def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
-        """A crash of a rule or of a reader; once for each place in the code and each file."""
-        from hlo_lint.engine.internal_errors import internal_error
+        """A crash of a rule or of a reader; once for each place in the code and each file.
 
+        Raises:
+            KeyboardInterrupt: the crash is that of an interrupt.
+        """
+        from hlo_lint.engine.internal_errors import internal_error
+        from hlo_lint.text.errors import interrupt_behind
+
+        interrupt = interrupt_behind(error)
+        if interrupt is not None:
+            raise interrupt
         self._add_crash(internal_error(name, path, subject, error))
 
     def _add_crash(self, diagnostic: Diagnostic) -> None:

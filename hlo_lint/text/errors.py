@@ -20,6 +20,16 @@ from typing import Literal
 from hlo_lint.text.source import Position, shown
 
 
+def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The interrupt that made an exception be raised, if one did.
+
+    Up to Python 3.11, one that comes while a class is made is the cause of a RuntimeError.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__
+    return error
+
+
 class HloLintError(Exception):
     """Everything this package raises on purpose."""
 

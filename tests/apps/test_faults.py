@@ -198,6 +198,32 @@ def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
     assert statuses & {128 + number, -number}
 
 
+@pytest.mark.parametrize(
+    "patch",
+    [
+        "import hlo_lint.apps.cli.checking as it; it.print_report = lambda *_: fail()",
+        "import hlo_lint.dumps.pass_dump as it; it.PassDump.file = property(fail)",
+        "import hlo_lint.rules.layout.reshape_moves_data as it; it.ReshapeMovesData.check = fail",
+    ],
+    ids=["command", "reader", "rule"],
+)
+def test_an_interrupt_while_a_class_is_made_is_no_crash(patch: str, tree: Path) -> None:
+    # Up to Python 3.11 it is the cause of a RuntimeError.
+    code = (
+        "import os, signal; from hlo_lint import Module\n"
+        "class Field:\n"
+        "    def __set_name__(*_): os.kill(os.getpid(), signal.SIGINT)\n"
+        "def fail(rule=None, module: Module = None):\n"
+        "    class Made: field = Field()\n"
+        f"{patch}\n"
+        "from hlo_lint.apps.cli.program import main; main()"
+    )
+    options = ["--isolated", "--no-cache", "--before", "layout_normalization"]
+    command = [sys.executable, "-c", code, "check", *options, str(tree)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (130, "interrupted\n")
+
+
 def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     code = (

@@ -9,7 +9,7 @@ import click
 from click.exceptions import Exit
 
 from hlo_lint.apps.cli.program import SIGPIPE, after_signal, discard_output, number_of
-from hlo_lint.text.errors import HloLintError
+from hlo_lint.text.errors import HloLintError, interrupt_behind
 
 _OUTPUT_FAILS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to standard output: files are written by `text.files`, which names them."""
@@ -29,13 +29,14 @@ class _Ended(Exception):
 
 def as_failure(error: BaseException) -> BaseException:
     """The exception that says how a command ends; an `HloLintError` gives exit status 2."""
+    interrupt = interrupt_behind(error)
+    if interrupt is not None:
+        return _Ended(number_of(interrupt))
     match error:
         case HloLintError():
             return _Stop(str(error))
-        case click.ClickException() | Exit() | click.Abort() | _Ended():
+        case click.ClickException() | Exit() | _Ended():
             return error
-        case KeyboardInterrupt():
-            return _Ended(number_of(error))
         case BrokenPipeError():
             return _Ended(SIGPIPE)
         case MemoryError():
@@ -64,8 +65,6 @@ def status_after(error: BaseException) -> int:
             return failure.exit_code
         case _Ended():
             return after_signal(failure.number)
-        case click.Abort():  # click's, of an interrupt while options are read
-            return after_signal(number_of(failure.__cause__))
         case SystemExit():  # click's answer to a reader of `--help` that went away
             return after_signal(SIGPIPE)
         case OSError():

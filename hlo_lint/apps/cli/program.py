@@ -98,7 +98,7 @@ def _run(arguments: list[str]) -> object:
     return cli.main(prog_name="hlo-lint", standalone_mode=False)
 
 
-def number_of(interrupt: BaseException | None) -> int:
+def number_of(interrupt: KeyboardInterrupt) -> int:
     """The signal that an interrupt came from."""
     return interrupt.number if isinstance(interrupt, Signal) else signal.SIGINT
 
