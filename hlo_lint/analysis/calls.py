@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import CALLERS, OPCODES
-from hlo_lint.hlo.records import attributes_before_metadata, attributes_of
+from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
 
 
@@ -40,6 +40,19 @@ def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
     """The instructions of one opcode in a module; computations without any are not looked at."""
     for computation in holders(module).get(opcode, ()):
         yield from computation.with_opcode(opcode)
+
+
+def fusions_of(module: Module, bodies: Set[str]) -> Iterator[tuple[Instruction, Computation]]:
+    """The fusions that run one of these computations, outside of other fusions, and its body."""
+    if not bodies:  # most modules: nothing is asked of their fusions
+        return
+    for computation in module.nonfusion_computations:
+        if bodies.isdisjoint(computation.fusion_computations):
+            continue
+        for number, names in calls_of(computation).items():
+            body = module.computation(names[0]) if names and names[0] in bodies else None
+            if body is not None and opcode_of(computation.rows[number]) == "fusion":
+                yield computation.at(number), body
 
 
 @cached_analysis

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Final, TypeAlias, TypeGuard
 
 from hlo_lint.analysis.buffers import operand_place, source_of
-from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
@@ -61,18 +61,13 @@ def moves(module: Module) -> tuple[Move, ...]:
 
 
 def _moves(module: Module) -> Iterator[Move]:
-    movers = _moving_bodies(module)
     for computation in module.nonfusion_computations:
         for opcode in _MOVERS:
             for instruction in computation.with_opcode(opcode):
                 yield from _move(instruction, instruction)
-        if movers.keys().isdisjoint(computation.fusion_computations):
-            continue
-        for fusion in computation.with_opcode("fusion"):
-            names = calls_of(computation).get(fusion.number)
-            mover = movers.get(names[0]) if names else None
-            if mover is not None:
-                yield from _move(fusion, mover)
+    movers = _moving_bodies(module)
+    for fusion, body in fusions_of(module, movers.keys()):
+        yield from _move(fusion, movers[body.name])
 
 
 def _moving_bodies(module: Module) -> Mapping[str, Instruction]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
-from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast
@@ -117,16 +117,11 @@ def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, Arra
         for body in holders(module).get("reshape", ())
         if len(body.rows) == 2 and body.name in module.fusion_computations
     }
-    if not bodies:
-        return  # most modules: nothing is asked of their fusions
-    for computation in module.nonfusion_computations:
-        for number, names in calls_of(computation).items():
-            if bodies.isdisjoint(names):
-                continue
-            for hit in m.find(LOOP_FUSION, computation.at(number)):
-                shapes = _wrapped(hit.instruction, module)
-                if shapes is not None:
-                    yield hit.instruction, *shapes
+    for fusion, _ in fusions_of(module, bodies):
+        if next(m.find(LOOP_FUSION, fusion), None) is not None:
+            shapes = _wrapped(fusion, module)
+            if shapes is not None:
+                yield fusion, *shapes
 
 
 def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.analysis.calls import calls_of, holders
+from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.constants import constant_integers
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.layout_mismatches import operand_array
@@ -95,20 +95,15 @@ class FusedUpdateReadsElsewhere(Rule):
         module = final.module
         updating = {body.name for body in holders(module).get("dynamic-update-slice", ())}
         sound: set[object] = set()
-        for computation in module.nonfusion_computations:
-            if updating.isdisjoint(computation.fusion_computations):
+        for fusion, body in fusions_of(module, updating):
+            if (template_of(body) or body) in sound:
                 continue
-            for fusion in computation.with_opcode("fusion"):
-                names = calls_of(computation).get(fusion.number)
-                body = module.computation(names[0]) if names and names[0] in updating else None
-                if body is None or (template_of(body) or body) in sound:
-                    continue
-                defect = _defect(body)
-                if defect is None:
-                    sound.add(template_of(body) or body)
-                # A custom fusion runs one kernel of a library and a copy, one after the other.
-                elif fusion.attribute_text("kind") != "kCustom":
-                    yield Finding(fusion, defect)
+            defect = _defect(body)
+            if defect is None:
+                sound.add(template_of(body) or body)
+            # A custom fusion runs one kernel of a library and a copy, one after the other.
+            elif fusion.attribute_text("kind") != "kCustom":
+                yield Finding(fusion, defect)
 
 
 def _defect(body: Computation) -> str | None:
