@@ -27,6 +27,7 @@ from hlo_lint.text.source import decode
 from tests.conftest import hlo_files
 from tests.oracle.fields import (
     COMPARISON_ORDER,
+    IS_STABLE,
     OF_NEWER_RELEASES,
     Fields,
     differences,
@@ -52,8 +53,9 @@ def judged(old: list[str], older: Oracle, newer: Oracle) -> Iterator[tuple[str, 
     """The outcome for each text: some words, to be counted."""
     dialect = dialect_for(older.version)
     assert dialect is not None
-    respelled = {COMPARISON_ORDER} if dialect.startswith("jax0.10") else OF_NEWER_RELEASES
-    compared = (lambda fields: fields) if dialect.startswith("jax0.10") else less_numbered
+    is_latest = dialect.startswith("jax0.10")
+    respelled = {IS_STABLE, *([COMPARISON_ORDER] if is_latest else OF_NEWER_RELEASES)}
+    compared = (lambda fields: fields) if is_latest else less_numbered
     files = [parse_file(text) for text in old]
     new = [convert(file, [dialect]) for file in files]
     before = read_fields(older, old)

@@ -22,7 +22,7 @@ COMPARISON_TYPE = "72"
 COMPARISON_ORDER = "102"
 """New in 0.11: says what the field of the comparison's type says as well."""
 IS_STABLE = "60"
-"""Of a topk, new in 0.11."""
+"""Of a topk, new in 0.11, which reads a topk that does not say it as stable."""
 ORIGIN = "88"
 ACCURACY = "91"
 OF_NEWER_RELEASES = {
