@@ -9,6 +9,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -24,6 +25,24 @@ ENTRY e {{
   p = f32[8] parameter(0)
   ROOT r = f32[8] {root}
 }}
+"""
+
+_CANONICAL = """
+HloModule m
+
+wrapped_negate {
+  tmp_0 = f32[8] parameter(0)
+  ROOT tmp_1 = f32[8] negate(f32[8] tmp_0)
+}
+
+ENTRY e {
+  tmp_0 = f32[8] parameter(0)
+  ROOT tmp_1 = f32[8] fusion(f32[8] tmp_0), kind=kLoop, calls=
+  {
+    tmp_0 = f32[8] parameter(0)
+    ROOT tmp_1 = f32[8] negate(f32[8] tmp_0)
+  }
+}
 """
 
 _CALLS_NOTHING = frozenset(
@@ -51,6 +70,7 @@ class UncalledComputation(Rule):
               ROOT n = f32[] negate(a)
             }
         """),
+        Good.module(_CANONICAL),
     )
 
     def check(self, final: FinalModule) -> Findings:
@@ -65,12 +85,26 @@ class UncalledComputation(Rule):
             for computation in module.computations
             if computation is not entry and computation.name not in called
         ]
-        if uncalled:
-            called.update(*map(_named, module.computations))
+        if not uncalled:
+            return
+        called.update(*map(_named, module.computations))
+        written = {
+            _instructions(inline.computation)
+            for caller in module.computations
+            for inline in chain.from_iterable(caller.inline.values())
+        }
         for computation in uncalled:
-            if computation.name not in called:
+            if computation.name not in called and _instructions(computation) not in written:
                 at = computation.root or header_span(module)
                 yield Finding(at, f"nothing calls %{computation.name}")
+
+
+def _instructions(computation: Computation) -> tuple[tuple[str, str], ...]:
+    """The types and opcodes of its instructions.
+
+    XLA's canonical form prints a computation at its caller and by itself, in another order.
+    """
+    return tuple(sorted((type_of(row), opcode_of(row)) for row in computation.rows))
 
 
 @cached_analysis
