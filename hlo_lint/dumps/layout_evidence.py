@@ -2,7 +2,8 @@
 
 Before layout-assignment, a module that is printed with layouts has those that shape inference gave
 it (`shape_inference.cc`). A transpose permutes the order of its operand, elementwise instructions
-pass it on, and what is made anew descends. Any other order was assigned, or written by hand.
+pass it on, and what is made anew descends; a custom call may come with the order that its kernel
+needs. Any other order was assigned, or written by hand.
 """
 
 from __future__ import annotations
@@ -65,14 +66,18 @@ def _layouts_of_module(module: Module) -> bool | None:
     return False if inferred else None
 
 
+_ASKED_WHOLE = frozenset({"transpose", "copy", "custom-call"})
+"""Opcodes whose order depends on more than their type."""
+
+
 def _is_inferred(computation: Computation, odd: Set[str]) -> bool:
     """True if shape inference may have given every layout of a computation."""
     if odd.isdisjoint(types_of(computation)):
         return True
     different: dict[object, RowKind] = {}
     for kind in reading_of(computation).kinds:
-        if kind[1] in odd:
-            different.setdefault(kind if kind[0] == "transpose" else kind[:2], kind)
+        if kind[1] in odd or (kind[0] == "copy" and not odd.isdisjoint(kind[3])):
+            different.setdefault(kind if kind[0] in _ASKED_WHOLE else kind[:2], kind)
     return all(_has_inferred_order(kind, computation.is_entry) for kind in different.values())
 
 
@@ -82,6 +87,10 @@ def _descends(order: str) -> bool:
 
 def _has_inferred_order(kind: RowKind, in_entry: bool) -> bool:
     opcode, type_text, attributes, operands = kind
+    if opcode == "copy":
+        return operands == (type_text,)
+    if opcode == "custom-call" and "operand_layout_constraints=" in attributes:
+        return True
     shape = shape_or_none(type_text)
     if not isinstance(shape, ArrayShape) or shape.layout is None or shape.layout.is_descending:
         return True

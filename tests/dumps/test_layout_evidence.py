@@ -1,0 +1,51 @@
+"""Modules that jax prints before layout-assignment, and after it: the text shows which."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hlo_lint.dumps.layout_evidence import layouts_bind
+from hlo_lint.hlo.parser.module import parse_file
+
+jax = pytest.importorskip("jax")
+jnp, linalg = jax.numpy, jax.numpy.linalg
+
+
+def solve(x: Any) -> Any:
+    return jax.scipy.linalg.lu_solve(jax.scipy.linalg.lu_factor(x), x.T)
+
+
+@pytest.mark.parametrize(
+    "function", [solve, linalg.cholesky, linalg.svd, linalg.qr, linalg.eigh, lambda x: x.T.ravel()]
+)
+def test_jax_prints_layouts_that_bind_once_it_has_compiled(function: Callable[[Any], Any]) -> None:
+    lowered = jax.jit(function).lower(jnp.ones((3, 3), jnp.float32))
+    assert layouts_bind(parse_file(lowered.as_text("hlo"))) is False
+    assert layouts_bind(parse_file(lowered.compile().as_text())) is True
+
+
+PINNED = """
+  p = f32[2,3]{{1,0}} parameter(0)
+  c = f32[2,3]{{0,1}} custom-call(p), custom_call_target="f"{constraints}
+  ROOT n = f32[2,3]{order} {opcode}(c)
+"""
+CONSTRAINTS = ", operand_layout_constraints={f32[2,3]{1,0}}"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "opcode", "order", "bind"),
+    [
+        pytest.param(CONSTRAINTS, "negate", "{0,1}", False, id="its kernel needs the order"),
+        pytest.param(CONSTRAINTS, "copy", "{0,1}", False, id="a copy keeps the order"),
+        pytest.param(CONSTRAINTS, "copy", "{1,0}", None, id="a copy changes the order"),
+        pytest.param("", "negate", "{0,1}", None, id="nothing asks for the order"),
+    ],
+)
+def test_the_order_of_a_custom_call(
+    constraints: str, opcode: str, order: str, bind: bool | None
+) -> None:
+    body = PINNED.format(constraints=constraints, opcode=opcode, order=order)
+    assert layouts_bind(parse_file(f"HloModule m\n\nENTRY e {{{body}}}\n")) is bind
