@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final
 
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, called_names
+from hlo_lint.hlo.ir import (
+    CALLING_ATTRIBUTES,
+    Computation,
+    Instruction,
+    Module,
+    cached_analysis,
+    called_names,
+)
+from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
@@ -74,6 +82,40 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
             attributes = attributes_before_metadata(attributes_of(rows[number]))
             calls[number] = callees_in(attributes)
     return calls
+
+
+@cached_analysis
+def uncalled_computations(module: Module) -> Sequence[Computation]:
+    """The computations but for the entry that no instruction names, of an unknown opcode either.
+
+    None of a module without an entry.
+    """
+    if module.entry is None or len(module.computations) == 1:
+        return ()
+    calls = [calls_of(caller).values() for caller in module.computations]
+    called = set(chain.from_iterable(chain.from_iterable(calls)))
+    uncalled = [
+        computation
+        for computation in module.computations
+        if computation is not module.entry and computation.name not in called
+    ]
+    if uncalled:
+        called.update(*map(_named, module.computations))
+    return [computation for computation in uncalled if computation.name not in called]
+
+
+def _named(computation: Computation) -> frozenset[str]:
+    """The names of the computations that any attributes name; metadata may hold other names."""
+    if computation.opcodes <= _NAMES_NOTHING:
+        return frozenset()
+    kinds = reading_of(computation).kinds
+    attributes = {kind[2] for kind in kinds if kind[0] not in _NAMES_NOTHING}
+    return frozenset(chain.from_iterable(map(called_names, attributes)))
+
+
+_NAMES_NOTHING: Final = frozenset(
+    [opcode for opcode, facts in OPCODES.items() if facts.allowed.isdisjoint(CALLING_ATTRIBUTES)]
+)
 
 
 def callees_in(attributes: str) -> tuple[str, ...]:

@@ -349,9 +349,11 @@ class Computation:
                 return _NONE
             tails = [row[TAIL] for row in self.rows if row[OPCODE] == "fusion"]
             named = map(_NAME, "\n".join(tails).split("calls=")[1:])
-            self._fusion_computations = frozenset(
-                [match[1] for match in named if match is not None]
-            )
+            names = [match[1] for match in named if match is not None]
+            for number, bodies in self.inline.items():
+                if self.rows[number][OPCODE] == "fusion":
+                    names += [body.computation.name for body in bodies]
+            self._fusion_computations = frozenset(names)
         return self._fusion_computations
 
     fused = renamed("fused", "fusion_computations")

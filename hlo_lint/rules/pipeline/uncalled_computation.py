@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from itertools import chain
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import uncalled_computations
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, cached_analysis, called_names
-from hlo_lint.hlo.kinds import reading_of
-from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -45,10 +43,6 @@ ENTRY e {
 }
 """
 
-_CALLS_NOTHING = frozenset(
-    opcode for opcode, facts in OPCODES.items() if facts.allowed.isdisjoint(CALLING_ATTRIBUTES)
-)
-
 
 class UncalledComputation(Rule):
     """A computation that neither the entry nor anything it calls runs.
@@ -75,26 +69,17 @@ class UncalledComputation(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """One finding for each, at its root; what only such a computation calls is left out."""
-        module, entry = final.module, final.module.entry
-        if entry is None or len(module.computations) == 1:
-            return
-        calls = [calls_of(caller).values() for caller in module.computations]
-        called = set(chain.from_iterable(chain.from_iterable(calls)))
-        uncalled = [
-            computation
-            for computation in module.computations
-            if computation is not entry and computation.name not in called
-        ]
+        module = final.module
+        uncalled = uncalled_computations(module)
         if not uncalled:
             return
-        called.update(*map(_named, module.computations))
         written = {
             _instructions(inline.computation)
             for caller in module.computations
             for inline in chain.from_iterable(caller.inline.values())
         }
         for computation in uncalled:
-            if computation.name not in called and _instructions(computation) not in written:
+            if _instructions(computation) not in written:
                 at = computation.root or header_span(module)
                 yield Finding(at, f"nothing calls %{computation.name}")
 
@@ -105,13 +90,3 @@ def _instructions(computation: Computation) -> tuple[tuple[str, str], ...]:
     XLA's canonical form prints a computation at its caller and by itself, in another order.
     """
     return tuple(sorted((type_of(row), opcode_of(row)) for row in computation.rows))
-
-
-@cached_analysis
-def _named(computation: Computation) -> frozenset[str]:
-    """The names of the computations that any attributes name; metadata may hold other names."""
-    if computation.opcodes <= _CALLS_NOTHING:
-        return frozenset()
-    kinds = reading_of(computation).kinds
-    attributes = {kind[2] for kind in kinds if kind[0] not in _CALLS_NOTHING}
-    return frozenset(chain.from_iterable(map(called_names, attributes)))
