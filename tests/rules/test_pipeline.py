@@ -426,6 +426,16 @@ def test_a_folder_of_two_runs_is_said_once(tmp_path: Path) -> None:
     assert "module 0000 is both jit_mlp_train and jit_other" in found.notes[0]
 
 
+def test_each_compiler_of_a_process_counts_modules_by_itself(tmp_path: Path) -> None:
+    copy = copy_of(CPU, tmp_path)
+    for path in GPU_0_11_2.iterdir():
+        number, dot, rest = path.name.partition(".")
+        if dot and number.startswith("module_"):
+            shutil.copy(path, copy / f"module_0000.{rest}")
+    assert len({pipeline.backend for pipeline in open_dump(copy).pipelines}) == 2
+    assert not hlo_lint.lint(copy, ["incomplete-dump"]).findings
+
+
 def test_two_passes_of_one_number_are_two_runs(tmp_path: Path) -> None:
     copy = copy_of(CPU, tmp_path)
     first = main(copy).steps[3].path

@@ -84,13 +84,15 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
 
 
 def _mixed(pipelines: Sequence[Pipeline]) -> str:
-    """Two modules, or two dumps, of one number."""
-    names: dict[tuple[str, int], str] = {}
+    """Two modules of one compiler, or two dumps, that have one number."""
+    names: dict[tuple[str, int, str | None], str] = {}
     for pipeline in pipelines:
         name = pipeline.dumps[0].name
         if name is None or not pipeline.steps:
             continue
-        other = names.setdefault((name.timestamp, name.module_id), name.module)
+        # The CPU's compiler, and that of a plugin in the same process, count by themselves.
+        key = name.timestamp, name.module_id, pipeline.backend
+        other = names.setdefault(key, name.module)
         if other != name.module:
             return f"module {name.module_id:04d} is both {other} and {name.module}"
         steps: dict[int, str] = {}
