@@ -347,7 +347,8 @@ ATTENTION = """HloModule m
 
 ENTRY e {
   q = bf16[4,64]{1,0} parameter(0)
-  a = (bf16[4,64]{1,0}, u8[0]{0}) custom-call(q, q, q), custom_call_target="__cudnn$fmhaSoftmax"
+  a = (bf16[4,64]{1,0}, u8[0]{0}) custom-call(q, q, q), custom_call_target="__cudnn$fmhaSoftmax", \
+backend_config={"cudnn_fmha_backend_config":{"dropout_rate":0.0}}
   ROOT o = bf16[4,64]{1,0} get-tuple-element(a), index=0
 }
 """
@@ -357,6 +358,7 @@ ENTRY e {
     ("old", "new", "resized"),
     [
         ("u8[0]", "u8[16384]", True),
+        ('"dropout_rate":0.0', '"dropout_rate":0,"force_deterministic":false', True),
         ("(q, q, q)", "(q, q)", False),
         ("fmhaSoftmax", "fmhaScaleBiasSoftmax", False),
         ("index=0", "index=1", False),
