@@ -564,6 +564,11 @@ CAUSES = {
     "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
     "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
     "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "copy_left": (
+        "unsupported-at-emission",
+        "this copy changes the order of bytes",
+        "LayoutUtil::LayoutsInShapesEqual",
+    ),
     "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
 }
 """For each death: the rule that finds it, what it says, what XLA said."""

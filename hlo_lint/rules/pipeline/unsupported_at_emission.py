@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
+from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
@@ -35,16 +36,32 @@ def _is_triton_gemm(fusion: Instruction) -> bool:
 
 TRITON_FUSION = m.fusion().where(f"of kind {TRITON_GEMM}", _is_triton_gemm)
 STABLE_SORT = m.sort().attr(is_stable=True)
+
+
+def _changes_order(copy: Instruction) -> bool:
+    before, after = operand_array(copy, 0), result_array(copy)
+    return (
+        before is not None
+        and after is not None
+        and before.has_valid_layout
+        and after.has_valid_layout
+        and before.minor_to_major != after.minor_to_major
+    )
+
+
+ORDERING_COPY = m.op("copy").where("to another order", _changes_order)
 NOT_EMITTED = {
     m.op(*sorted(NO_THUNK)): "{} stands outside a fusion, and XLA:GPU has no thunk for it",
     TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
+    ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
     STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
 }
 """The message for each pattern; the opcode goes in."""
-BEFORE_JAX_0_9 = (TRITON_FUSION, STABLE_SORT)
-"""The patterns that releases before jax 0.9 emitted."""
+FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, ORDERING_COPY)
+"""The patterns that releases before jax 0.9 emit, or may emit."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
+_BEFORE = "HloModule jit_f\n\nENTRY %main {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
 _STEP = "module_0001.jit_f.0300.fusion.after_sort-iota-fusion.before_priority-fusion.txt"
 
 _AFTER_EMISSION = (".thunk_sequence.txt", ".ptx")
@@ -59,7 +76,10 @@ class UnsupportedAtEmission(Rule):
     none: fusion-wrapper puts them into fusions of their own. What a pass makes after its last run
     stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
     convert_triton_gemm_config left stops it, too, and so does a sort that has to be stable: of
-    known releases, since XLA:GPU of jax 0.8 and before emits both. The text is written before the
+    known releases, since XLA:GPU of jax 0.8 and before emits both. A copy to another order of
+    dimensions is a transpose of bytes: layout_normalization spells it so, and a kernel does it;
+    the copy that is left moves bytes as they are, and the emitter stops at another one
+    (`thunk_emitter.cc`, `LayoutsInShapesEqual`). The text is written before the
     emitter runs, so it is there even when the compilation died of it; where a thunk sequence or PTX
     lies beside it, all was emitted.
     """
@@ -92,9 +112,20 @@ class UnsupportedAtEmission(Rule):
             }
             """,  # noqa: E501
             file=_FINAL,
-            beside={
-                _STEP: "HloModule jit_f\n\nENTRY %main {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
-            },
+            beside={_STEP: _BEFORE},
+        ),
+        Bad(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            ENTRY %main (p: f32[2,3]) -> f32[2,3] {
+              %p = f32[2,3]{1,0} parameter(0)
+              %k = f32[2,3]{1,0} copy(%p)
+              ROOT %c = f32[2,3]{0,1} copy(%k)  // error
+            }
+            """,
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
         ),
         Good(
             """
@@ -141,7 +172,7 @@ class UnsupportedAtEmission(Rule):
         for module in final.file.modules:
             for computation in _running(module):
                 for pattern, message in NOT_EMITTED.items():
-                    if pattern in BEFORE_JAX_0_9 and not is_late:
+                    if pattern in FROM_JAX_0_9 and not is_late:
                         continue
                     for hit in m.find(pattern, computation):
                         reason = message.format(hit.instruction.opcode)
