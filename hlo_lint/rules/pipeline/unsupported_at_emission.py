@@ -50,14 +50,16 @@ def _changes_order(copy: Instruction) -> bool:
 
 
 ORDERING_COPY = m.op("copy").where("to another order", _changes_order)
+ODD_CONSTANT = m.constant().where("with a dot in its name", lambda constant: "." in constant.name)
 NOT_EMITTED = {
     m.op(*sorted(NO_THUNK)): "{} stands outside a fusion, and XLA:GPU has no thunk for it",
     TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
     ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
+    ODD_CONSTANT: "this {} becomes a global variable of PTX, where no name has a dot",
     STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
 }
 """The message for each pattern; the opcode goes in."""
-FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, ORDERING_COPY)
+FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, ORDERING_COPY, ODD_CONSTANT)
 """The patterns that releases before jax 0.9 emit, or may emit."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
@@ -79,9 +81,10 @@ class UnsupportedAtEmission(Rule):
     known releases, since XLA:GPU of jax 0.8 and before emits both. A copy to another order of
     dimensions is a transpose of bytes: layout_normalization spells it so, and a kernel does it;
     the copy that is left moves bytes as they are, and the emitter stops at another one
-    (`thunk_emitter.cc`, `LayoutsInShapesEqual`). The text is written before the
-    emitter runs, so it is there even when the compilation died of it; where a thunk sequence or PTX
-    lies beside it, all was emitted.
+    (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A constant is a global variable of the PTX under
+    its own name: sanitize-constant-names takes the dots out, which PTX has no name with. The text
+    is written before the emitter runs, so it is there even when the compilation died of it; where a
+    thunk sequence or PTX lies beside it, all was emitted.
     """
 
     severity = Severity.ERROR
@@ -111,6 +114,17 @@ class UnsupportedAtEmission(Rule):
               ROOT %n = f32[8]{0} fusion(%p), kind=kCustom, calls=%body, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}  // error
             }
             """,  # noqa: E501
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
+        ),
+        Bad(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            ENTRY %main () -> f32[2] {
+              ROOT %constant.1 = f32[2]{0} constant({1, 2})  // error
+            }
+            """,
             file=_FINAL,
             beside={_STEP: _BEFORE},
         ),
