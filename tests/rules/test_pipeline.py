@@ -564,6 +564,11 @@ CAUSES = {
     "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
     "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
     "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "triangular_solve_left": (
+        "unsupported-at-emission",
+        "triangular-solve stands outside",
+        "opcode: triangular-solve",
+    ),
     "constant_of_odd_name": ("unsupported-at-emission", "where no name has a dot", "ptxas"),
     "copy_left": (
         "unsupported-at-emission",

@@ -51,15 +51,18 @@ def _changes_order(copy: Instruction) -> bool:
 
 ORDERING_COPY = m.op("copy").where("to another order", _changes_order)
 ODD_CONSTANT = m.constant().where("with a dot in its name", lambda constant: "." in constant.name)
+TRIANGULAR_SOLVE = m.op("triangular-solve")
+_HAS_NO_THUNK = "{} stands outside a fusion, and XLA:GPU has no thunk for it"
 NOT_EMITTED = {
-    m.op(*sorted(NO_THUNK)): "{} stands outside a fusion, and XLA:GPU has no thunk for it",
+    m.op(*sorted(NO_THUNK)): _HAS_NO_THUNK,
+    TRIANGULAR_SOLVE: _HAS_NO_THUNK,
     TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
     ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
     ODD_CONSTANT: "this {} becomes a global variable of PTX, where no name has a dot",
     STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
 }
 """The message for each pattern; the opcode goes in."""
-FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, ORDERING_COPY, ODD_CONSTANT)
+FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, TRIANGULAR_SOLVE, ORDERING_COPY, ODD_CONSTANT)
 """The patterns that releases before jax 0.9 emit, or may emit."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
@@ -77,14 +80,14 @@ class UnsupportedAtEmission(Rule):
     After the last pass every instruction outside fusions needs a thunk, and most opcodes have
     none: fusion-wrapper puts them into fusions of their own. What a pass makes after its last run
     stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
-    convert_triton_gemm_config left stops it, too, and so does a sort that has to be stable: of
-    known releases, since XLA:GPU of jax 0.8 and before emits both. A copy to another order of
-    dimensions is a transpose of bytes: layout_normalization spells it so, and a kernel does it;
-    the copy that is left moves bytes as they are, and the emitter stops at another one
-    (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A constant is a global variable of the PTX under
-    its own name: sanitize-constant-names takes the dots out, which PTX has no name with. The text
-    is written before the emitter runs, so it is there even when the compilation died of it; where a
-    thunk sequence or PTX lies beside it, all was emitted.
+    convert_triton_gemm_config left stops it, too, and so do a sort that has to be stable and a
+    triangular-solve. A copy to another order of dimensions is a transpose of bytes:
+    layout_normalization spells it so, and a kernel does it; the copy that is left moves bytes as
+    they are, and the emitter stops at another one (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A
+    constant is a global variable of the PTX under its own name: sanitize-constant-names takes the
+    dots out, since no name in PTX has one. These are reported of known releases from jax 0.9 on;
+    earlier ones emit them, or may. The text is written before the emitter runs, so it is there even
+    when the compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
     """
 
     severity = Severity.ERROR
