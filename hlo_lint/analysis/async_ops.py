@@ -9,16 +9,16 @@ is, the operation runs beside the schedule, and other instructions must keep off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, NO_KERNEL
 from hlo_lint.hlo.shape import Index, Shape, TupleShape, array_indices, part
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hlo_lint.analysis.async_ops import Calls, sequential_calls
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
@@ -12,7 +13,6 @@ from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 _MAX_STEPS = 256
 _HANDS_ON = FORWARDS | {"copy-done", "reshape"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain, repeat
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from hlo_lint.analysis.buffers import operand_place, source_of
 from hlo_lint.analysis.calls import fusions_of, holders
@@ -14,7 +14,6 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Index, Shape, part, shape_or_none
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 Steps: TypeAlias = tuple[tuple[int, int, int], ...]
 """A move as loops, outermost first as they are read: size, step read, step written, in elements."""

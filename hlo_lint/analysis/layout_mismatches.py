@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.kinds import types_of
@@ -20,7 +20,6 @@ from hlo_lint.hlo.shape import (
     parse_shape,
     shape_or_none,
 )
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
 """Operations that give a tuple with an element for each operand."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import DISJOINT, Accesses, Life, MemoryAccess, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment

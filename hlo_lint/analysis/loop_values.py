@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import islice
 from operator import mul
+from typing import NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.loops import COMPARISONS, read_loop
 from hlo_lint.hlo.attributes import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import whole_number
 
 MAX_CONTEXTS = 64

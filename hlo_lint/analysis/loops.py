@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.calls import instructions_of
@@ -15,7 +16,6 @@ from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 from hlo_lint.text.source import whole_number
 
 COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {

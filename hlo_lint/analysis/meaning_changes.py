@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 from math import isnan
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.constants import constant_of, number_of
@@ -21,7 +21,6 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.phrases import an, shortened
 
 _COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split())

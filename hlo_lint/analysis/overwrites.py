@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
@@ -28,7 +29,6 @@ from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 Value: TypeAlias = Position
 """A part of a result that an instruction itself makes, and does not only hand on."""

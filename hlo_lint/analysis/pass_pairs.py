@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True)

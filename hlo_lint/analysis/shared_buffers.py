@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cache, cached_property, lru_cache
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.async_ops import (
     DISJOINT,
@@ -41,7 +41,6 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index, array_indices, part, shape_or_none
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 _HANDS_ON: Final = FORWARDS - {"copy"}
 PASSES_ON: Final = _HANDS_ON | {"get-tuple-element", "tuple"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.text.errors import UsageError, nearest
-from hlo_lint.text.lazy_dataclasses import dataclass, replace
 from hlo_lint.text.source import whole_number
 
 

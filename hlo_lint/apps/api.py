@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,6 @@ from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
-from hlo_lint.text.lazy_dataclasses import dataclass, replace
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hlo_lint.dumps.pass_lists import Pass, PassList
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class OrderKind(Enum):

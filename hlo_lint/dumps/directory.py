@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,7 +20,6 @@ from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
-from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import is_archive, on_disk, plain_name, read, unpacked
 

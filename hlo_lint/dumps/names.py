@@ -11,8 +11,8 @@ module_0000.jit_f.cl_933746096.0064.Main_fusion.after_pipeline-start.before_tpu_
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.stored import plain_name
 

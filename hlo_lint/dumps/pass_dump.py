@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hlo_lint.dumps.file_types import Kind, kind_of
@@ -10,7 +11,6 @@ from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.files import is_proto
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import DIRECTIVE, decode
 from hlo_lint.text.stored import on_disk, plain_name, read
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 
 Pass = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""

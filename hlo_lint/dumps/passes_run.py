@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.options import EVERY_PASS, read_pass_order
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class PassesRun(NamedTuple):

@@ -6,7 +6,7 @@ say where in a run it binds.
 
 from __future__ import annotations
 
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from typing import NamedTuple
 
 LAYOUT_ASSIGNMENT = "layout-assignment"
 """The pass that gives every array its layout; layouts printed earlier bind nothing."""

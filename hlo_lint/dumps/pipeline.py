@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.layout_evidence import layouts_bind
@@ -32,7 +33,6 @@ from hlo_lint.dumps.pass_lists import (
 from hlo_lint.dumps.phases import AFTER_NORMALIZATION, AUTOTUNERS, BEFORE_LAYOUTS, LAYOUT_ASSIGNMENT
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import on_disk, plain_name, read
 

@@ -6,10 +6,9 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, NamedTuple, Self, TypeVar, cast
 
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 READ_AHEAD_FILES: Final = 16
 """Files that are asked for at once: a request to a store takes long, whatever its size."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
+from typing import NamedTuple
 
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
 from hlo_lint.dumps.phases import AFTER_NORMALIZATION, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class Fate(Enum):

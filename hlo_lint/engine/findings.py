@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Fix, Region
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import Position
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

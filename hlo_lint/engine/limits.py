@@ -6,10 +6,10 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted
 

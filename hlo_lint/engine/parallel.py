@@ -6,6 +6,7 @@ The result is that of `Checker.check_dump`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +28,6 @@ from hlo_lint.engine.parts import (
 )
 from hlo_lint.engine.reporter import CheckOutcome, Result
 from hlo_lint.engine.runner import Checker, Progress
-from hlo_lint.text.lazy_dataclasses import replace
 
 _BATCH_COST = 2 << 20
 """Cost, in bytes, of small pipelines that are sent to a process together."""

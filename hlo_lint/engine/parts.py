@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import hlo_lint
 from hlo_lint.dumps.directory import Skipped
@@ -21,7 +22,6 @@ from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.stored import on_disk
 
 DIGEST_BYTES: Final = 20

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
@@ -17,7 +18,6 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, field, replace
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from hlo_lint.dumps.phases import (
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
-from hlo_lint.text.lazy_dataclasses import replace
 from hlo_lint.text.source import DIRECTIVE
 
 StageOf = Callable[[Path], Stage | None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pass_dump import PassDump
@@ -18,7 +19,6 @@ from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class ModuleRef(NamedTuple):

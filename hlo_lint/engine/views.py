@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
@@ -36,7 +37,6 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import RuleError
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, field
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment

@@ -17,11 +17,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 from hlo_lint.text.errors import UsageError
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take for one module."""

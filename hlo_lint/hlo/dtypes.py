@@ -6,9 +6,7 @@ The facts are those of `xla/primitive_util.h` and `ml_dtypes`. A new type is one
 from __future__ import annotations
 
 from math import inf
-from typing import Final
-
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from typing import Final, NamedTuple
 
 
 class ElementType(NamedTuple):

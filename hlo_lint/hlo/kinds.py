@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.records import attributes_before_metadata, name_in, type_of
 from hlo_lint.hlo.shape import element_type
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
 """All of an instruction but its name and metadata: opcode, type, attributes, and the types of its

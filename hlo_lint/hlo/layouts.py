@@ -8,12 +8,12 @@ lies in descending order. The lines cited are those of openxla/xla at 183fa00cb5
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from math import inf, prod
 from typing import TYPE_CHECKING, TypeVar
 
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
-from hlo_lint.text.lazy_dataclasses import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

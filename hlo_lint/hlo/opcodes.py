@@ -7,9 +7,7 @@ A new opcode is one line.
 
 from __future__ import annotations
 
-from typing import Final
-
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Opcode(NamedTuple):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from hlo_lint.text.errors import PayloadError
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 VARINT: Final = 0
 FIXED64: Final = 1

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hlo_lint.analysis.pass_pairs import PassPair as PassPair
 from hlo_lint.analysis.stage import Stage as Stage
@@ -21,7 +22,6 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError, UsageError, nearest
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, field
 from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import Span
 

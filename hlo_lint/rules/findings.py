@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.source import Span
 
 INTERNAL_ERROR = "internal-error"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from typing import NamedTuple
 
 
 class Position(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeAlias, cast
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.phrases import an, counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"

@@ -7,11 +7,10 @@ would infer none, and with `Unknowable` where the text does not say what it need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes import AttributeValue

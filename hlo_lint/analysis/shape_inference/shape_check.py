@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import (
     arrangement,
@@ -35,7 +36,6 @@ from hlo_lint.analysis.shape_inference.types import (
     without_memory_space,
 )
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
-from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 OPCODES: Final[Table] = {
     opcode: inference

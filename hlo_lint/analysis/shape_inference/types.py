@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
 from hlo_lint.hlo.dtypes import (
@@ -24,7 +26,6 @@ from hlo_lint.hlo.shape import (
     leaves,
     spelled_index,
 )
-from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 
 def demand_known(dtype: str) -> None:

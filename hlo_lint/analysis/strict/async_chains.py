@@ -7,13 +7,12 @@ start through what hands the state on unchanged, and knows nothing to compare wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.strict.tokens import attribute_text
 from hlo_lint.hlo.ir import Computation, Inline, called_names
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, references_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 _TRANSPARENT: Final = frozenset(("copy", "opt-barrier", "while"))
 """Opcodes that hand on the state of an asynchronous operation."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 InstructionCheck: TypeAlias = Callable[[Scope, Instruction], Iterable[Violation]]
 ComputationCheck: TypeAlias = Callable[[Scope], Iterable[Violation]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.verifier.scope import device_list_error, value_or_none
@@ -13,7 +13,6 @@ from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, Replic
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class Mode(Enum):

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes import AttributeSyntaxError, attribute_span, read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, part
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 

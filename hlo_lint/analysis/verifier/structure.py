@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.records import name_of, root_mark_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 
 class StructureError(NamedTuple):

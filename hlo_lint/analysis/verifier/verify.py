@@ -7,10 +7,11 @@ of its name has as well, with the same operands and the same callees, were check
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
@@ -34,7 +35,6 @@ from hlo_lint.analysis.verifier.shapes import (
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.kinds import RowKind, reading_of
 from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 from hlo_lint.text.patterns import late
 
 Violations = Mapping[str, tuple[Violation, ...]]

@@ -10,10 +10,9 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.apps.cli import common
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings

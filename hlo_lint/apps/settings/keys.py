@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
@@ -14,7 +15,6 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names, rule_entries
 from hlo_lint.text.errors import UsageError, nearest
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from hlo_lint.engine.suppressions.allowances import Allowance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,6 @@ from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Value
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
-from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
 from hlo_lint.text.errors import ConfigError
-from hlo_lint.text.lazy_dataclasses import dataclass, field, replace
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Position, shown
 

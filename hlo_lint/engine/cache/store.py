@@ -14,10 +14,9 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 FILE: Final = "findings.sqlite3"
 MAX_BYTES: Final = 256 << 20

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import base_name
 from hlo_lint.text.errors import UsageError
-from hlo_lint.text.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import KIND, base_name
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass, replace
 from hlo_lint.text.source import Lines, shown
 
 VERSION = 2

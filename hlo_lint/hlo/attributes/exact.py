@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.grammar import int64, load, offset_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

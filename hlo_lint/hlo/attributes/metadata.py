@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import STRING, split_attributes_strictly
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.comments import COMMENT
 from hlo_lint.hlo.grammar import int64
-from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.patterns import late
 
 _is_integer = late(r"-?[0-9]{1,20}").fullmatch

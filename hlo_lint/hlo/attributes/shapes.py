@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import Language, parse_text
 from hlo_lint.hlo.grammar import trees
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from hlo_lint.hlo.attributes.devices import (
     AXES,
@@ -28,7 +29,6 @@ from hlo_lint.hlo.attributes.metadata import OpMetadata, read_metadata
 from hlo_lint.hlo.attributes.strings import unescape
 from hlo_lint.hlo.grammar import tokens, trees
 from hlo_lint.hlo.shape import read_index
-from hlo_lint.text.lazy_dataclasses import NamedTuple, dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

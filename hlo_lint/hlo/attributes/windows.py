@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.exact import MAX_DIGITS, Language, parse_text, refuse
 from hlo_lint.hlo.grammar import tokens, trees
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

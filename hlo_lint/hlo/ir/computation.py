@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
@@ -20,7 +20,6 @@ from hlo_lint.hlo.records import (
     opcode_of,
 )
 from hlo_lint.text.errors import nearest
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import ParseError, Span

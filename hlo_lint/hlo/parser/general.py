@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
@@ -28,7 +29,6 @@ from hlo_lint.hlo.parser.plain import (
     spans,
 )
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import ParseError, Span
 
 _white_before_returns = re.compile(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
@@ -33,7 +33,6 @@ from hlo_lint.hlo.parser.statement_pattern import (
     tail_pattern,
 )
 from hlo_lint.hlo.records import REFERENCES, InstructionRecord, name_of
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES
@@ -22,7 +23,6 @@ from hlo_lint.hlo.records import (
     references_of,
     type_of,
 )
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 

@@ -9,9 +9,9 @@ From `BlockLevelFusionConfig` in `xla/service/gpu/backend_configs.proto`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json, reader_of
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape
 from hlo_lint.text.errors import PayloadError
-from hlo_lint.text.lazy_dataclasses import dataclass
 from hlo_lint.text.source import decode, encode
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"

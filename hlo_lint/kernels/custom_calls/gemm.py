@@ -9,10 +9,10 @@ gemm without a `gemm_backend_config` around it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 
 PREFIX: Final = "__cublas$"
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from hlo_lint.hlo import children
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
 from hlo_lint.text.errors import PayloadError
-from hlo_lint.text.lazy_dataclasses import dataclass, field
 from hlo_lint.text.source import decode, encode, shown
 
 TARGETS: Final = frozenset({"mosaic_gpu_v2", "mosaic_gpu"})

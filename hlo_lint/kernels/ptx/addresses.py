@@ -12,7 +12,7 @@ A counter that only its loop's branch bounds is unbounded, so what it points at 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.ranges import (
     ANYTHING,
@@ -29,7 +29,6 @@ from hlo_lint.kernels.ptx.ranges import (
     width_of,
 )
 from hlo_lint.kernels.ptx.reader import address, number
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -22,12 +22,11 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
 from hlo_lint.kernels.ptx.reader import number
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Lines, Span
 

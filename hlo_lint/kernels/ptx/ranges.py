@@ -6,9 +6,7 @@ the sign first brings it into the range it reads. What is not modelled is unknow
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from hlo_lint.text.lazy_dataclasses import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,9 +14,8 @@ import re
 from bisect import bisect_right
 from collections import ChainMap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:

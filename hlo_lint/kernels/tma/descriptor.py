@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.text.lazy_dataclasses import NamedTuple
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:

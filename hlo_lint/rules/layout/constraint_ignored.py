@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 from hlo_lint.analysis.layout_mismatches import lie_alike, operand_array
 from hlo_lint.analysis.rewrite import with_copied_operands
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -9,7 +12,6 @@ from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 _CONSTRAINTS = "operand_layout_constraints="
 _FINAL = {".ir-no-opt.ll": ""}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
 from hlo_lint.analysis.rewrite import with_copied_operands
@@ -13,7 +14,6 @@ from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import NamedTuple, replace
 
 TARGETS: Final = ('"__cublas$lt$matmul"', '"__cublas$gemm"')
 

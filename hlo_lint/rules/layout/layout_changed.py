@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
@@ -9,7 +11,6 @@ from hlo_lint.hlo.shape import Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import replace
 
 _BEFORE = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"

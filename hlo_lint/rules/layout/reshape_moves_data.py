@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 from hlo_lint.analysis.buffers import source_of
@@ -25,7 +26,6 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
-from hlo_lint.text.lazy_dataclasses import replace
 
 GEMM_TARGET = "__cublas$"
 TRITON_GEMM = "__triton_gemm"

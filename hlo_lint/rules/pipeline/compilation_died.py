@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.pass_dump import PassDump
@@ -18,7 +19,6 @@ from hlo_lint.rules.base import (
     first_line,
 )
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.lazy_dataclasses import replace
 from hlo_lint.text.phrases import listed
 
 SHOWN = 6
