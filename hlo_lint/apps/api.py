@@ -361,7 +361,7 @@ def validate(
         seeds: the number of sets of inputs.
         edges: True for inputs with infinities, NaNs, and the ends of the ranges.
         all_steps: True to run every step; by default bisection finds the first change.
-        seconds: CPU time for one program.
+        seconds: time for one program, to compile and to run.
         memory: bytes that a child process may map.
         jobs: child processes that run at a time.
 

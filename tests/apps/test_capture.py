@@ -27,9 +27,8 @@ from hlo_lint import (
     check_jit,
     compile_for,
 )
-from hlo_lint.apps.jax.capture.targets import target_names, target_of
+from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
 from hlo_lint.apps.jax.capture.winners import cublaslt_wins
-from hlo_lint.apps.jax.capture.worker import without_field
 from hlo_lint.xla.environments import Platform, environment_of, run_installer
 from tests.conftest import DUMPS, ROOT
 

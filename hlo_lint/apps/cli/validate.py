@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
-    help="CPU time that one program may take.",
+    help="Time that one program may take, to compile and to run.",
 )
 @click.option(
     "--memory",
