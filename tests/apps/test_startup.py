@@ -169,11 +169,6 @@ def test_click_reads_what_is_not_plain(options: str) -> None:
     assert checking.plain_parameters([]) is None
 
 
-def test_the_program_looks_for_no_former_name(tmp_path: Path) -> None:
-    """`importlib.resources`, which the loader of these imports, takes longer than the parser."""
-    assert "hlo_lint.apps.moved" not in imported("import hlo_lint.__main__", tmp_path)
-
-
 def test_the_package_imports_nothing_of_its_own(tmp_path: Path) -> None:
     """Until a name is asked for: pytest imports it for its plug-in in every run."""
     own = {name for name in imported("import hlo_lint", tmp_path) if name.startswith("hlo_lint")}
