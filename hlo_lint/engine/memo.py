@@ -19,12 +19,12 @@ FREE_BYTES: Final = 64 << 20
 class RunMemo:
     """What was learned from the pipelines so far; another process begins with an empty one."""
 
-    def __init__(self) -> None:
+    def __init__(self, verifier: Verifier | None = None) -> None:
         self.parsed: dict[int, Memo] = {}
         """The caches that released dumps were read with, by identity."""
         self.released_bytes = 0
         """Bytes of dumps that were released since memory was given back."""
-        self._verifier: Verifier | None = None
+        self._verifier = verifier
 
     @property
     def verifier(self) -> Verifier:

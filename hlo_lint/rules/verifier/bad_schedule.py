@@ -87,6 +87,8 @@ class BadSchedule(VerifierRule):
     @on_computation_if(module=_is_ordered)
     def control(self, scope: Scope) -> Iterable[Violation]:
         """An instruction follows its control predecessors."""
+        if not scope.header.is_scheduled:
+            return ()
         kinds = reading_of(scope.computation).kinds
         waiting = {at for at, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
         return _early_predecessors(scope.computation, waiting) if waiting else ()
