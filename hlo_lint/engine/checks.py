@@ -14,6 +14,7 @@ from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
 
 STAGE = "Stage"
+VIOLATIONS = "Violations"
 
 OnCrash = Callable[[Rule, object, Exception], None]
 """Callback for a rule that crashed on a subject."""
@@ -57,8 +58,10 @@ class Check:
         self._before_each = before_each
         self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
-        self.takes_stage = STAGE in parameters
+        self.takes_stage = STAGE in parameters or kind == VIOLATIONS
         """True if the findings may depend on the stage of the run."""
+        self.claims: Mapping[str, object] = getattr(rule, "demands", {})
+        """The checks of XLA's verifier whose violations are findings of the rule, by name."""
 
     def reporting(self, on_crash: OnCrash, before_each: Callable[[], None]) -> Check:
         """The same check; a crash is reported, and the findings so far are kept.
@@ -85,7 +88,7 @@ class Check:
         """
         self._before_each()
         views = {self._subject: subject}
-        if self.takes_stage:
+        if STAGE in self.parameters:
             views[self.parameters[STAGE]] = stage
         if artefacts:
             views.update({self.parameters[kind]: value for kind, value in artefacts.items()})
@@ -99,21 +102,6 @@ class Check:
             shown = ", ".join(map(repr, views.values()))
             raise RuleError(f"{self.rule.name()} crashed on {shown}: {error!r}") from error
         return tuple(findings)
-
-    def run_at_stages(
-        self,
-        subject: object,
-        stage: Stage,
-        earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
-    ) -> tuple[Finding, ...]:
-        """The findings at one stage; `earlier` holds those at other stages, and gets these."""
-        for watched, findings in earlier:
-            if watched.is_equivalent(stage):
-                return findings
-        watched = WatchedStage(stage)
-        findings = self.run(subject, watched)
-        earlier.append((watched, findings))
-        return findings
 
 
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
