@@ -211,7 +211,7 @@ class Instruction:
         text = self.attribute_text(name)
         if text is None:
             return None
-        from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+        from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
         from hlo_lint.hlo.attributes.reading import read_attribute
 
         try:
