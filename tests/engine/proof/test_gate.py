@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
+from tests.conftest import ROOT
+from tests.pages import BLOCK
 
 FIXED = [
     pytest.param(type(rule), example, id=f"{rule.name()}-{number}")
@@ -61,6 +64,20 @@ def test_the_fix_of_an_example_is_proven(rule: type[Rule], example: Bad, tmp_pat
     assert verdicts
     for verdict in verdicts:
         assert verdict.passes, str(verdict)
+
+
+def test_the_fix_that_the_tutorial_teaches_is_proven(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "writing-rules.md").read_text("utf-8")
+    last = {block["file"]: block["text"] for block in BLOCK.finditer(page)}
+    file = tmp_path / "reshapes_in_a_row.py"
+    file.write_text(last["team_rules/reshapes_in_a_row.py"], "utf-8")
+    rule: type[Rule] = runpy.run_path(str(file))["ReshapesInARow"]
+    (bad,) = (example for example in rule.examples if isinstance(example, Bad))
+    fixed = hlo_lint.fix(bad.source, [rule], verify=True)
+    (verdict,) = fixed.verdicts
+    assert verdict.passes, str(verdict)
+    assert verdict.proof.level is Level.INDEX_MAPS
+    assert hlo_lint.lint(fixed.text, [rule]).clean
 
 
 WRONG = {
