@@ -4,8 +4,6 @@
   attributes, payloads and comments, and for another order of the lines.
 - `index maps`: every element comes from where it came from, whatever the values. For chains of
   data movement of any size, between instructions that stay.
-- `memory`: the touched instructions leave the same bytes, whatever the values. For data movement
-  in tiles with padding, packed types and other widths.
 - `executed`: both modules give the same bits for seeded inputs. A sample, for anything that runs:
   by our evaluator, or by XLA:CPU in a child process where that has no value.
 """
@@ -32,7 +30,6 @@ class Level(StrEnum):
 
     STRUCTURE = "structure"
     INDEX_MAPS = "index maps"
-    MEMORY = "memory"
     EXECUTED = "executed"
 
 
@@ -90,32 +87,13 @@ def prove(before: Module, after: Module) -> Proof:
         moves = counted(equality.moves, "data movement")
         elements = counted(equality.elements, "element")
         fact = f"{elements} in {moves}: every source is the same"
-        # Two algebras that share nothing: where they disagree, nothing is proven.
-        on_memory = _in_memory(before, after)
-        return on_memory if on_memory.differs else Proof(Level.INDEX_MAPS, False, (fact,))
-    for level in (_in_memory, _executed, _run_by_xla):
+        return Proof(Level.INDEX_MAPS, False, (fact,))
+    for level in (_executed, _run_by_xla):
         proof = level(before, after)
         if proof.holds or proof.differs:
             return proof
         reasons += proof.reasons
     return Proof(None, False, tuple(reasons))
-
-
-def _in_memory(before: Module, after: Module) -> Proof:
-    from hlo_lint.engine.proof.physical_memory import NotCovered, compare
-
-    try:
-        compared = compare(before, after)
-    except NotCovered as error:
-        return Proof(None, False, (f"memory does not apply: {error}",))
-    for one in compared:
-        if not one.equal:
-            return Proof(None, True, (f"%{one.instruction}: {one.detail}",))
-    if not compared:
-        return Proof(None, False, ("memory does not apply: no data movement differs",))
-    elements = sum(one.elements for one in compared)
-    what = f"{counted(len(compared), 'instruction')} of {counted(elements, 'element')}"
-    return Proof(Level.MEMORY, False, (f"{what} leave the same bytes",))
 
 
 def _executed(before: Module, after: Module) -> Proof:
