@@ -163,7 +163,19 @@ __all__ = [
 
 
 _OWN = frozenset(
-    ("__main__", "analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
+    (
+        "__main__",
+        "analysis",
+        "apps",
+        "dumps",
+        "engine",
+        "hlo",
+        "kernels",
+        "report",
+        "rules",
+        "text",
+        "xla",
+    )
 )
 """The name that a file or a folder has."""
 
