@@ -32,7 +32,6 @@ MOVED = {
     "hlo_lint.rule": "hlo_lint.rules.base",
     "hlo_lint.shape": "hlo_lint.hlo.shape",
     "hlo_lint.source": "hlo_lint.text.source",
-    "hlo_lint.strict": "hlo_lint.analysis.strict",
     "hlo_lint.syntax.attributes": "hlo_lint.hlo.attributes",
     "hlo_lint.syntax": "hlo_lint.hlo",
 }

@@ -39,7 +39,6 @@ GONE = {
     "hlo_lint.errors": "HloSyntaxError",
     "hlo_lint.passes": "passes",
     "hlo_lint.shape": "parse_shape",
-    "hlo_lint.strict": "__doc__",
     "hlo_lint.syntax.attributes": "read_attribute",
 }
 NAMES = """

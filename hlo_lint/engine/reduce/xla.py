@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
 from hlo_lint.hlo.children import LOGS_ERRORS, ResourceLimits
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_log import fatal_messages
+from hlo_lint.rules.form.malformed_text import MalformedText
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import Pool
@@ -154,7 +154,7 @@ class _Server:
 
 
 class Guard:
-    """True of texts that XLA's parser reads; where jaxlib is absent, of those strict mode reads."""
+    """True of texts that XLA's parser reads; without jaxlib, of those where no mistake is seen."""
 
     def __init__(self, servers: XlaServers | None) -> None:
         self._servers = servers
@@ -163,7 +163,10 @@ class Guard:
         """True if the text is read."""
         if self._servers is not None:
             return self._servers.ask(text).status == "ok"
-        return next(strict_problems(parse_file(text)), None) is None
+        return not any(
+            module.problems or any(True for _ in MalformedText().check(module))
+            for module in parse_file(text).modules
+        )
 
 
 @dataclass(frozen=True)
