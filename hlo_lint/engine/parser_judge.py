@@ -12,7 +12,7 @@ from typing import Final
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.rules.base import ParserVerdict
 from hlo_lint.text.source import ParseDiagnostic, ParseError, Position
-from hlo_lint.xla.environments import environment_of
+from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.parser import XlaParser, XlaRefusal
 
 _word = re.compile(r"[%\w.\-]+|\S|$").search
@@ -54,7 +54,8 @@ def judge_of(release: str) -> ParserJudge:
 @cache
 def _judge_of(release: str, process: int) -> ParserJudge:
     # A copy of a process asks a child of its own: two askers would mix up the answers of one.
-    return ParserJudge(environment_of(release).path if release else None)
+    python = environment_of(release, platform=Platform.CPU).path if release else None
+    return ParserJudge(python)
 
 
 def _error(refusal: XlaRefusal, module: Module) -> ParseError:

@@ -28,10 +28,11 @@ from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
 from hlo_lint.xla.messages import read_message, write_message
+from hlo_lint.xla.server import ready
 
 START_SECONDS: Final = 120.0
 """Time in which a child has to import what it needs."""
-MAX_LOG: Final = 1 << 20
+MAX_LOG: Final = 1 << 26
 """Bytes of a log that are looked at, from its end."""
 
 # -P: the child imports nothing from the current directory, which may hold dumps.
@@ -123,7 +124,7 @@ class Child(AbstractContextManager["Child"]):
         python: Path | str | None = None,
         *,
         limits: ChildLimits,
-        setup: Callable[[], Answer],
+        setup: Callable[[], Answer] = ready,
         forks: Forks = "never",
         environment: Mapping[str, str] | None = None,
         search_path: Sequence[str] | None = None,
@@ -196,7 +197,7 @@ class Child(AbstractContextManager["Child"]):
             raise
 
     def call(
-        self, function: Callable[_P, Answer], *blocks: _P.args, **arguments: _P.kwargs
+        self, function: Callable[_P, Answer], /, *blocks: _P.args, **arguments: _P.kwargs
     ) -> Answer:
         """The answer of a function of this package that the child calls.
 

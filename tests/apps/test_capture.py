@@ -27,10 +27,10 @@ from hlo_lint import (
     check_jit,
     compile_for,
 )
-from hlo_lint.apps.jax.capture.environments import environment_of, run_installer
 from hlo_lint.apps.jax.capture.targets import target_names, target_of
 from hlo_lint.apps.jax.capture.winners import cublaslt_wins
 from hlo_lint.apps.jax.capture.worker import without_field
+from hlo_lint.xla.environments import Platform, environment_of, run_installer
 from tests.conftest import DUMPS, ROOT
 
 pytestmark = pytest.mark.slow
@@ -270,7 +270,7 @@ def test_a_release_before_the_compiler_without_a_chip_is_too_old() -> None:
     with pytest.raises(UsageError, match=r"jax 0\.4\.37 is too old to compile for a GPU"):
         environment_of("0.4.37")
     with pytest.raises(UsageError, match=r"jax 0\.4\.38 is too old to compile for a TPU"):
-        environment_of("0.4.38", for_tpu=True)
+        environment_of("0.4.38", platform=Platform.TPU)
 
 
 @pytest.mark.parametrize(

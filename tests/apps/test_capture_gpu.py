@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
+from hlo_lint.xla.environments import Interpreter, interpreter_at
 from tests.conftest import DUMPS, ROOT
 from tests.terminal import on_terminal
 
@@ -377,7 +377,7 @@ assert texts(here) == texts(there)
 
 # What ends the child is a failure.
 with Compiler(target) as compiler:
-    os.kill(compiler._child.pid, signal.SIGSEGV)
+    os.kill(compiler._child._process.pid, signal.SIGSEGV)
     print(compiler.compile(lowered, there, {}, ".*"))
 for variable, value in (
     ("XLA_FLAGS", "--xla_nonsense=1"),
@@ -403,8 +403,8 @@ def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers(relea
     )
     assert done.returncode == 0, done.stderr
     killed, flags, late, memory = done.stdout.splitlines()
-    assert killed == "XLA's process was ended by SIGSEGV"
-    assert flags.startswith("XLA's process ended with status 1: parse_flags_from_env.cc")
+    assert killed == "XLA was ended by SIGSEGV"
+    assert flags.startswith("XLA ended with status 1: parse_flags_from_env.cc")
     assert late == (
         "the description of the target: XLA was still at it after 0.2 seconds "
         "(HLO_LINT_XLA_SECONDS sets another limit)"

@@ -130,7 +130,8 @@ def test_without_jaxlib_the_extra_is_named(tmp_path: Path) -> None:
     path = tmp_path / "unknown.hlo"
     path.write_text(UNKNOWN)
     click = find_spec("click")
-    assert click is not None and click.origin is not None
+    assert click is not None
+    assert click.origin is not None
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "click").symlink_to(Path(click.origin).parent)
     command = [sys.executable, "-S", "-m", "hlo_lint", "check", "--isolated", str(path)]

@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.converted_files import convert_file, convert_tree, in_format
 from hlo_lint.hlo.attributes.devices import (
     IotaReplicaGroups,
     MeshReplicaGroups,
@@ -28,7 +29,6 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.dialects import DIALECTS, convert
-from hlo_lint.hlo.dialects.files import convert_file, convert_tree, in_format
 from hlo_lint.hlo.dialects.tuples import elided_predecessors
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.parser.module import parse_file

@@ -136,9 +136,9 @@ def command(
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
         if shared.jax is not None:  # here, where its progress is shown
-            from hlo_lint.xla.environments import environment_of
+            from hlo_lint.xla.environments import Platform, environment_of
 
-            environment_of(shared.jax, partial(click.echo, err=True))
+            environment_of(shared.jax, partial(click.echo, err=True), Platform.CPU)
     elif shared.jax is not None:
         raise click.UsageError("--jax goes with --strict")
     if show_files:

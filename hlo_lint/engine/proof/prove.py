@@ -143,7 +143,7 @@ def _run_by_xla(before: Module, after: Module) -> Proof:
     from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
     from hlo_lint.engine.values.lowering.lower import Lowering
     from hlo_lint.engine.values.programs import Outcome, Runs
-    from hlo_lint.engine.values.xla_cpu import XlaCpu
+    from hlo_lint.xla.cpu import XlaCpu
 
     nodes = Nodes()
     try:

@@ -13,9 +13,11 @@ import pytest
 
 from hlo_lint.engine.reduce.interest import CommandTest, InterestVerdict
 from hlo_lint.engine.reduce.search import ReductionState, Search
-from hlo_lint.engine.reduce.xla import Guard, XlaServers
+from hlo_lint.engine.reduce.xla import Guard
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
+from hlo_lint.xla.child import Pool
+from hlo_lint.xla.parser import XlaParser
 from tests.engine.reduce.programs import random_module
 
 pytestmark = pytest.mark.slow
@@ -44,8 +46,8 @@ class HasOpcode:
 @pytest.fixture(scope="module")
 def reads() -> Iterator[Guard]:
     pytest.importorskip("jaxlib")
-    with XlaServers() as servers:
-        yield Guard(servers)
+    with Pool(XlaParser) as parsers:
+        yield Guard(parsers)
 
 
 @pytest.mark.parametrize("with_anchor", [True, False])

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from hlo_lint import parse
 from hlo_lint.engine.values.evaluate import evaluate, leaves
 from hlo_lint.engine.values.inputs import inputs_of
-from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, is_complex, is_float, is_integer
 from hlo_lint.hlo.opcodes import BINARY, UNARY
+from hlo_lint.xla.cpu import NotRun, XlaCpu
 from tests.conftest import DUMPS
 
 pytestmark = pytest.mark.slow

@@ -69,12 +69,3 @@ def target_of(name: str) -> Target:
         )
     with os_errors_as(f"{path}", DumpError, UnicodeDecodeError):
         return Target(Path(name).name, False, path.read_text("utf-8"))
-
-
-def version_of(release: str) -> tuple[int, ...]:
-    """The numbers of a release: "0.11.2.dev5" is (0, 11, 2).
-
-    >>> version_of("0.10.0") < version_of("0.11.2")
-    True
-    """
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])

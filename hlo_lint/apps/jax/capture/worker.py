@@ -1,8 +1,7 @@
 """Compiles, and has XLA write down what each pass left.
 
-Imported where jax is the caller's own. Run as a script it serves `children.py`: in a process of its
-own, under an interpreter that may have another jax and no hlo_lint, so it needs nothing but jax and
-the standard library. The job is JSON on standard input.
+Imported where jax is the caller's own, and called in a child process by `children`: under an
+interpreter that may have another jax, so it needs nothing but jax and the standard library.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import functools
 import importlib
 import importlib.util
 import io
-import json
 import os
 import re
 import runpy
@@ -21,7 +19,12 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hlo_lint.xla.pjrt import ABSENT
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Answer
 
 EVERYTHING = {
     "xla_dump_hlo_as_text": True,
@@ -173,7 +176,16 @@ def bytecode_of(lowered: Any) -> tuple[bytes, list[bool], list[bool]]:
     return module.getvalue(), parameters, results
 
 
-def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> str | None:
+def compile_module(
+    module: bytes,
+    *,
+    target: Mapping[str, str],
+    folder: str,
+    options: Mapping[str, Any],
+    passes: str,
+    parameters: list[bool],
+    results: list[bool],
+) -> Answer:
     """The error of XLA, which compiles the bytecode of a module for one chip.
 
     The options are those with which jax itself calls XLA, so that it dumps the same texts.
@@ -184,8 +196,9 @@ def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> st
     from jax._src import compiler
     from jax._src.interpreters import mlir
 
-    dumping = {"xla_dump_to": request["folder"], "xla_dump_hlo_pass_re": request["passes"]}
-    flags: dict[str, Any] = {**EVERYTHING, **dumping, **request["options"]}
+    device = _mesh(target).devices[0]
+    dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": passes}
+    flags: dict[str, Any] = {**EVERYTHING, **dumping, **options}
     compile_options = compiler.get_compile_options(
         num_replicas=1,
         num_partitions=1,
@@ -194,16 +207,16 @@ def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> st
         backend=device.client,
     )
     build = compile_options.executable_build_options
-    build.allow_spmd_sharding_propagation_to_parameters = request["parameters"]
-    build.allow_spmd_sharding_propagation_to_output = request["results"]
+    build.allow_spmd_sharding_propagation_to_parameters = parameters
+    build.allow_spmd_sharding_propagation_to_output = results
     devices = importlib.import_module("jaxlib._jax").DeviceList((device,))
     ir = importlib.import_module("jaxlib.mlir.ir")
     try:
         with mlir.make_ir_context():
             device.client.compile(ir.Module.parse(module), devices, compile_options)
     except _xla_error() as error:
-        return _message(error)
-    return None
+        return _message(error), ()
+    return None, ()
 
 
 def _array(values: Any) -> Any:
@@ -224,10 +237,6 @@ def _xla_error() -> type[Exception]:
     from jax import errors
 
     return getattr(errors, "JaxRuntimeError", RuntimeError)
-
-
-# A compiler is only asked to compile: it need not look for CUDA's libraries, nor for a TPU.
-ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
 
 
 def _mesh(target: Mapping[str, str]) -> Any:
@@ -490,94 +499,62 @@ def _argument(shape: Any) -> Any:
     return tuple(_argument(element) for element in shape)
 
 
-# The job
+# In the child
 
 
-def serve() -> None:
-    """Make the target of the first line, then compile the module after the second.
+def find_target(*, target: Mapping[str, str]) -> Answer:
+    """Have XLA read the description of a chip.
 
-    The answers, a line each, are empty objects, or hold XLA's error, or a refusal.
+    Raises:
+        TargetRefused: where this jax cannot compile for it.
     """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else may print into the answers
-    answer: dict[str, Any] = {}
-    try:
-        device = _mesh(json.loads(sys.stdin.buffer.readline())).devices[0]
-        print("{}", file=answers, flush=True)
-        line = sys.stdin.buffer.readline()
-        if not line:
-            return
-        request = json.loads(line)
-        module = sys.stdin.buffer.read(request["size"])
-        answer["failure"] = compile_module(module, device, request)
-    except (TargetRefused, OptionRefused) as error:
-        answer["refusal"] = [type(error).__name__, str(error)]
-    print(json.dumps(answer), file=answers, flush=True)
+    _mesh(target)
+    return None, ()
 
 
-def main() -> None:
-    """Compile what the job names; `job["answer"]` is where to say what came of it."""
-    if sys.argv[1:] == ["serve"]:
-        serve()
-        return
-    job = json.load(sys.stdin)
-    # It returns before anything is traced, so that it is in no stack of a dump.
-    runpy.run_path(job["limited"])["begin"](job["limits"])
-    script = Path(job["script"])
-    sys.path.insert(0, str(script.resolve().parent))
-    answer: dict[str, Any] = {"programs": []}
-    try:
-        for programs in _compile_all(job, script):
-            answer["programs"] = programs
-            _write(job["answer"], answer)
-    except (ScriptFailed, TargetRefused, OptionRefused) as error:
-        answer["error"] = [type(error).__name__, str(error)]
-        _write(job["answer"], answer)
+_loaded: list[tuple[Path, CalledFunction]] = []
 
 
-def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
-    """The states of all programs, before and after each: XLA may end the process."""
-    if job["function"] is None:
-        programs = programs_of(script, job["arguments"])
-    else:
-        programs = [function_of(script, job["function"], job["shapes"])]
-    outcomes: list[dict[str, Any]] = []
+def load(
+    *, script: str, function: str | None, shapes: list[Any] | None, arguments: Sequence[str]
+) -> Answer:
+    """The names of the programs of a script, which folders can have: `step`, and then `step-2`.
+
+    Raises:
+        ScriptFailed: where the script raises, or lacks something.
+    """
+    path = Path(script)
+    sys.path.insert(0, str(path.resolve().parent))
+    programs = (
+        programs_of(path, arguments) if function is None else [function_of(path, function, shapes)]
+    )
+    _loaded.extend((path, program) for program in programs)
+    names: list[str] = []
     for program in programs:
-        name = _numbered(program.name, [outcome["name"] for outcome in outcomes])
-        folder = Path(job["folder"]) / name
-        folder.mkdir(parents=True)
-        entry: dict[str, Any] = {"name": name, "folder": str(folder), "state": "compiling"}
-        outcomes.append(entry)
-        yield outcomes
-        try:
-            lowered = lower_for(
-                program.function, program.arguments, program.keywords, job["target"]
-            )
-        except TargetRefused:
-            raise
-        except Exception as error:
-            if len(programs) == 1:
-                raise ScriptFailed(_where(error, script)) from error
-            entry |= {"state": "not lowered", "message": _where(error, script)}
-            continue
-        options = {**unmeasured(job["target"]), **job["options"]}
-        _, failure = compile_lowered(lowered, folder, options)
-        entry["state"] = "compiled" if failure is None else "failed"
-        entry["message"] = failure
-        yield outcomes
-    yield outcomes
+        plain = re.sub(r"[^\w.\-]", "_", program.name)
+        numbers = (f"{plain}-{number}" for number in range(2, len(names) + 3))
+        names.append(next(name for name in (plain, *numbers) if name not in names))
+    return names, ()
 
 
-def _numbered(name: str, taken: Sequence[str]) -> str:
-    """A name that a folder can have: `step`, and then `step-2`."""
-    plain = re.sub(r"[^\w.\-]", "_", name)
-    numbers = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-    return next(candidate for candidate in (plain, *numbers) if candidate not in taken)
+def compile_loaded(
+    *, number: int, target: Mapping[str, str], options: Mapping[str, Any], folder: str
+) -> Answer:
+    """The end of the compilation of a program, and the message: `not lowered`, `failed`.
 
-
-def _write(path: str, answer: dict[str, Any]) -> None:
-    Path(path).write_text(json.dumps(answer), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    Raises:
+        ScriptFailed: the only program cannot be lowered.
+        TargetRefused, OptionRefused: the target or an option is not taken.
+    """
+    script, program = _loaded[number]
+    Path(folder).mkdir(parents=True)
+    try:
+        lowered = lower_for(program.function, program.arguments, program.keywords, target)
+    except TargetRefused:
+        raise
+    except Exception as error:
+        if len(_loaded) == 1:
+            raise ScriptFailed(_where(error, script)) from error
+        return ("not lowered", _where(error, script)), ()
+    _, failure = compile_lowered(lowered, Path(folder), {**unmeasured(target), **options})
+    return ("compiled" if failure is None else "failed", failure), ()

@@ -47,7 +47,7 @@ def convert_file(path: Path, dialects: Sequence[str]) -> Converted:
     """
     conversions(dialects)
     if _is_proto(path):
-        from hlo_lint.hlo.proto import read_proto
+        from hlo_lint.xla.proto import read_proto
 
         return _converted(parse_file(read_proto(path), path), dialects)
     return convert_text(_content(path), dialects, path)
@@ -61,7 +61,7 @@ def in_format(text: str, path: Path) -> bytes:
     """
     if not _is_proto(path):
         return encode(text)
-    from hlo_lint.hlo.proto import write_proto
+    from hlo_lint.xla.proto import write_proto
 
     return write_proto(path, text)
 
