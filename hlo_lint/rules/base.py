@@ -71,7 +71,7 @@ class BeforeAutotuner(NamedTuple):
 
 
 class ParserVerdict(NamedTuple):
-    """What XLA's own parser says of a file."""
+    """A file, and the verdict of XLA's own parser on it."""
 
     file: HloFile
     release: str

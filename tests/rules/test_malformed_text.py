@@ -16,7 +16,7 @@ F = "f {\n  ROOT a = s8[] parameter(0)\n}\n"
 
 
 def record(folder: Path) -> dict[str, dict[str, object]]:
-    """What each release of XLA's parser says of the texts of a folder."""
+    """The verdict of each release of XLA's parser on the texts of a folder."""
     found = json.loads((folder / "WHAT_XLA_READS.json").read_text())
     assert isinstance(found, dict)
     return found

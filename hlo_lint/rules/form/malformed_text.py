@@ -136,7 +136,7 @@ def _problem(opcode: str, type_text: str, attributes: str) -> str:
 
 
 def _literal_problem(type_text: str, text: str) -> str:
-    """What is wrong with the number of a scalar constant; of other types it is not looked at."""
+    """The mistake in the number of a scalar constant; other constants are not looked at."""
     scalar = _scalar(type_text)
     if scalar is None or scalar[1] == "c" or "/" in text:
         return ""
@@ -182,7 +182,7 @@ def _header_problem(header: str) -> str:
 
 
 def _computation_problems(module: Module) -> Iterator[tuple[int, str]]:
-    """What is wrong with computations, with an offset in the text of the module."""
+    """Mistakes in computations, each with an offset in the text of the module."""
     if not module.computations and not module.parse_errors:
         yield module.text.find(module.header), "a module needs a computation"
     seen: set[str] = set()
