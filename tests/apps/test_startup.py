@@ -53,6 +53,7 @@ except SystemExit as end:
 """
 RULES = {
     "form.dropped_operand",
+    "form.malformed_text",
     "form.unknown_word",
     "form.unreadable_text",
     "layout.layout_changed",

@@ -10,9 +10,8 @@ from typing import Final
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.kinds import instructions_where, kinds_of
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes_strictly
-from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
-from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.attributes.splitting import split_attributes_strictly
 from hlo_lint.hlo.comments import BLANK
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.kinds import RowKind
@@ -127,7 +126,7 @@ def _problem(opcode: str, type_text: str, attributes: str) -> str:
     except AttributeSyntaxError as error:
         return error.message
     missing = [name for name in demands.required if name not in spans]
-    wrong = [name for name in spans if name not in demands.allowed and name in ATTRIBUTE_NAMES]
+    wrong = [name for name in spans if name not in demands.allowed and _is_known(name)]
     if missing:
         return f"{opcode} needs the attribute {' and '.join(missing)}"
     if wrong:
@@ -150,7 +149,19 @@ def _literal_problem(type_text: str, text: str) -> str:
     return "" if fits else f"{number} does not fit into {kind}{bits}: {low} to {high}"
 
 
+def _is_known(name: str) -> bool:
+    """True for the name of an attribute; what reads them takes long to import."""
+    from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+
+    return name in ATTRIBUTE_NAMES
+
+
 def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str:
+    if not attributes:
+        return ""
+    from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
+    from hlo_lint.hlo.attributes.reading import read_attribute
+
     last = 0
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
         heads = _find_heads(attributes[last:start])
@@ -177,7 +188,7 @@ def _header_problem(header: str) -> str:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
         return error.message
-    unknown = [name for name in spans if name not in ATTRIBUTE_NAMES]
+    unknown = [name for name in spans if not _is_known(name)]
     return f"unknown attribute: {unknown[0]}" if unknown else _value_problem(attributes, spans)
 
 
