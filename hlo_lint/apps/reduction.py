@@ -305,19 +305,15 @@ def values_problem(
 
 def _description(name: str, compiler: XlaCompiler) -> str:
     """The description of a GPU, without the fields that this release of XLA does not know."""
-    from hlo_lint.apps.jax.capture.targets import target_of
-    from hlo_lint.apps.jax.capture.worker import UNKNOWN_FIELD, without_field
+    from hlo_lint.apps.jax.capture.targets import readable_part, target_of
 
     target = target_of(name)
     if target.is_tpu:
         raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
     text = target.description
-    while True:
-        unknown = UNKNOWN_FIELD.search(compiler.compile(_HEALTHY, text).log)
-        shorter = unknown and without_field(text, unknown[3], int(unknown[1]), int(unknown[2]))
-        if not shorter:
-            return text
-        text = shorter
+    while part := readable_part(text, compiler.compile(_HEALTHY, text).log):
+        text = part
+    return text
 
 
 def _crashed(dump: Dump, path: Path) -> Pipeline:

@@ -20,9 +20,9 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import IO, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
@@ -294,41 +294,25 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-class Closeable(Protocol):
-    """Something that holds a child process, which `close` ends."""
-
-    def close(self) -> None:
-        """End the child."""
+_Held = TypeVar("_Held", bound=AbstractContextManager[Any])
 
 
-_Held = TypeVar("_Held", bound=Closeable)
-
-
-class Pool(AbstractContextManager["Pool[_Held]"], Generic[_Held]):
-    """Children, one for each thread that needs one at a time."""
+class Pool(ExitStack, Generic[_Held]):
+    """Holders of children, one for each thread that needs one at a time; ends them at its end."""
 
     def __init__(self, start: Callable[[], _Held]) -> None:
+        super().__init__()
         self._start = start
         self._idle: queue.SimpleQueue[_Held] = queue.SimpleQueue()
-        self._all: list[_Held] = []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End every child."""
-        for child in self._all:
-            child.close()
 
     @contextmanager
     def one(self) -> Iterator[_Held]:
-        """A child that no other thread uses until the context ends."""
+        """One that no other thread uses until the context ends."""
         try:
-            child = self._idle.get_nowait()
+            holder = self._idle.get_nowait()
         except queue.Empty:
-            child = self._start()
-            self._all.append(child)
+            holder = self.enter_context(self._start())
         try:
-            yield child
+            yield holder
         finally:
-            self._idle.put(child)
+            self._idle.put(holder)

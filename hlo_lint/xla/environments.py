@@ -154,7 +154,7 @@ def _make(
     wanted = [f"{package}=={release}" for package in packages]
     oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
     newest = (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13)
-    base = _python(oldest, newest)
+    base = python_between(oldest, newest)
     if uv := shutil.which("uv"):
         try:
             shutil.rmtree(folder, ignore_errors=True)
@@ -181,9 +181,11 @@ def _make(
     (folder / INSTALLED).touch()
 
 
-def _python(oldest: tuple[int, int], newest: tuple[int, int]) -> str | None:
-    """A Python between two releases: this one, or one of those that are installed."""
-    if oldest <= sys.version_info[:2] <= newest:
+def python_between(
+    oldest: tuple[int, int], newest: tuple[int, int], this: tuple[int, ...] = sys.version_info[:2]
+) -> str | None:
+    """A Python between two releases: `this` one, or one of those that are installed."""
+    if oldest <= this <= newest:
         return sys.executable
     return next((python for python in _pythons() if oldest <= _version(python) <= newest), None)
 

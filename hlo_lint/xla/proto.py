@@ -23,7 +23,6 @@ from hlo_lint.text.stored import plain_name, read_expanded
 from hlo_lint.xla.bindings import long_text, release, xla_message
 from hlo_lint.xla.child import Child, ChildDied, ChildError
 from hlo_lint.xla.limits import ChildLimits
-from hlo_lint.xla.pjrt import module_of_text
 
 if TYPE_CHECKING:  # loaded with the first protocol buffer
     from hlo_lint.hlo.wire import Field, Reader
@@ -36,7 +35,6 @@ MAX_EXPANSION: Final = 200
 ANY_EXPANSION: Final = 64 << 20
 
 INSTALL: Final = "pip install 'hlo-lint[xla]' to {} protocol buffers"
-SNAPSHOT: Final = "hlo_snapshot.pb"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
 
 
@@ -67,39 +65,7 @@ def read_proto(
             ) from error
     function = printed_text_proto if is_text else printed
     advice = "give the text, or another jaxlib"
-    return decode(_asked(path, function, data, "read", advice, timeout, search_path))
-
-
-def write_proto(
-    path: Path,
-    text: str,
-    *,
-    timeout: float = 300.0,
-    search_path: Sequence[str] | None = None,
-) -> bytes:
-    """Serialize a module given as text, in the format that the file's name asks for.
-
-    `.pbtxt`, `.textproto` and `.txtpb` are in the text format, `.hlo_snapshot.pb` is an
-    HloSnapshot without arguments, and `.gz` is compressed.
-
-    Args:
-        path: the file they are for; nothing is written.
-        text: HLO that the jaxlib at hand reads.
-        timeout: seconds that XLA's code may take.
-        search_path: `sys.path` of the child process; that of this process if None.
-
-    Raises:
-        DumpError: XLA does not accept the text, or jaxlib is not installed.
-    """
-    name = path.name.removesuffix(".gz")
-    if name.endswith(TEXT_SUFFIXES):
-        function = text_proto
-    else:
-        function = snapshot if name.endswith(SNAPSHOT) else proto
-    advice = "convert it to what this jaxlib reads, or take another"
-    data = _asked(path, function, encode(text), "write", advice, timeout, search_path)
-    # No time and no name: the same module is the same file.
-    return gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
+    return decode(asked(path, function, data, "read", advice, timeout, search_path))
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -172,7 +138,7 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _asked(
+def asked(
     path: Path,
     function: Callable[[bytes], Answer],
     data: bytes,
@@ -220,26 +186,3 @@ def printed_text_proto(data: bytes) -> Answer:
     from hlo_lint.hlo.text_proto import module_from_text
 
     return printed(module_from_text(data))
-
-
-def proto(text: bytes) -> Answer:
-    """A serialized HloProto with the module of a text."""
-    from hlo_lint.hlo.wire import delimited
-
-    return None, [delimited(1, module_of_text(text)).raw]
-
-
-def snapshot(text: bytes) -> Answer:
-    """A serialized HloSnapshot with the module of a text."""
-    from hlo_lint.hlo.wire import delimited
-
-    _, (data,) = proto(text)
-    return None, [delimited(1, data).raw]
-
-
-def text_proto(text: bytes) -> Answer:
-    """The text format of the HloProto with the module of a text."""
-    from hlo_lint.hlo.text_proto import proto_to_text
-
-    _, (data,) = proto(text)
-    return None, [proto_to_text(data)]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
 import os
@@ -37,6 +38,7 @@ from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import ConfigError, HloLintError, UsageError
 from hlo_lint.text.source import decode as decode_text
 from hlo_lint.text.source import encode as encode_text
+from hlo_lint.xla.cpu import XlaCpu
 
 Target = Callable[[bytes], None]
 TARGETS: dict[str, Target] = {}
@@ -44,8 +46,8 @@ MAX_READ = 200
 """Instructions of a text whose attributes are read."""
 MAX_ELEMENTS = 1 << 12
 """Of an array that is computed."""
-MAX_WORK = 1 << 20
-"""Elementary operations of a module that is computed."""
+MAX_SECONDS = 5
+"""CPU time of a module that is computed."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -213,7 +215,7 @@ def result(text: str) -> list[bytes]:
     """
     import numpy as np
 
-    from hlo_lint.engine.values.evaluate import evaluate, leaves
+    from hlo_lint.engine.values.run import arrays_of, values_of
 
     module = hlo_lint.parse(text)
     shapes = [instruction.shape for instruction in module.instructions()]
@@ -228,9 +230,15 @@ def result(text: str) -> list[bytes]:
         for parameter in entry.parameters
         for array in arrays(parameter.shape)
     ]
-    with np.errstate(all="ignore"):
-        evaluated = evaluate(module, inputs, max_work=MAX_WORK)
-    return [array.tobytes() for array in leaves(evaluated.result)]
+    (value,) = values_of(module, inputs, xla=_xla())
+    return [array.tobytes() for array in arrays_of(value)]
+
+
+@cache
+def _xla() -> XlaCpu:
+    xla = XlaCpu(seconds=MAX_SECONDS)
+    atexit.register(xla.close)
+    return xla
 
 
 @_target

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hlo_lint.apps.converted_files import write_proto
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.wire import delimited
 from hlo_lint.text.errors import DumpError, PayloadError
-from hlo_lint.xla.proto import module_bytes, read_proto, write_proto
+from hlo_lint.xla.proto import module_bytes, read_proto
 
 pytestmark = pytest.mark.slow
 

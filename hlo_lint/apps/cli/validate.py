@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.checking import write_report
+from hlo_lint.apps.cli.printing import write_report
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.errors import DumpError
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
-    help="CPU time that one program may take.",
+    help="Time that one program may take, to compile and to run.",
 )
 @click.option(
     "--memory",

@@ -10,7 +10,7 @@ from typing import Final
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.kinds import instructions_where, kinds_of
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.splitting import split_attributes_strictly
 from hlo_lint.hlo.comments import BLANK
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module

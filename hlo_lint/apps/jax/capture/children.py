@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.jax.capture import worker
-from hlo_lint.apps.jax.capture.targets import Target
+from hlo_lint.apps.jax.capture.targets import Target, readable_part
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
@@ -73,6 +73,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
     limits = ChildLimits.by_default(MAX_SECONDS)
     outcomes: list[ProgramOutcome] = []
     logs: list[str] = []
+    target: dict[str, str] | None = None
     with Child(interpreter.path, limits=limits, environment=_kept(given)) as child:
         try:
             names, _ = child.call(
@@ -83,11 +84,12 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
                 arguments=list(job.arguments),
             )
             logs.append(child.log())
+            target = _read_target(child, job.target.topology())
             for number, name in enumerate(names):
                 (state, message), _ = child.call(
                     worker.compile_loaded,
                     number=number,
-                    target=dict(job.target.topology()),
+                    target=target,
                     options=dict(job.options),
                     folder=str(folder / name),
                 )
@@ -97,7 +99,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
         except ChildError as error:
             raise _refusal(error, child.log(), interpreter) from None
         except ChildDied as death:
-            if not logs:
+            if target is None:
                 raise CaptureError(f"{job.script}: {death}") from None
             logs.append(death.log)
             name = names[len(outcomes)]
@@ -118,11 +120,11 @@ class Compiler(AbstractContextManager["Compiler"]):
             TargetRefused: where this jax cannot compile for the target.
             CaptureError: where XLA does not survive it.
         """
-        self._target = dict(target)
         limits = ChildLimits.by_default(MAX_SECONDS)
         self._child = Child(limits=limits, environment=_kept(os.environ))
         try:
-            self._child.call(worker.find_target, target=self._target)
+            self.target = _read_target(self._child, target)
+            """Without the fields that this jax does not know."""
         except ChildDied as death:
             raise CaptureError(f"the description of the target: {death}") from None
         except ChildError as error:
@@ -149,7 +151,7 @@ class Compiler(AbstractContextManager["Compiler"]):
             failure, _ = self._child.call(
                 worker.compile_module,
                 module,
-                target=self._target,
+                target=self.target,
                 folder=str(folder),
                 options=dict(options),
                 passes=passes,
@@ -161,6 +163,20 @@ class Compiler(AbstractContextManager["Compiler"]):
         except ChildError as error:
             raise _exception(error) from None
         return None if failure is None else str(failure)
+
+
+def _read_target(child: Child, target: Mapping[str, str]) -> dict[str, str]:
+    """A target that the child has read, less the fields of a GPU that its release does not know."""
+    while True:
+        try:
+            child.call(worker.read_target, target=dict(target))
+        except ChildError:
+            part = readable_part(target.get("target_config", ""), child.log())
+            if part is None:
+                raise
+            target = {**target, "target_config": part}
+        else:
+            return dict(target)
 
 
 def _kept(environment: Mapping[str, str]) -> dict[str, str]:

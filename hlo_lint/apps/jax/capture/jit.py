@@ -199,7 +199,7 @@ def capture_jit(
     try:
         if topology is not None:
             with Compiler(topology) as compiler:
-                lowered = lower_for(function, arguments, {}, topology)
+                lowered = lower_for(function, arguments, {}, compiler.target)
                 made = new_folder()
                 failure = compiler.compile(lowered, made, options, passes)
             compiled = partial(lowered.compile, options)

@@ -14,7 +14,6 @@ import os
 import re
 import runpy
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,13 +34,6 @@ EVERYTHING = {
 
 BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
 BAD_TARGET = "Failed to parse GpuTargetConfigProto"
-UNKNOWN_FIELD = re.compile(
-    r"Error parsing text-format \S+: (\d+):(\d+): "
-    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
-)
-"""XLA's log where a description of a GPU is of a newer release than itself."""
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
-"""A token of a protobuf text."""
 
 
 class OptionRefused(Exception):
@@ -193,6 +185,7 @@ def compile_module(
     Raises:
         OptionRefused: for a compiler option that XLA does not take.
     """
+    import numpy
     from jax._src import compiler
     from jax._src.interpreters import mlir
 
@@ -202,7 +195,7 @@ def compile_module(
     compile_options = compiler.get_compile_options(
         num_replicas=1,
         num_partitions=1,
-        device_assignment=_array([[device]]),
+        device_assignment=numpy.array([[device]]),
         env_options_overrides=flags,
         backend=device.client,
     )
@@ -217,12 +210,6 @@ def compile_module(
     except _xla_error() as error:
         return _message(error), ()
     return None, ()
-
-
-def _array(values: Any) -> Any:
-    import numpy
-
-    return numpy.array(values)
 
 
 def unmeasured(target: Mapping[str, str]) -> dict[str, Any]:
@@ -241,11 +228,12 @@ def _xla_error() -> type[Exception]:
 
 def _mesh(target: Mapping[str, str]) -> Any:
     import numpy
+    from jax.experimental import topologies
 
     before = {name: os.environ.get(name) for name in ABSENT}
     os.environ.update(ABSENT)
     try:
-        topology = _topology(target)
+        topology = topologies.get_topology_desc(**target)
     except NotImplementedError as error:
         raise TargetRefused(
             "its CUDA plugin is not installed, or did not load: install hlo-lint[gpu-compiler] "
@@ -266,67 +254,6 @@ def _mesh(target: Mapping[str, str]) -> Any:
             else:
                 os.environ[name] = value
     return _jax().sharding.Mesh(numpy.array(topology.devices[:1]), ("device",))
-
-
-def _topology(target: Mapping[str, str]) -> Any:
-    """The devices of a target, less the fields of a GPU that this release does not know."""
-    from jax.experimental import topologies
-
-    target = dict(target)
-    while True:
-        topology, error, log = _logged(lambda: topologies.get_topology_desc(**target))
-        unknown = UNKNOWN_FIELD.search(log)
-        shorter = unknown and without_field(
-            target["target_config"], unknown[3], int(unknown[1]), int(unknown[2])
-        )
-        if error is None or not shorter:
-            os.write(2, log.encode())
-            if error is not None:
-                raise error
-            return topology
-        target["target_config"] = shorter
-
-
-def _logged(call: Callable[[], Any]) -> tuple[Any, Exception | None, str]:
-    """The result of a call or its error, and what XLA wrote to standard error meanwhile.
-
-    XLA says which field it does not know in its log alone.
-    """
-    sys.stderr.flush()
-    real = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        result, error = None, None
-        try:
-            result = call()
-        except Exception as raised:
-            error = raised
-        finally:
-            sys.stderr.flush()
-            os.dup2(real, 2)
-            os.close(real)
-        file.seek(0)
-        return result, error, file.read().decode("utf-8", "replace")
-
-
-def without_field(text: str, name: str, line: int, column: int) -> str | None:
-    """A protobuf text less the field of that name before a place; None where there is none.
-
-    >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
-    'a { b: 1 d: 2 }'
-    """
-    lines = text.splitlines(keepends=True)
-    place = sum(map(len, lines[: line - 1])) + column
-    heads = re.finditer(rf"\b{name}\s*(?::|(?=[{{\[]))", text)
-    head = max((match for match in heads if match.start() < place), key=re.Match.end, default=None)
-    if head is None:
-        return None
-    depth = 0
-    for token in TOKEN.finditer(text, head.end()):
-        depth += (token[0] in "{[") - (token[0] in "}]")
-        if not depth:
-            return text[: head.start()] + text[token.end() :].lstrip(" ")
-    return None
 
 
 # What a script has to compile
@@ -502,7 +429,7 @@ def _argument(shape: Any) -> Any:
 # In the child
 
 
-def find_target(*, target: Mapping[str, str]) -> Answer:
+def read_target(*, target: Mapping[str, str]) -> Answer:
     """Have XLA read the description of a chip.
 
     Raises:
