@@ -23,6 +23,7 @@ from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.edits import Edit, Safety
+from hlo_lint.text.errors import HloSyntaxError
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
@@ -42,8 +43,8 @@ Note = Callable[[str], None]
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
     """The module of a text; of several, the first.
 
-    Bad HLO does not raise: what could not be read is in `module.problems`. With `strict` it
-    raises, and so does all that XLA's parser refuses.
+    Bad HLO does not raise: what could not be read is in `module.problems`. With `strict` the parser
+    of the jaxlib that is installed reads the text first, and what it refuses raises.
 
     >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[8]{0} parameter(0)\\n}\\n")
     >>> module.entry.root.shape.dims
@@ -51,6 +52,7 @@ def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = F
 
     Raises:
         HloSyntaxError: at the first such place, if `strict`.
+        DumpError: `strict` without jaxlib.
     """
     return parse_all(text, path, strict=strict)[0]
 
@@ -61,7 +63,8 @@ def parse_all(
     """Every module of a text.
 
     Raises:
-        HloSyntaxError: at the first place that `hlo_lint.analysis.strict` refuses, if `strict`.
+        HloSyntaxError: at the first place that XLA's parser refuses, if `strict`.
+        DumpError: `strict` without jaxlib.
         TypeError: the text is neither str nor bytes.
     """
     if not isinstance(text, str | bytes):
@@ -71,9 +74,12 @@ def parse_all(
         )
     file = parse_file(text, None if path is None else Path(path))
     if strict:
-        from hlo_lint.analysis.strict import check_strict
+        from hlo_lint.engine.parser_judge import judge_of
 
-        check_strict(file)
+        verdict = judge_of("").verdict(file)
+        for refusal in verdict.refusals:
+            message = f"jaxlib {verdict.release} refuses: {refusal.message}"
+            raise HloSyntaxError(message, refusal.start, path=file.path, text=file.text)
     return file.modules
 
 
@@ -274,8 +280,21 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
         checker.limits.nesting,
         checker.notes_files,
         stages if settings.has_stages else (),
+        _installed_judge(checker.rules),
     )
     return CachedParts(Store(cache_folder()), run_digest(checker.rules, *facts))
+
+
+def _installed_judge(rules: ChosenRules) -> str:
+    """The release of the jaxlib of this Python, if XLA's parser judges."""
+    if rules.named("parser-refuses") is None:
+        return ""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("jaxlib")
+    except PackageNotFoundError:
+        return ""
 
 
 def fix(
@@ -326,7 +345,8 @@ def fix(
         from hlo_lint.engine.proof.gate import Gate
         from hlo_lint.rules.registry import all_rules
 
-        chosen = {rule.name() for rule in rules}
+        # The gate asks XLA's parser itself, and goes without it where there is none.
+        chosen = {rule.name() for rule in rules} | {"parser-refuses"}
         every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
         gate = Gate(
             lambda: Checker(every, before=before, stage_of=stage_of, memo=memo),

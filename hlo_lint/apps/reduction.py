@@ -100,7 +100,7 @@ def reduce_problem(
 
 @contextmanager
 def parser() -> Iterator[Guard]:
-    """XLA's parser, if jaxlib is installed here; else strict mode."""
+    """XLA's parser, if jaxlib is installed here; else the lenient parser and malformed-text."""
     with Pool(XlaParser) as parsers:
         try:
             with parsers.one() as first:

@@ -115,6 +115,16 @@ class EachDump(View):
                 reporter.add_if_it_counts(check, history, timeline)
 
 
+class Parsed(EachDump):
+    """Every file, with what XLA's parser says of it."""
+
+    def check(self, check: Check, run: Run) -> None:
+        """Ask the release that the rule's option `jax` names."""
+        from hlo_lint.engine.parser_judge import judge_of
+
+        super().check(check.seeing(judge_of(getattr(check.rule, "jax", "")).verdict), run)
+
+
 class Final(View):
     """The last module of a run, alone or with artefacts of its dump."""
 
@@ -388,6 +398,7 @@ VIEWS: dict[str, View] = {
     "Module": EachDump("each module of every dump", frozenset({STAGE})),
     VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
     "HloFile": EachDump("every file as a text"),
+    "ParserVerdict": Parsed("every file, with what XLA's own parser says of it: it asks jaxlib"),
     "BeforeAutotuner": AutotunerInput(
         "the module that the autotuner meets, or the nearest dump before it"
     ),

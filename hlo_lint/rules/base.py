@@ -15,14 +15,14 @@ from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import dedented
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import ParseDiagnostic, Span
 
 if TYPE_CHECKING:
     from typing import Any, Self
@@ -67,6 +67,16 @@ class BeforeAutotuner(NamedTuple):
         return not any(
             instruction is not None and instruction.opcode == "fusion" for instruction in left
         )
+
+
+class ParserVerdict(NamedTuple):
+    """A file, and the verdict of XLA's own parser on it."""
+
+    file: HloFile
+    release: str
+    """Of the jaxlib that was asked, `0.10.2`."""
+    refusals: tuple[ParseDiagnostic, ...]
+    """The reason for each module that it refuses."""
 
 
 class AutotuningRuns(NamedTuple):

@@ -40,8 +40,8 @@ class UnknownWord(Rule):
 
     ## Where
     Known words are those of jaxlib 0.11.2 and those that only older or newer releases print. Each
-    unknown word is reported once for each computation. `hlo-lint check --strict` reports every word
-    that jaxlib 0.11.2 refuses where it stands.
+    unknown word is reported once for each computation. `hlo-lint check --strict` asks XLA's own
+    parser, which knows the words of its release alone.
     """
 
     severity = Severity.WARNING
