@@ -53,7 +53,7 @@ def command(
     wide: bool,
     out: Path | None,
 ) -> None:
-    """Evaluate the module of FILE, and print its result or the values of instructions.
+    """Run a module, and print its result or inner values.
 
     No jaxlib is needed, and the text may be that of any release and backend: layouts, fusions,
     loops and asynchronous operations are evaluated; a custom call that only a kernel defines is
