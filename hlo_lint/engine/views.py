@@ -34,7 +34,7 @@ from hlo_lint.rules.base import (
     check_methods,
 )
 from hlo_lint.rules.findings import Finding
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
@@ -230,7 +230,8 @@ class WholeCompilation(View):
         timeline, pipeline = run.timeline, run.timeline.pipeline
         if run.compilation is None:
             chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
-            checks = [check for rule in all_rules() for check in checks_of(rule)]
+            demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
+            checks = [check for rule in demanding for check in checks_of(rule)]
             unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
             run.compilation = Compilation(pipeline, tuple(unmet))
         for finding in check.run(run.compilation):

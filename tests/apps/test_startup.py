@@ -21,7 +21,7 @@ ENTRY e {
 }
 """
 MAX_MODULES = 130
-MAX_MODULES_OF_A_HIT = 103
+MAX_MODULES_OF_A_HIT = 98
 LATE = (
     *(
         "concurrent",
