@@ -182,7 +182,7 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
 
     def skipped_of(entry: Skipped) -> Skipped:
         new = path_of(entry.path)
-        return replace(entry, path=new, reason=entry.reason.replace(entry.path, new))
+        return entry._replace(path=new, reason=entry.reason.replace(entry.path, new))
 
     old = part.outcome
     outcome = old._replace(

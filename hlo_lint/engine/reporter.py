@@ -17,12 +17,12 @@ from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic, PassRef
     from hlo_lint.engine.suppressions.comments import CheckedFile
+    from hlo_lint.text.edits import Fix
 
 Identity = tuple[str, tuple[str, str, str]]
 """A rule and what it says of a module but for names: message, opcode and shape."""

@@ -29,16 +29,16 @@ from hlo_lint.rules.base import (
     Compilation,
     DumpFolder,
     FinalModule,
-    PassPair,
     Rule,
     asked_by,
     check_methods,
 )
 from hlo_lint.rules.findings import Finding
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
+    from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
     from hlo_lint.engine.findings import PassRef
 
@@ -73,6 +73,7 @@ class Run:
             name = change.after.name
             if name is None or change.before not in positions or change.after not in positions:
                 continue  # one of them cannot be read
+            from hlo_lint.analysis.pass_pairs import PassPair
             from hlo_lint.engine.findings import PassRef
 
             introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
@@ -84,14 +85,14 @@ class Run:
         return pairs
 
 
-@dataclass(frozen=True)
 class View(ABC):
     """A kind of subject that rules check."""
 
-    about: str
-    """One line for people who write rules."""
-    may_go_with: frozenset[str] = frozenset()
-    """Types that a check may ask for besides: `Stage`, an artefact."""
+    def __init__(self, about: str, may_go_with: frozenset[str] = frozenset()) -> None:
+        self.about = about
+        """One line for people who write rules."""
+        self.may_go_with = may_go_with
+        """Types that a check may ask for besides: `Stage`, an artefact."""
 
     def has_subject(self, run: Run) -> bool:
         """True if a pipeline may hold anything of this view: else no rule for it is imported."""
@@ -239,19 +240,21 @@ class WholeCompilation(View):
         timeline, pipeline = run.timeline, run.timeline.pipeline
         if run.compilation is None:
             chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
-            checks = [check for rule in all_rules() for check in checks_of(rule)]
+            demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
+            checks = [check for rule in demanding for check in checks_of(rule)]
             unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
             run.compilation = Compilation(pipeline, tuple(unmet))
         for finding in check.run(run.compilation):
             run.reporter.add_in(check.rule, finding, pipeline.dumps)
 
 
-@dataclass(frozen=True)
 class EachText(View):
     """Files that are not HLO."""
 
-    kind: Kind = Kind.HLO
-    read: Callable[[str], object] = str
+    def __init__(self, about: str, kind: Kind, read: Callable[[str], object]) -> None:
+        super().__init__(about)
+        self.kind = kind
+        self.read = read
 
     def has_subject(self, run: Run) -> bool:
         """True if there is a file of the kind."""

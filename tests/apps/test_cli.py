@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -275,6 +276,15 @@ def test_help_is_said_of_every_command(args: tuple[str, ...]) -> None:
     ran = run(*args)
     assert ran.status == 0
     assert ran.out.startswith("Usage: hlo-lint")
+
+
+def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
+    from hlo_lint.apps.cli.main import GROUPS
+
+    listed = run("--help", COLUMNS="80").out.partition("\nFind and fix:")[2]
+    assert "..." not in listed
+    rows = re.findall(r"^  ([a-z-]+) +\S", listed, re.M)
+    assert rows == [name for names in GROUPS.values() for name in names]
 
 
 # What people read

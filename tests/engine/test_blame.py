@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hlo_lint
-from hlo_lint import Diagnostic, Severity
+from hlo_lint import Diagnostic, PassPair, Severity
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
-from hlo_lint.rules.base import Findings, PassPair, Rule, Stage
+from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
