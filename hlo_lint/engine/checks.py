@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType
 from typing import Any
 
-from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
@@ -108,20 +106,13 @@ class Check:
 
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
     """The fix that a rule has for one of its findings; its method may ask for the stage."""
-    extra = _fix_parameters(type(rule).fix)
-    fix: Any = rule.fix
-    if not extra:
+    if not _asks_for_stage(type(rule).fix):
         return rule.fix(instruction, module)
-    if extra == ("stage",):
-        return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
-    message = f"{rule.name()}: fix takes an instruction and its module, no {extra[0]}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    is_copy = stage.next_pass == LAYOUT_NORMALIZATION
-    return fix(instruction, module, Form.COPY if is_copy else Form.TRANSPOSE)  # type: ignore[no-any-return]
+    fix: Any = rule.fix
+    return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
 
 
 @cache
-def _fix_parameters(fix: Any) -> tuple[str, ...]:
-    """The names of the parameters of `fix` after the instruction and the module."""
+def _asks_for_stage(fix: Any) -> bool:
     code: CodeType = fix.__code__
-    return code.co_varnames[3 : code.co_argcount + code.co_kwonlyargcount]
+    return "stage" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -2,7 +2,7 @@
 
 An instruction's number follows from its opcode, its shape, its attributes by meaning, the numbers
 of its operands, and those of the computations it calls; a computation's from those of all its
-instructions. Numbers are given out by one `Structures`, and mean nothing to another.
+instructions.
 
 A get-tuple-element is not an instruction here but a way to read one: whether a release prints it
 (`%get-tuple-element.3`) or not (`%call#1`) makes no difference.
@@ -11,7 +11,7 @@ A get-tuple-element is not an instruction here but a way to read one: whether a 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
@@ -24,6 +24,7 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
+from hlo_lint.analysis.value_numbering import UNKNOWN, Callees, ModuleNumbering, operands_first
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
@@ -38,8 +39,6 @@ from hlo_lint.hlo.records import (
     type_of,
 )
 
-_UNKNOWN: Final = -1
-"""The number of what is not there, or is part of a circle."""
 _MAX_NUMBERS: Final = 2_000_000
 """More structures than this are not kept from one comparison to the next."""
 _ELEMENT: Final = "get-tuple-element"
@@ -57,8 +56,7 @@ class _Surface:
     """The rows of a computation, without their references."""
 
     labels: list[int]
-    called: dict[int, tuple[str, ...]]
-    """The computations that each instruction calls, by its position."""
+    called: Callees
 
 
 @dataclass(eq=False)
@@ -74,8 +72,7 @@ class Body:
     """Operands, then control predecessors; how many of each follows from the row."""
     operands: list[int]
     """The number of the reads that are operands."""
-    callees: dict[int, tuple[str, ...]]
-    """Names of the computations that an instruction calls, where it calls any."""
+    callees: Callees
     elements: frozenset[int]
     """Positions of get-tuple-elements that are read through."""
     root: int
@@ -110,15 +107,14 @@ class Structure:
     """Modules with the same number are the same but for names."""
 
 
-class Structures:
+class Structures(ModuleNumbering[Body]):
     """Takes modules apart, and gives the same number to the same structure in each of them."""
 
     def __init__(self, *, metadata: bool = False) -> None:
         """With `metadata` an instruction's origin belongs to it: its op_name, its Python frames."""
+        super().__init__()
         self._metadata = metadata
-        self._numbers: dict[Hashable, int] = {}
         self._labels: dict[tuple[str, ...], int] = {}
-        self._bodies: dict[Computation, dict[tuple[int, ...], Body]] = {}
         self._surfaces: dict[Computation, _Surface] = {}
 
     def keep(self, modules: Iterable[Module]) -> None:
@@ -127,39 +123,17 @@ class Structures:
         What was taken apart before is not to be compared with what will be.
         """
         if len(self._numbers) > _MAX_NUMBERS:
-            for memo in (self._numbers, self._labels, self._bodies, self._surfaces):
+            for memo in (self._numbers, self._labels, self._computations, self._surfaces):
                 memo.clear()
             return
         needed = {computation for module in modules for computation in module.computations}
-        for cache in (self._bodies, self._surfaces):
+        for cache in (self._computations, self._surfaces):
             for computation in cache.keys() - needed:
                 del cache[computation]
 
-    def _number(self, structure: Hashable) -> int:
-        return self._numbers.setdefault(structure, len(self._numbers))
-
     def of(self, module: Module) -> Structure:
         """The module, taken apart; what it shares with another one is not done again."""
-        by_name: dict[str, Computation] = {}
-        for computation in module.computations:
-            by_name.setdefault(computation.name, computation)
-        surfaces = {name: self._surface(computation) for name, computation in by_name.items()}
-        names = list(by_name)
-        place = {name: at for at, name in enumerate(names)}
-        callees = [
-            [
-                place[callee]
-                for called in surfaces[name].called.values()
-                for callee in called
-                if callee in place
-            ]
-            for name in names
-        ]
-        bodies: dict[str, Body] = {}
-        for at in _bottom_up(callees):
-            name = names[at]
-            bodies[name] = self._body(by_name[name], surfaces[name], bodies, module)
-        bodies = {name: bodies[name] for name in names}
+        bodies = self.computations(module)
         header = _header(module)
         return Structure(module, bodies, header, self._whole(module, bodies, header))
 
@@ -170,10 +144,10 @@ class Structures:
         # A multiset: which of two equal computations is called does not matter, nor their order. Of
         # a fusion the order of instructions is not a schedule.
         counted = Counter(
-            (body.number, self._number(body.schedule) if scheduled and name not in fused else -1)
+            (body.number, self.number(body.schedule) if scheduled and name not in fused else -1)
             for name, body in bodies.items()
         )
-        return self._number(
+        return self.number(
             (
                 "module",
                 tuple(header.items()),
@@ -182,59 +156,42 @@ class Structures:
             )
         )
 
-    def _body(
-        self,
-        computation: Computation,
-        surface: _Surface,
-        bodies: dict[str, Body],
-        module: Module,
-    ) -> Body:
-        numbers = {
-            at: tuple(bodies[name].number if name in bodies else -1 for name in names)
-            for at, names in surface.called.items()
-        }
-        frames: tuple[object, ...] = (module.tables,) if self._metadata else ()
-        # A computation is numbered anew only if what it calls, or its Python frames, changed.
-        key = (*(number for group in numbers.values() for number in group), hash(frames))
-        variants = self._bodies.setdefault(computation, {})
-        body = variants.get(key)
-        if body is None:
-            body = variants[key] = self._taken_apart(computation, surface, numbers, module)
-        return body
+    def _context(self, module: Module) -> Hashable:
+        return hash((module.tables,)) if self._metadata else None
 
-    def _taken_apart(
-        self,
-        computation: Computation,
-        surface: _Surface,
-        callees: dict[int, tuple[int, ...]],
-        module: Module,
+    def _callees(self, computation: Computation) -> Callees:
+        return self._surface(computation).called
+
+    def _numbered(
+        self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
     ) -> Body:
+        surface = self._surface(computation)
         rows = computation.rows
         root = computation.root
         reads, operands, elements = _reads(computation)
         labels = surface.labels
         if self._metadata:
             labels = [
-                self._number((label, provenance(attributes_of(row), module)))
+                self.number((label, provenance(attributes_of(row), module)))
                 for label, row in zip(labels, rows, strict=True)
             ]
-        values = [_UNKNOWN] * len(rows)
-        for at in _bottom_up([[position for position, _ in read] for read in reads]):
+        values = [UNKNOWN] * len(rows)
+        for at in _order(reads):
             if at not in elements:
                 inputs = [
-                    (values[position] if position >= 0 else _UNKNOWN, path)
+                    (values[position] if position >= 0 else UNKNOWN, path)
                     for position, path in reads[at]
                 ]
                 split = operands[at]
                 key = labels[at], callees.get(at, ()), tuple(inputs[:split])
                 # Control predecessors are a set: their order means nothing.
                 controlled = tuple(sorted(inputs[split:]))
-                values[at] = self._number((*key, controlled) if controlled else key)
+                values[at] = self.number((*key, controlled) if controlled else key)
         # All values count, not only those that the root needs: side effects and dead code differ,
         # too. Their order does not: only a schedule gives it a meaning.
         kept = sorted(value for at, value in enumerate(values) if at not in elements)
         at_root = -1 if root is None else root.number
-        whole = self._number(
+        whole = self.number(
             (
                 "computation",
                 computation.thread,
@@ -251,7 +208,7 @@ class Structures:
         if surface is None:
             rows, inline = computation.rows, computation.inline
             bare = [without_metadata(attributes_of(row)) for row in rows]
-            called = {at: names for at, tail in enumerate(bare) if (names := _callees(tail))}
+            called = {at: names for at, tail in enumerate(bare) if (names := _called(tail))}
             called |= {at: computation.at(at).called_computations for at in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
             surface = self._surfaces[computation] = _Surface(labels, called)
@@ -263,7 +220,7 @@ class Structures:
         label = self._labels.get(key)
         if label is None:
             meaning = (shape_meaning(key[0]), opcode, attributes(bare), literal_meaning(key[3]))
-            label = self._labels[key] = self._number(meaning)
+            label = self._labels[key] = self.number(meaning)
         return label
 
 
@@ -343,7 +300,7 @@ def _place(reference: str, places: dict[str, Read]) -> Read:
 
 
 @lru_cache(maxsize=1 << 16)
-def _callees(tail: str) -> tuple[str, ...]:
+def _called(tail: str) -> tuple[str, ...]:
     return called_names(tail)
 
 
@@ -352,24 +309,11 @@ def _index(tail: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _bottom_up(needs: Sequence[Sequence[int]]) -> Sequence[int]:
-    """An order in which each number comes after those it needs, as far as there is one.
-
-    Numbers on a circle come last, in their own order; -1 needs nothing.
-    """
+def _order(reads: Sequence[Sequence[Read]]) -> Sequence[int]:
+    """The positions, each after those it reads as far as there is such an order."""
     # The usual case: XLA prints operands before their users.
-    if all(need < at for at, needed in enumerate(needs) for need in needed):
-        return range(len(needs))
-    waiting = [len({need for need in needed if need >= 0}) for needed in needs]
-    users: list[list[int]] = [[] for _ in needs]
-    for at, needed in enumerate(needs):
-        for need in {need for need in needed if need >= 0}:
-            users[need].append(at)
-    order = [at for at, count in enumerate(waiting) if not count]
-    for at in order:  # grows on the way
-        for user in users[at]:
-            waiting[user] -= 1
-            if not waiting[user]:
-                order.append(user)
-    done = set(order)
-    return order + [at for at in range(len(needs)) if at not in done]
+    if all(position < at for at, read in enumerate(reads) for position, _ in read):
+        return range(len(reads))
+    return operands_first(
+        range(len(reads)), lambda at: [position for position, _ in reads[at] if position >= 0]
+    )

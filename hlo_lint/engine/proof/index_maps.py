@@ -5,7 +5,7 @@ another array. Reshapes, transposes, copies, bitcasts and broadcasts only take t
 number apart and put them together in another order, so a chain of them is one list of digits; where
 two steps cut the number at places that do not fit, it is a short list of such lists. A canonical
 list is unique, so that equal maps have equal lists; several lists are compared element by element.
-No byte and no layout algebra is shared with `physical_memory` or `hlo_lint.hlo.layouts`.
+No layout algebra is shared with `hlo_lint.hlo.layouts`.
 """
 
 from __future__ import annotations
@@ -143,30 +143,39 @@ def broadcast(dims: Sequence[int], into: Sequence[int], dimensions: Sequence[int
 
 
 def bitcast(source: ArrayShape, target: ArrayShape) -> IndexMap | None:
-    """The map of a bitcast between elements of one width; None where memory has gaps.
+    """The map of a bitcast between elements of one width; None where gaps in memory move.
 
     A layout is a list of digits, too: from the place in memory to the number of the element.
     """
     if source.elements != target.elements or source.element_bits != target.element_bits:
         return None
-    before, after = _in_memory(source), _in_memory(target)
+    if not (source.has_valid_layout and target.has_valid_layout):
+        return None
+    # The same sizes in the same tiles have their padding at the same places.
+    tiled = _major_to_minor(source) != _major_to_minor(target) or _tiles(source) != _tiles(target)
+    before, after = _in_memory(source, tiled), _in_memory(target, tiled)
     if before is None or after is None:
         return None
     return before.after(_inverse(after))
 
 
-def _in_memory(shape: ArrayShape) -> IndexMap | None:
-    """The number of the element at each place in memory."""
-    if UNBOUNDED in shape.dims or not shape.has_valid_layout:
+def _major_to_minor(shape: ArrayShape) -> list[int]:
+    return [shape.dims[number] for number in shape.minor_to_major[::-1]]
+
+
+def _tiles(shape: ArrayShape) -> tuple[tuple[int | None, ...], ...]:
+    return () if shape.layout is None else shape.layout.tiles
+
+
+def _in_memory(shape: ArrayShape, tiled: bool) -> IndexMap | None:
+    """The number of the element at each place in memory; `tiled` if its tiles count."""
+    if UNBOUNDED in shape.dims:
         return None
     strides = _strides(shape.dims)
     digits = [Digit(shape.dims[number], strides[number]) for number in shape.minor_to_major[::-1]]
-    layout = shape.layout
-    if layout is None:
-        return of_digits(digits)
-    if layout.rest:
+    if shape.layout is not None and shape.layout.rest:
         return None
-    for tile in layout.tiles:
+    for tile in _tiles(shape) if tiled else ():
         missing = len(tile) - len(digits)
         digits[:0] = [Digit(1, 0)] * missing
         first = len(digits) - len(tile)

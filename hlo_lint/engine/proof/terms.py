@@ -9,28 +9,32 @@ here: `a+b` and `b+a` are different terms, and nothing is said about their value
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.diff.normalize import attributes, literal_meaning, without_metadata
+from hlo_lint.analysis.shape_inference.types import without_layout
+from hlo_lint.analysis.value_numbering import UNKNOWN, Callees, ModuleNumbering
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
+from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Index, Shape, ShapeSyntaxError, TupleShape
 
 Term: TypeAlias = "int | tuple[Term, ...]"
 """The number of a term, or the terms of a tuple's elements."""
 
 _VALUELESS: Final = frozenset(
-    "metadata origin statistics backend_config control-predecessors output_to_operand_aliasing "
-    "kind operand_layout_constraints inferred_dimension".split()
+    "backend_config output_to_operand_aliasing kind operand_layout_constraints "
+    "inferred_dimension channel_id".split()
 )
-"""Attributes that change no value; of a custom call `backend_config` does."""
+"""Attributes that change no value, or that are read on their own where they do."""
 _STATEFUL: Final = COMMUNICATES | {"infeed", "outfeed", "rng", "rng-get-and-update-state"}
 """Opcodes that act on something outside: how often and in which order counts."""
 _MOVES: Final = frozenset({"parameter", "reshape", "copy", "transpose", "bitcast", "broadcast"})
@@ -54,38 +58,169 @@ class _View:
     map: IndexMap
 
 
-@dataclass(slots=True)
-class Table:
+@dataclass(frozen=True, slots=True)
+class _Application:
+    """An opcode applied to terms."""
+
+    head: Hashable
+    """Opcode, attributes, and what it calls."""
+    operands: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Summary:
+    """One computation."""
+
+    number: int
+    root: Term = ()
+    declared: tuple[Shape | None, ...] = ()
+    """The shapes of its parameters without layouts."""
+    error: NotLayout | Differs | None = None
+    """The reason why its text is compared."""
+
+
+class Terms(ModuleNumbering[_Summary]):
     """All terms of both sides: equal values have equal numbers."""
 
-    _numbers: dict[Hashable, int] = field(default_factory=dict)
-    _keys: list[Any] = field(default_factory=list)
-    _views: dict[int, _View] = field(default_factory=dict)
-    _staged: dict[Hashable, list[int]] = field(default_factory=dict)
+    def __init__(self) -> None:
+        super().__init__()
+        self._views: dict[int, _View] = {}
+        self._staged: dict[Hashable, list[int]] = {}
+        self._applications: dict[int, _Application] = {}
+        self._acting: set[int] = set()
+        """The numbers of computations that act on something outside."""
 
-    def number(self, key: Hashable) -> int:
-        """The number of a term that is not a view."""
-        number = self._numbers.get(key)
-        if number is None:
-            number = self._numbers[key] = len(self._keys)
-            self._keys.append(key)
-        return number
+    def _callees(self, computation: Computation) -> Callees:
+        return {
+            instruction.number: called
+            for instruction in computation.instructions
+            if (called := instruction.called_computations)
+        }
 
-    def of_shape(self, key: Hashable, shape: Shape | None) -> Term:
+    def _numbered(
+        self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
+    ) -> _Summary:
+        shapes = (parameter.shape_or_none for parameter in computation.parameters)
+        declared = tuple(None if shape is None else without_layout(shape) for shape in shapes)
+        try:
+            if computation.parse_errors or computation.root is None:
+                raise NotLayout(f"text in %{computation.name} that cannot be read")
+            parameters = {
+                number: self._opaque(("parameter", number), parameter.shape_or_none)
+                for parameter in computation.parameters
+                if (number := parameter.parameter_number) is not None
+            }
+            values, effects = self._terms(computation, parameters, callees, module)
+            root = values[computation.root.name]
+            number = self.number(("computation", declared, root, effects))
+            summary = _Summary(number, root, declared)
+        except (NotLayout, Differs, AttributeSyntaxError, ShapeSyntaxError) as error:
+            effects = (UNKNOWN,)
+            number = self.number(("text", computation.text, tuple(callees.items())))
+            reason = error if isinstance(error, NotLayout | Differs) else NotLayout(f"{error}")
+            summary = _Summary(number, error=reason)
+        if effects:
+            self._acting.add(summary.number)
+        return summary
+
+    # ---- terms
+
+    def _terms(
+        self,
+        computation: Computation,
+        parameters: dict[int, Term],
+        callees: Mapping[int, tuple[int, ...]],
+        module: Module,
+    ) -> tuple[dict[str, Term], tuple[Term, ...]]:
+        values: dict[str, Term] = {}
+        effects: list[Term] = []
+        for instruction in computation.instructions:
+            operands = tuple(_operands(instruction, values))
+            called = callees.get(instruction.number, ())
+            acts = _acts_outside(instruction) or not self._acting.isdisjoint(called)
+            if UNKNOWN in called:
+                raise NotLayout(f"%{instruction.name} calls what is not there, or itself")
+            if instruction.opcode != "parameter":
+                context = called, len(effects) if acts else UNKNOWN
+                term = self._term(instruction, operands, context, module)
+            elif instruction.parameter_number in parameters:
+                term = parameters[instruction.parameter_number]
+            else:
+                raise NotLayout(f"%{instruction.name} is a parameter without a value")
+            if acts:
+                effects.append(term)
+            values[instruction.name] = term
+        return values, tuple(effects)
+
+    def _term(
+        self,
+        instruction: Instruction,
+        operands: tuple[Term, ...],
+        context: Hashable,
+        module: Module,
+    ) -> Term:
+        """The value of an instruction; `context` is what it calls, and its place among effects."""
+        opcode, shape = instruction.opcode, instruction.shape_or_none
+        if opcode == "tuple":
+            return operands
+        if opcode == "get-tuple-element" and operands and isinstance(operands[0], tuple):
+            index = instruction.attribute("index")
+            if isinstance(index, int) and index < len(operands[0]):
+                return operands[0][index]
+        if opcode in _MOVES and isinstance(shape, ArrayShape) and len(operands) == 1:
+            moved = self._moved(instruction, operands[0], shape)
+            if moved is not None:
+                return moved
+        if opcode == "fusion":
+            inlined = self._inlined(instruction, operands, module)
+            if inlined is not None:
+                return inlined
+        aliases = _new_aliases(instruction, module)
+        if opcode == "custom-call":
+            read = inputs_read(instruction)
+            operands = operands[:read]
+            aliases = frozenset(alias for alias in aliases if alias.operand < read)
+        head: tuple[Hashable, ...] = (opcode, _attributes(instruction), aliases, context)
+        if opcode == "constant":
+            literal = literal_meaning(instruction.operands_text)
+            head += (literal, instruction.name if "..." in literal else "")
+        if opcode == "bitcast":  # the layouts are its meaning
+            head += (*(str(operand.shape) for operand in instruction.operands), str(shape))
+        return self._opaque(_Application(head, operands), shape)
+
+    def _moved(self, instruction: Instruction, source: Term, shape: ArrayShape) -> int | None:
+        before = instruction.operands[0].shape
+        if not isinstance(before, ArrayShape) or any(shape.dynamic) or any(before.dynamic):
+            return None
+        index_map = _map_of(instruction, before, shape)
+        return None if index_map is None else self._view(source, index_map, shape)
+
+    def _inlined(
+        self, fusion: Instruction, operands: tuple[Term, ...], module: Module
+    ) -> Term | None:
+        """The value of a fusion that only moves data."""
+        body = module.callee(fusion)
+        if body is None or body.root is None or not body.opcodes <= _MOVES:
+            return None
+        values, _ = self._terms(body, dict(enumerate(operands)), {}, module)
+        return values[body.root.name]
+
+    def _opaque(self, what: Hashable, shape: Shape | None, index: Index = ()) -> Term:
         """An opaque value: one term for each leaf of its shape."""
         if isinstance(shape, TupleShape):
             return tuple(
-                self.of_shape((key, place), element) for place, element in enumerate(shape.elements)
+                self._opaque(what, element, (*index, place))
+                for place, element in enumerate(shape.elements)
             )
-        if not isinstance(shape, ArrayShape):
-            return self.number((key, str(shape)))
-        number = self.number((key, shape.dtype, shape.dims, shape.dynamic))
-        self._views.setdefault(
-            number, _View(number, shape.dtype, shape.dims, identity(shape.elements))
-        )
+        number = self.number((what, index, None if shape is None else without_layout(shape)))
+        if isinstance(what, _Application):
+            self._applications[number] = what
+        if isinstance(shape, ArrayShape) and number not in self._views:
+            every = identity(shape.elements)
+            self._views[number] = _View(number, shape.dtype, shape.dims, every)
         return number
 
-    def moved(self, source: Term, index_map: IndexMap, shape: ArrayShape) -> int | None:
+    def _view(self, source: Term, index_map: IndexMap, shape: ArrayShape) -> int | None:
         """An array that reads a term; None if that is not a known array."""
         view = self._views.get(source) if isinstance(source, int) else None
         if view is None:
@@ -106,198 +241,57 @@ class Table:
             self._staged.setdefault(alike, []).append(number)
         return number
 
-    def explain(self, one: Term, other: Term) -> str:
+    def explain(self, before: Term, after: Term) -> str:
         """The element in which two views of one array differ; empty if they read others."""
-        if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-            return next(filter(None, map(self.explain, one, other)), "")
-        if not isinstance(one, int) or not isinstance(other, int) or one == other:
-            return ""
-        a, b = self._views.get(one), self._views.get(other)
-        if a is None or b is None or a.base != b.base or (a.dtype, a.dims) != (b.dtype, b.dims):
-            return self._explain_keys(self._keys[one], self._keys[other])
-        place = a.map.difference(b.map) or 0
-        return (
-            f"element {place} of {a.dtype}[{','.join(map(str, a.dims))}] was element "
-            f"{a.map.source(place)} of what both read, and is element {b.map.source(place)}"
-        )
-
-    def _explain_keys(self, one: Any, other: Any) -> str:
-        """The operands of two applications of one opcode."""
-        one, other = _application(one), _application(other)
-        if one is None or other is None or one.head != other.head:
-            return ""
-        if len(one.operands) != len(other.operands):
-            return ""
-        return next(filter(None, map(self.explain, one.operands, other.operands)), "")
-
-
-@dataclass(frozen=True, slots=True)
-class Application:
-    """An opcode applied to terms."""
-
-    head: Hashable
-    """Opcode, attributes, and what it calls."""
-    operands: tuple[Term, ...]
-
-
-def _application(key: Any) -> Application | None:
-    while isinstance(key, tuple) and key:
-        key = key[0]
-    return key if isinstance(key, Application) else None
-
-
-# Computations -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Summary:
-    """The terms that a computation computes."""
-
-    root: Term
-    effects: tuple[Term, ...]
-    parameters: tuple[Hashable, ...]
-
-
-class _Side:
-    """One module, its computations as terms."""
-
-    def __init__(self, module: Module, table: Table, same: Callable[[str], bool]) -> None:
-        self.computations = {body.name: body for body in module.computations}
-        self._table = table
-        self._same = same
-        self._summaries: dict[str, _Summary] = {}
-        self._active: set[str] = set()
-
-    def summary(self, name: str) -> _Summary:
-        """The terms of a computation, of its parameters."""
-        summary = self._summaries.get(name)
-        if summary is not None:
-            return summary
-        computation = self.computations.get(name)
-        if computation is None or computation.root is None:
-            raise NotLayout(f"no computation %{name}")
-        if computation.parse_errors:
-            raise NotLayout(f"text in %{name} that cannot be read")
-        if name in self._active:
-            raise NotLayout(f"%{name} calls itself")
-        self._active.add(name)
-        try:
-            summary = self._summaries[name] = self._summarized(computation)
-        finally:
-            self._active.discard(name)
-        return summary
-
-    def _summarized(self, computation: Computation) -> _Summary:
-        parameters = {
-            parameter.parameter_number or 0: self._table.of_shape(
-                ("parameter", parameter.parameter_number), parameter.shape_or_none
-            )
-            for parameter in computation.parameters
-        }
-        values, effects = self._terms(computation, parameters)
-        declared = tuple(_logical(parameter.shape_or_none) for parameter in computation.parameters)
-        root = values[computation.root.name] if computation.root is not None else ()
-        return _Summary(root, effects, declared)
-
-    def _terms(
-        self, computation: Computation, parameters: dict[int, Term]
-    ) -> tuple[dict[str, Term], tuple[Term, ...]]:
-        values: dict[str, Term] = {}
-        effects: list[Term] = []
-        for instruction in computation.instructions:
-            operands = tuple(self._operands(instruction, values))
-            if instruction.opcode == "parameter":
-                term = parameters[instruction.parameter_number or 0]
-            else:
-                term = self._term(instruction, operands, len(effects))
-            if _acts_outside(instruction):
-                effects.append(term)
-            values[instruction.name] = term
-        return values, tuple(effects)
-
-    def _operands(self, instruction: Instruction, values: dict[str, Term]) -> Iterator[Term]:
-        for operand in instruction.operands:
-            if operand.name not in values:
-                raise Differs(
-                    f"%{instruction.name} reads %{operand.name}, which is not defined before it"
+        pairs, met = [(before, after)], set[tuple[Term, Term]]()
+        while pairs:
+            pair = one, other = pairs.pop()
+            if one == other or pair in met:
+                continue
+            met.add(pair)
+            if isinstance(one, tuple) or isinstance(other, tuple):
+                if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+                    pairs += zip(one[::-1], other[::-1], strict=True)
+                continue
+            a, b = self._views.get(one), self._views.get(other)
+            if a and b and (a.base, a.dtype, a.dims) == (b.base, b.dtype, b.dims):
+                place = a.map.difference(b.map) or 0
+                return (
+                    f"element {place} of {a.dtype}[{','.join(map(str, a.dims))}] was element "
+                    f"{a.map.source(place)} of what both read, and is element "
+                    f"{b.map.source(place)}"
                 )
-            yield _part(values[operand.name], operand.index)
-
-    def _term(self, instruction: Instruction, operands: tuple[Term, ...], acted: int) -> Term:
-        opcode, shape = instruction.opcode, instruction.shape_or_none
-        if opcode == "tuple":
-            return operands
-        if opcode == "get-tuple-element" and isinstance(operands[0], tuple):
-            index = instruction.attribute("index")
-            if isinstance(index, int) and index < len(operands[0]):
-                return operands[0][index]
-        if opcode in _MOVES and isinstance(shape, ArrayShape) and len(operands) == 1:
-            moved = self._moved(instruction, operands[0], shape)
-            if moved is not None:
-                return moved
-        if opcode == "fusion":
-            inlined = self._inlined(instruction, operands)
-            if inlined is not None:
-                return inlined
-        aliases = self._new_aliases(instruction)
-        if opcode == "custom-call":
-            read = inputs_read(instruction)
-            operands = operands[:read]
-            aliases = frozenset(alias for alias in aliases if alias.operand < read)
-        head: tuple[Hashable, ...]
-        head = (opcode, _attributes(instruction), aliases, self._callees(instruction))
-        if opcode == "constant":
-            literal = " ".join(instruction.operands_text.split())
-            head += (literal, instruction.name if "..." in literal else "")
-        if opcode == "bitcast":  # the layouts are its meaning
-            head += (str(instruction.operands[0].shape), str(shape))
-        if _acts_outside(instruction):
-            head += (acted,)
-        return self._table.of_shape((Application(head, operands),), shape)
-
-    def _moved(self, instruction: Instruction, source: Term, shape: ArrayShape) -> int | None:
-        before = instruction.operands[0].shape
-        if not isinstance(before, ArrayShape) or any(shape.dynamic) or any(before.dynamic):
-            return None
-        index_map = _map_of(instruction, before, shape)
-        return None if index_map is None else self._table.moved(source, index_map, shape)
-
-    def _inlined(self, fusion: Instruction, operands: tuple[Term, ...]) -> Term | None:
-        """The value of a fusion that only moves data."""
-        names = fusion.called_computations
-        body = self.computations.get(names[0]) if len(names) == 1 else None
-        if body is None or body.root is None or not body.opcodes <= _MOVES:
-            return None
-        values, _ = self._terms(body, dict(enumerate(operands)))
-        return values[body.root.name]
-
-    def _new_aliases(self, instruction: Instruction) -> frozenset[Alias]:
-        """The results that an instruction writes over its operands, though nothing in it does.
-
-        A call that a fusion holds may write in place already; then the fusion only says so.
-        """
-        aliases = instruction.attribute("output_to_operand_aliasing")
-        if not isinstance(aliases, tuple):
-            return frozenset()
-        body = None
-        if instruction.opcode == "fusion" and len(instruction.called_computations) == 1:
-            body = self.computations.get(instruction.called_computations[0])
-        pairs = (alias for alias in aliases if isinstance(alias, Alias))
-        return frozenset(alias for alias in pairs if not _is_written_in_place(alias, body))
-
-    def _callees(self, instruction: Instruction) -> tuple[Hashable, ...]:
-        return tuple(
-            name if self._same(name) else self.summary(name)
-            for name in instruction.called_computations
-        )
+            was, now = self._applications.get(one), self._applications.get(other)
+            if was and now and was.head == now.head:
+                pairs.append((was.operands, now.operands))
+        return ""
 
 
-def _part(term: Term, index: tuple[int, ...]) -> Term:
-    for number in index:
-        if not isinstance(term, tuple) or number >= len(term):
-            raise NotLayout("an element of what is not a tuple")
-        term = term[number]
-    return term
+def _operands(instruction: Instruction, values: Mapping[str, Term]) -> Iterator[Term]:
+    for operand in instruction.operands:
+        if operand.name not in values:
+            raise Differs(
+                f"%{instruction.name} reads %{operand.name}, which is not defined before it"
+            )
+        term = values[operand.name]
+        for number in operand.index:
+            if not isinstance(term, tuple) or number >= len(term):
+                raise NotLayout("an element of what is not a tuple")
+            term = term[number]
+        yield term
+
+
+def _new_aliases(instruction: Instruction, module: Module) -> frozenset[Alias]:
+    """The results that an instruction writes over its operands, though nothing in it does.
+
+    A call that a fusion holds may write in place already; then the fusion only says so.
+    """
+    aliases = instruction.attribute("output_to_operand_aliasing")
+    if not isinstance(aliases, tuple):
+        return frozenset()
+    body = module.callee(instruction) if instruction.opcode == "fusion" else None
+    pairs = (alias for alias in aliases if isinstance(alias, Alias))
+    return frozenset(alias for alias in pairs if not _is_written_in_place(alias, body))
 
 
 def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
@@ -356,29 +350,14 @@ def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> 
 
 
 def _attributes(instruction: Instruction) -> Hashable:
-    """The attributes that bear on values, computations by their number only."""
-    kept: list[Hashable] = []
-    for name, text in sorted(instruction.attributes.items()):
-        if name in CALLING_ATTRIBUTES:
-            kept.append(name)
-        elif name not in _VALUELESS:
-            kept.append((name, " ".join(text.split())))
+    """The attributes that bear on values, of called computations how many there are."""
+    tail = without_metadata(instruction.attributes_text)
+    kept: list[Hashable] = [entry for entry in attributes(tail) if entry[0] not in _VALUELESS]
+    if "channel_id" in tail:  # of which `attributes` says only that there is one
+        kept.append(instruction.attributes.get("channel_id"))
     if instruction.opcode == "custom-call":
         kept.append(payload_key(instruction))
     return tuple(kept)
-
-
-def _logical(shape: Shape | None) -> Hashable:
-    """A shape without its layouts."""
-    match shape:
-        case ArrayShape(dtype=dtype, dims=dims, dynamic=dynamic):
-            return dtype, dims, dynamic
-        case TupleShape(elements=elements):
-            return tuple(map(_logical, elements))
-        case BufferShape(element=element):
-            return ("buffer", _logical(element))
-        case _:
-            return str(shape)
 
 
 # Modules ----------------------------------------------------------------------------------------
@@ -396,100 +375,48 @@ class Equality:
     """The elements of those instructions' results."""
 
 
-class _Comparison:
-    def __init__(self, before: Module, after: Module) -> None:
-        self.table = Table()
-        self._before, self._after = before, after
-        self._verdicts: dict[str, bool] = {}
-        self._old = _Side(before, self.table, self.same)
-        self._new = _Side(after, self.table, self.same)
+def _check_heads(before: Module, after: Module) -> None:
+    for module in (before, after):
+        if module.parse_errors:
+            raise NotLayout("text between the computations that cannot be read")
+        if len({body.name for body in module.computations}) != len(module.computations):
+            raise NotLayout("two computations of one name")
+    if before.header != after.header:
+        raise NotLayout("the header of the module differs")
+    if before.entry is None or after.entry is None or before.entry.name != after.entry.name:
+        raise NotLayout("the entry differs")
+    old, new = before.entry.root, after.entry.root
+    if old is None or new is None or old.type_text != new.type_text:
+        raise Differs("the shape of the result differs")
 
-    def same(self, name: str) -> bool:
-        """True if a computation of both sides computes the same."""
-        verdict = self._verdicts.get(name)
-        if verdict is None:
-            self._verdicts[name] = False  # while it is looked at; a call of itself proves nothing
-            try:
-                verdict = self._is_same(name)
-            except (NotLayout, Differs):
-                verdict = False
-            self._verdicts[name] = verdict
-        return verdict
 
-    def _is_same(self, name: str) -> bool:
-        old, new = self._old.computations.get(name), self._new.computations.get(name)
-        if old is None or new is None:
-            return False
-        if old.text == new.text:
-            return all(
-                self.same(callee)
-                for instruction in old.instructions
-                for callee in instruction.called_computations
-            )
-        return self._old.summary(name) == self._new.summary(name)
+def _check_control(old: Computation, new: Computation) -> None:
+    for instruction in new.instructions:
+        former = old.instruction(instruction.name)
+        if (
+            former is None
+            or "control-predecessors" not in instruction.attributes_text + former.attributes_text
+        ):
+            continue
+        was, now = (
+            set(control_predecessors(former.attributes_text)),
+            set(control_predecessors(instruction.attributes_text)),
+        )
+        if was & set(new.index) != now & set(old.index):
+            raise Differs(f"the control predecessors of %{instruction.name} differ")
 
-    def run(self) -> Equality:
-        self._check_heads()
-        changed = []
-        for name, old in self._old.computations.items():
-            new = self._new.computations.get(name)
-            if new is None:
-                continue
-            if old.text != new.text:
-                changed.append(name)
-                self._check_control(old, new)
-            if not self.same(name):
-                self._refuse(name)
-        moved = [
-            new
-            for name in changed
-            for new in self._new.computations[name].instructions
-            if new.opcode in _MOVES - {"parameter"} and _is_new(new, self._old.computations[name])
-        ]
-        shapes = [instruction.shape_or_none for instruction in moved]
-        elements = sum(shape.elements for shape in shapes if isinstance(shape, ArrayShape))
-        return Equality(tuple(changed), len(moved), elements)
 
-    def _check_heads(self) -> None:
-        before, after = self._before, self._after
-        for module in (before, after):
-            if module.parse_errors:
-                raise NotLayout("text between the computations that cannot be read")
-            if len({body.name for body in module.computations}) != len(module.computations):
-                raise NotLayout("two computations of one name")
-        if before.header != after.header:
-            raise NotLayout("the header of the module differs")
-        if before.entry is None or after.entry is None or before.entry.name != after.entry.name:
-            raise NotLayout("the entry differs")
-        old, new = before.entry.root, after.entry.root
-        if old is None or new is None or old.type_text != new.type_text:
-            raise Differs("the shape of the result differs")
-
-    def _check_control(self, old: Computation, new: Computation) -> None:
-        for instruction in new.instructions:
-            former = old.instruction(instruction.name)
-            if (
-                former is None
-                or "control-predecessors"
-                not in instruction.attributes_text + former.attributes_text
-            ):
-                continue
-            was, now = (
-                set(control_predecessors(former.attributes_text)),
-                set(control_predecessors(instruction.attributes_text)),
-            )
-            if was & set(new.index) != now & set(old.index):
-                raise Differs(f"the control predecessors of %{instruction.name} differ")
-
-    def _refuse(self, name: str) -> None:
-        """Raise the reason why a computation is not the same."""
-        old, new = self._old.summary(name), self._new.summary(name)
-        where = self.table.explain(old.root, new.root)
-        if where:
-            raise Differs(f"%{name}: {where}")
-        if old.parameters != new.parameters:
-            raise Differs(f"the parameters of %{name} differ")
-        raise NotLayout(f"%{name} computes its result in another way")
+def _refuse(name: str, old: _Summary, new: _Summary, terms: Terms) -> NoReturn:
+    """Raise the reason why a computation is not the same."""
+    for summary in (old, new):
+        if summary.error is not None:
+            raise summary.error
+    where = terms.explain(old.root, new.root)
+    if where:
+        raise Differs(f"%{name}: {where}")
+    if old.declared != new.declared:
+        raise Differs(f"the parameters of %{name} differ")
+    raise NotLayout(f"%{name} computes its result in another way")
 
 
 def _is_new(instruction: Instruction, before: Computation) -> bool:
@@ -512,4 +439,25 @@ def prove_equal(before: Module, after: Module) -> Equality:
         Differs: they do not, and the reason.
         NotLayout: they differ by more than data movement; nothing is known.
     """
-    return _Comparison(before, after).run()
+    _check_heads(before, after)
+    terms = Terms()
+    old, new = terms.computations(before), terms.computations(after)
+    changed = []
+    moved: list[Instruction] = []
+    for body in after.computations:
+        former = before.computation(body.name)
+        if former is None:
+            continue
+        if former.text != body.text:
+            changed.append(body.name)
+            _check_control(former, body)
+            moved += [
+                instruction
+                for instruction in body.instructions
+                if instruction.opcode in _MOVES - {"parameter"} and _is_new(instruction, former)
+            ]
+        if old[body.name].number != new[body.name].number:
+            _refuse(body.name, old[body.name], new[body.name], terms)
+    shapes = [instruction.shape_or_none for instruction in moved]
+    elements = sum(shape.elements for shape in shapes if isinstance(shape, ArrayShape))
+    return Equality(tuple(changed), len(moved), elements)

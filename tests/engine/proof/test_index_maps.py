@@ -9,7 +9,7 @@ import pytest
 
 from hlo_lint import parse
 from hlo_lint.engine.proof.index_maps import IndexMap, broadcast, identity, of_digits, transpose
-from hlo_lint.engine.proof.terms import Differs, prove_equal
+from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
 from tests.oracle.layout_chains import random_pair
 
 
@@ -29,6 +29,19 @@ def test_chains_of_data_movement_are_decided_as_by_brute_force(seed: int) -> Non
         one, other = random_pair(random)
         expected = bool(np.array_equal(one.run(), other.run()))
         assert is_proven_equal(one.text(), other.text()) is expected, (one.text(), other.text())
+
+
+TILED = "HloModule m\nENTRY e {{ p = f32[3,5]{{1,0:T(2,4)}} parameter(0) {} }}"
+
+
+def test_padding_that_stays_where_it_is_moves_no_element() -> None:
+    before = parse(TILED.format("ROOT r = f32[5,3]{1,0} transpose(p), dimensions={1,0}"))
+    read = "t = f32[5,3]{0,1:T(2,4)} bitcast(p) ROOT r = f32[5,3]{1,0} copy(t)"
+    assert prove_equal(before, parse(TILED.format(read))).elements == 30
+    for layout in ("{0,1:T(4,4)}", "{0,1}", "{1,0:T(2,4)}"):
+        other = parse(TILED.format(read.replace("{0,1:T(2,4)}", layout)))
+        with pytest.raises(NotLayout):
+            prove_equal(before, other)
 
 
 def test_a_map_of_many_steps_equals_the_identity_it_comes_back_to() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.analysis.value_numbering import ValueNumbering, operands_first
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape
 from hlo_lint.text.errors import HloLintError
@@ -20,6 +21,11 @@ MAX_NODES: Final = 400_000
 
 class NotLowered(HloLintError):
     """A module that cannot be made to run on XLA:CPU; the message says why."""
+
+    def __init__(self, message: str, instruction: str = "") -> None:
+        super().__init__(message)
+        self.instruction = instruction
+        """The name of the instruction that cannot; empty where it is the module as a whole."""
 
 
 Shapes = tuple[ArrayShape, ...]
@@ -69,8 +75,10 @@ class Nodes:
     """Makes nodes, and gives the same one for the same value."""
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[object, ...], Node] = {}
-        self._graphs: dict[tuple[object, ...], Graph] = {}
+        self._numbering = ValueNumbering()
+        self._nodes: list[Node] = []
+        self._graph_numbering = ValueNumbering()
+        self._graphs: list[Graph] = []
         self.asked = 0
         """The number of nodes asked for by the program that is being lowered."""
         self.made: list[Node] = []
@@ -107,11 +115,11 @@ class Nodes:
         called: tuple[tuple[str, Graph], ...] = (),
         literal: NDArray[Any] | None = None,
     ) -> Node:
-        node = self._nodes.get(key)
-        if node is None:
-            number = len(self._nodes)
+        number = self._numbering.number(key)
+        if number == len(self._nodes):
             node = Node(number, opcode, shapes, operands, attributes, called, literal)
-            self._nodes[key] = node
+            self._nodes.append(node)
+        node = self._nodes[number]
         self.made.append(node)
         self.asked += 1
         if self.asked > MAX_NODES:
@@ -130,11 +138,10 @@ class Nodes:
         roots = tuple(roots)
         gives_tuple = gives_tuple or len(roots) != 1
         key = (parameters, tuple(root.number for root in roots), takes_tuple, gives_tuple)
-        graph = self._graphs.get(key)
-        if graph is None:
-            graph = Graph(len(self._graphs), parameters, roots, takes_tuple, gives_tuple)
-            self._graphs[key] = graph
-        return graph
+        number = self._graph_numbering.number(key)
+        if number == len(self._graphs):
+            self._graphs.append(Graph(number, parameters, roots, takes_tuple, gives_tuple))
+        return self._graphs[number]
 
     def parameter(self, number: int, shape: ArrayShape) -> Node:
         """A parameter of whatever computation reads it."""
@@ -332,19 +339,4 @@ def packed(shape: Shape, leaves: Iterator[Node]) -> Value:
 
 def in_order(roots: Iterable[Node]) -> list[Node]:
     """The nodes that results depend on, operands first."""
-    order: list[Node] = []
-    done: set[int] = set()
-    stack: list[tuple[Node, int]] = [(root, 0) for root in reversed(list(roots))]
-    while stack:
-        node, at = stack.pop()
-        if not at and node.number in done:
-            continue
-        if at < len(node.operands):
-            stack.append((node, at + 1))
-            operand = node.operands[at]
-            if operand.number not in done:
-                stack.append((operand, 0))
-        elif node.number not in done:
-            done.add(node.number)
-            order.append(node)
-    return order
+    return operands_first(roots, lambda node: node.operands)
