@@ -58,7 +58,6 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
             mark._replace(
                 concerns=None,
                 concerns_opcodes=None,
-                concerns_module=None,
                 is_of_names=False,
                 is_local=False,
             ),
