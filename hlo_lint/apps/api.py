@@ -212,7 +212,7 @@ def _checker(
         settings.chosen_rules(),
         before=known_pass(settings.before),
         stage_of=settings.stage_of if settings.has_stages else None,
-        cured=cured,
+        resolved=cured,
         notes_files=bool(settings.allow or listed),
         limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
         memo=memo,
@@ -232,7 +232,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
     facts = (
         checker.reporter.before,
-        checker.reporter.cured,
+        checker.reporter.resolved,
         checker.limits.megabytes,
         checker.limits.nesting,
         checker.notes_files,

@@ -36,7 +36,8 @@ class Task:
     rules: Sequence[Rule]
     before: str | None
     stage_of: StageOf | None
-    cured: bool
+    resolved: bool
+    """True to report what a later pass resolved."""
     notes_files: bool
     limits: Limits = NO_LIMITS
     jobs: int = 1
@@ -54,7 +55,7 @@ class Task:
             checker.rules,
             reporter.before,
             checker.stage_of,
-            reporter.cured,
+            reporter.resolved,
             checker.notes_files,
             checker.limits,
             memo=checker.memo,
@@ -84,7 +85,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         task.rules,
         before=task.before,
         stage_of=task.stage_of,
-        cured=task.cured,
+        resolved=task.resolved,
         notes_files=task.notes_files,
         limits=task.limits,
         memo=task.memo,

@@ -21,6 +21,7 @@ from hlo_lint.engine.checks import STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
+from hlo_lint.engine.states import may_report_ended
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import (
@@ -111,9 +112,11 @@ class EachDump(View):
         rule, timeline, reporter = check.rule, run.timeline, run.reporter
         if rule.precondition is not None:
             check_precondition(check, rule.precondition, timeline, reporter)
-        elif reporter.cured or rule.always_reported or _is_alive(check, timeline):
+            return
+        pipeline = timeline.pipeline
+        if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
             for history in histories_of(timeline.find(check), timeline):
-                reporter.add_if_it_counts(check, history, timeline)
+                reporter.add_unless_resolved(check, history, timeline)
 
 
 class Parsed(EachDump):
@@ -458,11 +461,8 @@ def checks_of(rule: Rule) -> Sequence[Check]:
 def _is_alive(check: Check, timeline: Timeline) -> bool:
     """True if a check may find something in what a run ended with: most find nothing, and are done.
 
-    Named dumps without a step number count as the end, too. Files that were picked out by name are
-    all looked at, and so are all dumps of a run that died.
+    Named dumps without a step number count as the end, too.
     """
-    if timeline.pipeline.lone or timeline.pipeline.crashed:
-        return True
     ends = timeline.ends
     if check.rule.only_by_hand:
         ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)

@@ -85,7 +85,7 @@ def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:
     """The findings of a rule in the program's own module."""
     dump = open_dump(path)
     dump.pipelines = dump.pipelines[:1]
-    found = Checker([rule], cured=cured).check_dump(dump).diagnostics
+    found = Checker([rule], resolved=cured).check_dump(dump).diagnostics
     return sorted(found, key=lambda each: (each.step or 0, each.instruction or ""))
 
 
@@ -222,7 +222,9 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
         for each in module.instructions()
         if each.opcode == "reshape"
     }
-    found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics
+    found = (
+        Checker([NamedOpcode("reshape")], resolved=True).check_dump(open_dump(FISSION)).diagnostics
+    )
     told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
     assert told == {"jit_batched_dot"}
     others = {each.message for each in found if each.module != "jit_batched_dot"}
