@@ -15,7 +15,7 @@ from hlo_lint.apps.settings.keys import KEYS
 from hlo_lint.apps.settings.schema import schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import spelled
-from hlo_lint.dumps.contracts import Contract, Order, contracts
+from hlo_lint.dumps.contracts import Contract, Order, check_names, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
@@ -160,6 +160,7 @@ def _check(name: str, place: str, demand: str, rule: str) -> str:
 
 def contracts_page() -> str:
     """The contracts between passes, and which releases keep the orders among them."""
+    check_names([rule.name() for rule in all_rules()])
     rows = []
     for each in contracts():
         sees = [f"[{name}](rules/{name}.md)" for name in each.rules]
