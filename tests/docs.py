@@ -6,6 +6,7 @@ A test says when any of it is stale.
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +23,7 @@ from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
 from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules
-from tests.pages import replayed
+from tests.pages import CommandFailed, replayed
 
 DOCS = Path(__file__).parent.parent / "docs"
 RULES = DOCS / "rules.md"
@@ -216,4 +217,7 @@ if __name__ == "__main__":
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:
-            page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
+            try:
+                page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
+            except CommandFailed as error:
+                sys.exit(f"docs/{page.name}: {error}")
