@@ -195,7 +195,7 @@ class _Follower:
             else:
                 self._escapes = True
         elif opcode == "get-tuple-element":
-            if index and user.integer_attribute("index") == index[0]:
+            if index and user.tuple_index == index[0]:
                 self._visit(user, index[1:])
         elif opcode == "tuple":
             self._visit(user, (number, *index))

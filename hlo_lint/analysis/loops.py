@@ -271,7 +271,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     taken = source.producer()
     if taken is None or taken.opcode != "parameter":
         return None
-    return source.integer_attribute("index")
+    return source.tuple_index
 
 
 def operand_shape(instruction: Instruction, operand: int) -> object:

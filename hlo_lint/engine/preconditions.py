@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
+from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.checks import Check
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 def binding_passes() -> list[str]:
     """The passes that a rule binds before."""
-    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
-    return [*demanding, *AUTOTUNERS]
+    return [*DEMANDING, *AUTOTUNERS]
 
 
 def known_pass(name: str | None) -> str | None:

@@ -205,7 +205,7 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             }
             continue
         if opcode == "get-tuple-element" and values:
-            place = instruction.integer_attribute("index")
+            place = instruction.tuple_index
             made[instruction.name] = {i[1:]: v for i, v in values[0].items() if i[:1] == (place,)}
             continue
         if opcode in ("bitcast", "opt-barrier") and values:

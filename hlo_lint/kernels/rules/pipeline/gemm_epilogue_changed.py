@@ -246,9 +246,9 @@ def _term(operand: Operand) -> _Term | None:
         if at.opcode == "negate":
             factor = -factor
         elif at.opcode == "broadcast":
-            dimensions = at.attribute("dimensions")
-            if isinstance(dimensions, tuple) and len(dimensions) == 1:
-                dimension = dimensions[0] if isinstance(dimensions[0], int) else None
+            dimensions = at.integers_attribute("dimensions") or ()
+            if len(dimensions) == 1:
+                dimension = dimensions[0]
         elif at.opcode not in _RENAMES:
             break
         at = operands[0].instruction if operands else None
