@@ -10,22 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.compare import difference
-from hlo_lint.engine.values.evaluate import NotEvaluated, evaluate, leaves
-from hlo_lint.engine.values.inputs import inputs_of
-from hlo_lint.engine.values.lowering.emit import emit
+from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import WIDE_BOUND
+from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
 from hlo_lint.engine.values.validate import validate_dumps
-from hlo_lint.engine.values.xla_cpu import XlaCpu
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
@@ -33,10 +28,8 @@ from hlo_lint.hlo.shape import ArrayShape
 MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""
 JUDGES = ((0, False), (1, False), (2, False), (3, True), (4, True))
-"""Seeds, and whether edge values are among the inputs, of the runs by our evaluator that tell an
-error from an edit that changes no value: half of a symmetric matrix, say."""
-MAX_WORK = 1 << 26
-"""Elementary operations of one such run."""
+"""Seeds, and whether edge values are among the inputs, of the runs that tell an error from an edit
+that changes no value: half of a symmetric matrix, say."""
 MAX_TRIES = 40
 """Steps that are tried for each error: not every step holds an instruction for it."""
 
@@ -78,7 +71,7 @@ def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) ->
     dumps = in_order(pipeline)
     at = choice.randrange(1, len(dumps))
     module = dumps[at].module
-    edited = _edited(module, kind, choice)
+    edited = _edited(module, kind, choice, xla)
     if edited is None:
         return None
     instruction, text = edited
@@ -99,7 +92,9 @@ def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) ->
     return Planted(kind, where, is_found, outcome)
 
 
-def _edited(module: Module, kind: str, choice: random.Random) -> tuple[Instruction, str] | None:
+def _edited(
+    module: Module, kind: str, choice: random.Random, xla: XlaCpu
+) -> tuple[Instruction, str] | None:
     """A text with one error in it, and the instruction that has it."""
     instructions = list(_live(module))
     choice.shuffle(instructions)
@@ -110,7 +105,7 @@ def _edited(module: Module, kind: str, choice: random.Random) -> tuple[Instructi
         start, end = module.span(instruction)
         whole = module.file.text
         text = whole[:start] + line + whole[end:]
-        if _is_another_program(module, text) and not _computes_the_same(module, text):
+        if _changes_values(module, text, xla):
             return instruction, text
     return None
 
@@ -127,50 +122,24 @@ def _live(module: Module) -> Iterator[Instruction]:
         yield from sorted(live, key=lambda each: each.number)
 
 
-def _is_another_program(module: Module, text: str) -> bool:
-    """False where the error changes nothing: in a computation that nothing reads, for one."""
+def _changes_values(module: Module, text: str, xla: XlaCpu) -> bool:
+    """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
     nodes = Nodes()
     try:
-        before = Lowering(module, nodes).program()
-        after = Lowering(hlo_lint.parse(text), nodes).program()
-    except NotLowered:
-        return False
-    return before.graph is not after.graph
-
-
-def _computes_the_same(module: Module, text: str) -> bool:
-    """True if our evaluator sees no difference, or cannot run the module.
-
-    It reads the texts themselves, and those that `validate` runs where it cannot read the calls of
-    a GPU.
-    """
-    other = hlo_lint.parse(text)
-    if differs := _differs(module, other):
-        return False
-    if differs is False:
-        return True
-    nodes = Nodes()
-    plain = [
-        hlo_lint.parse(emit(Lowering(each, nodes).program().graph)) for each in (module, other)
-    ]
-    return not _differs(*plain)
-
-
-def _differs(module: Module, other: Module) -> bool | None:
-    """True if results differ on some inputs; None where the evaluator cannot run a module."""
-    try:
+        programs = [Lowering(each, nodes).program() for each in (module, hlo_lint.parse(text))]
+        if programs[0].graph is programs[1].graph:
+            return False  # in a computation that nothing reads, for one
         for seed, edges in JUDGES:
-            inputs = inputs_of(module, seed, edges=edges)
-            with np.errstate(all="ignore"):
-                sides = [
-                    leaves(evaluate(each, inputs, wide=True, max_work=MAX_WORK).result)
-                    for each in (module, other)
-                ]
+            inputs = Runs(xla, edges).inputs(programs[0].inputs, seed)
+            sides = [
+                xla.run(emit(side.graph, WIDE), in_types(inputs, side, WIDE), flags=JUDGE)
+                for side in programs
+            ]
             # A sum in another order is rounded otherwise, and is none.
             if difference(sides[0], sides[1], WIDE_BOUND) is not None:
                 return True
-    except (AttributeSyntaxError, NotEvaluated):
-        return None
+    except (NotLowered, NotRun):
+        return False
     return False
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
 import logging
 import os
@@ -22,6 +23,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.artefacts import ARTEFACTS, reader_for
 from hlo_lint.engine.suppressions.baseline import read_baseline
 from hlo_lint.engine.suppressions.comments import lost_comments, read_comments
+from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.dialects import DIALECTS
 from hlo_lint.hlo.ir import HloFile
@@ -44,8 +46,8 @@ MAX_READ = 200
 """Instructions of a text whose attributes are read."""
 MAX_ELEMENTS = 1 << 12
 """Of an array that is computed."""
-MAX_WORK = 1 << 20
-"""Elementary operations of a module that is computed."""
+MAX_SECONDS = 5
+"""CPU time of a module that is computed."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -221,7 +223,7 @@ def result(text: str) -> list[bytes]:
     """
     import numpy as np
 
-    from hlo_lint.engine.values.evaluate import evaluate, leaves
+    from hlo_lint.engine.values.run import arrays_of, values_of
 
     module = hlo_lint.parse(text)
     shapes = [instruction.shape for instruction in module.instructions()]
@@ -236,9 +238,15 @@ def result(text: str) -> list[bytes]:
         for parameter in entry.parameters
         for array in arrays(parameter.shape)
     ]
-    with np.errstate(all="ignore"):
-        evaluated = evaluate(module, inputs, max_work=MAX_WORK)
-    return [array.tobytes() for array in leaves(evaluated.result)]
+    (value,) = values_of(module, inputs, xla=_xla())
+    return [array.tobytes() for array in arrays_of(value)]
+
+
+@cache
+def _xla() -> XlaCpu:
+    xla = XlaCpu(seconds=MAX_SECONDS)
+    atexit.register(xla.close)
+    return xla
 
 
 @_target

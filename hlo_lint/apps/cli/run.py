@@ -1,4 +1,4 @@
-"""`hlo-lint run`: the values that a module computes, without a compiler."""
+"""`hlo-lint run`: the values that a module computes, on XLA:CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from hlo_lint.apps.cli import options
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 
 if TYPE_CHECKING:
-    from hlo_lint.engine.values.evaluator.arrays import Array, Value
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.run import Value
     from hlo_lint.hlo.ir import Instruction, Module
     from hlo_lint.hlo.shape import Shape
 
@@ -53,11 +55,11 @@ def command(
     wide: bool,
     out: Path | None,
 ) -> None:
-    """Evaluate the module of FILE, and print its result or the values of instructions.
+    """Run the module of FILE on XLA:CPU, and print its result or the values of instructions.
 
-    No jaxlib is needed, and the text may be that of any release and backend: layouts, fusions,
-    loops and asynchronous operations are evaluated; a custom call that only a kernel defines is
-    not. Only what is printed is evaluated, so that the rest may be anything.
+    The text may be that of any release and backend: it is lowered to what the installed jaxlib
+    runs, with layouts, fusions and asynchronous operations; a custom call that only a kernel
+    defines has no value. Only what is printed is run, so that the rest may be anything.
 
     Exit status: 0, or 2 if an instruction has no value here.
     """
@@ -66,7 +68,7 @@ def command(
     try:
         values = list(_values(module, wanted, given, seed, wide))
     except ImportError as error:
-        message = f"values need {error.name or error}: pip install 'hlo-lint[literals]'"
+        message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
     for name, value, shape in values:
         click.echo(f"%{name} = {shape}\n{_shown(value)}")
@@ -76,20 +78,16 @@ def command(
 
 def _values(
     module: Module, wanted: Sequence[Instruction], given: Path | None, seed: int, wide: bool
-) -> Iterator[tuple[str, Array, Shape | None]]:
+) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays that are wanted, each with a name and its shape."""
-    from hlo_lint.engine.values.evaluate import evaluate
+    from hlo_lint.engine.values.run import values_of
 
-    names = [instruction.name for instruction in wanted]
     inputs = _inputs(module, given, seed)
-    evaluation = evaluate(module, inputs, watch=names, wide=wide, needs_result=not names)
     if not wanted and module.entry is not None and module.entry.root is not None:
-        root = module.entry.root
-        yield from _parts(root.name, evaluation.result, root.shape_or_none)
-    for instruction in wanted:
-        if instruction.name not in evaluation.watched:
-            raise UsageError(f"%{instruction.name} does not run with these inputs")
-        value = evaluation.watched[instruction.name]
+        wanted = [module.entry.root]
+    for instruction, value in zip(
+        wanted, values_of(module, inputs, wanted, wide=wide), strict=True
+    ):
         yield from _parts(instruction.name, value, instruction.shape_or_none)
 
 
@@ -109,7 +107,7 @@ def _module(path: Path) -> Module:
 
 
 def _instruction(module: Module, name: str) -> Instruction:
-    for computation in module.computations:
+    for computation in sorted(module.computations, key=lambda body: not body.is_entry):
         instruction = computation.instruction(name)
         if instruction is not None:
             return instruction
@@ -117,7 +115,7 @@ def _instruction(module: Module, name: str) -> Instruction:
     raise UsageError(f"no instruction is named {name}: {hint}")
 
 
-def _inputs(module: Module, given: Path | None, seed: int) -> list[Array]:
+def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]:
     """The arrays in the parameters: those of the file, seeded ones for the rest."""
     from hlo_lint.engine.values.inputs import inputs_of
     from hlo_lint.hlo.shape import leaves
@@ -141,7 +139,7 @@ def _inputs(module: Module, given: Path | None, seed: int) -> list[Array]:
     ]
 
 
-def _loaded(path: Path) -> Mapping[str, Array]:
+def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
     import zipfile
 
     import numpy as np
@@ -153,7 +151,7 @@ def _loaded(path: Path) -> Mapping[str, Array]:
         raise DumpError(f"{path}: not a .npz file of arrays: {error}") from error
 
 
-def _as_kind(array: Array, like: Array) -> Array:
+def _as_kind(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     """A loaded array: numpy keeps bf16 and the like as bytes without a type."""
     if array.dtype.kind == "V" and array.dtype.itemsize == like.dtype.itemsize:
         return array.view(like.dtype)
@@ -162,7 +160,7 @@ def _as_kind(array: Array, like: Array) -> Array:
 
 def _parts(
     name: str, value: Value, shape: Shape | None
-) -> Iterator[tuple[str, Array, Shape | None]]:
+) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays of a value, each with a name and its shape."""
     from hlo_lint.hlo.shape import TupleShape
 
@@ -176,7 +174,7 @@ def _parts(
         yield name, value, shape
 
 
-def _shown(array: Array) -> str:
+def _shown(array: NDArray[Any]) -> str:
     import numpy as np
 
     if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
@@ -184,7 +182,7 @@ def _shown(array: Array) -> str:
     return str(np.array2string(array, threshold=MAX_PRINTED, separator=", ", max_line_width=100))
 
 
-def _save(path: Path, values: Mapping[str, Array]) -> None:
+def _save(path: Path, values: Mapping[str, NDArray[Any]]) -> None:
     from io import BytesIO
 
     import numpy as np

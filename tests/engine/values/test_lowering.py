@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 import hlo_lint
 from hlo_lint.engine.values.compare import difference
-from hlo_lint.engine.values.evaluate import evaluate, leaves
 from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
-from hlo_lint.engine.values.programs import evaluated
+from hlo_lint.engine.values.xla_cpu import XlaCpu
 
 HEAD = "HloModule m\n\n"
 
@@ -309,8 +310,15 @@ CONVOLUTIONS = {
 }
 
 
+@pytest.fixture(scope="module", name="xla")
+def running() -> Iterator[XlaCpu]:
+    with XlaCpu() as child:
+        yield child
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONVOLUTIONS)
-def test_a_convolution_that_is_a_dot_computes_the_same(name: str) -> None:
+def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -> None:
     shapes, labels, window = CONVOLUTIONS[name]
     image, kernel, result = shapes.split()
     text = entry(
@@ -322,8 +330,8 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str) -> None:
     program = lowered(text)
     assert "dot" in {node.opcode for node in in_order(program.graph.roots)}
     inputs = inputs_of(module)
-    expected = leaves(evaluate(module, inputs).result)
-    assert difference(expected, evaluated(emit(program.graph), inputs)) is None
+    expected = xla.run(text, inputs)
+    assert difference(expected, xla.run(emit(program.graph), inputs)) is None
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,11 @@ MAX_NODES: Final = 400_000
 class NotLowered(HloLintError):
     """A module that cannot be made to run on XLA:CPU; the message says why."""
 
+    def __init__(self, message: str, instruction: str = "") -> None:
+        super().__init__(message)
+        self.instruction = instruction
+        """The name of the instruction that cannot; empty where it is the module as a whole."""
+
 
 Shapes = tuple[ArrayShape, ...]
 Attributes = tuple[tuple[str, str], ...]

@@ -7,12 +7,13 @@ program that computes the values of all of them (`collectives.py`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.loops import read_loop
+from hlo_lint.analysis.value_numbering import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
@@ -31,11 +32,12 @@ from hlo_lint.engine.values.lowering.graph import (
 from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
 from hlo_lint.engine.values.lowering.slices import by_descriptor
+from hlo_lint.engine.values.lowering.watch import Lasts, Watch, initial_values, last_values
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,6 +73,9 @@ class Lowering:
     """Of each loop around the instructions that are being lowered, outermost first: makes the
     number of the iteration, from 0; None where the loop is not annotated."""
     devices: int = 1
+    watch: Watch | None = None
+    """The instructions whose values are the results, in place of that of the entry computation:
+    only what these need is lowered, and for one device."""
 
     def __post_init__(self) -> None:
         self.by_name = {body.name: body for body in self.module.computations}
@@ -92,15 +97,17 @@ class Lowering:
         if self.module.problems:
             raise NotLowered("it has text that cannot be read")
         self.nodes.asked = 0
-        self.devices = device_count(self.module)
+        self.devices = 1 if self.watch is not None else device_count(self.module)
         if self.devices > MAX_DEVICES:
             raise NotLowered(f"it runs on {self.devices} devices, more than {MAX_DEVICES}")
+        inputs, arguments = self._inputs(entry)
         try:
-            inputs, arguments = self._inputs(entry)
             results = self.computation(entry, arguments)
-        except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
-            raise NotLowered(f"it is not sound: {type(error).__name__}: {error}") from error
+        except RecursionError:
+            raise NotLowered("it has too many calls inside calls") from None
         roots = [node for value in results for node in flat(value)]
+        if self.watch is not None:
+            roots = self.watch.results(list(self.watch.seen))
         graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
         return Program(
             graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
@@ -111,9 +118,15 @@ class Lowering:
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
+        needed = entry.parameters if self.watch is None else self._in_order(entry)
         for parameter in entry.parameters:
-            shapes = list(bare(self.shape(parameter)))
-            limit = index_limit(parameter, self.module)
+            if parameter not in needed:
+                arguments.append([None])
+                leaf += len(list(arrays(parameter.shape_or_none)))
+                continue
+            with _named(parameter):
+                shapes = list(bare(self.shape(parameter)))
+                limit = index_limit(parameter, self.module)
             shared = (parameter.parameter_number or 0) in self.replicated
             values: Values = []
             for device in range(self.devices):
@@ -142,19 +155,12 @@ class Lowering:
     def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
         """The result of a computation on each device."""
         by_name: dict[str, Values] = {}
-        for instruction in _in_order(computation):
+        for instruction in self._in_order(computation):
             self.nodes.made.clear()
-            if instruction.opcode == "parameter":
-                number = instruction.parameter_number
-                if number is None or number >= len(arguments):
-                    raise NotLowered(f"%{instruction.name} is a parameter without a number")
-                values = arguments[number]
-            else:
-                operands = [
-                    [_part(value, operand.index) for value in by_name[operand.name]]
-                    for operand in instruction.operands
-                ]
-                values = self._instruction(instruction, operands)
+            with _named(instruction):
+                values = self._values(instruction, by_name, arguments)
+            if self.watch is not None and instruction in self.watch.instructions:
+                self.watch.see(instruction, values[0])
             for node in self.nodes.made:
                 self.origins.setdefault((self.scope, node.number), instruction)
             for value in values:
@@ -162,7 +168,32 @@ class Lowering:
                     self.last[self.scope, value.number] = instruction
             by_name[instruction.name] = values
         assert computation.root is not None
-        return by_name[computation.root.name]
+        return by_name.get(computation.root.name, [])
+
+    def _values(
+        self,
+        instruction: Instruction,
+        by_name: Mapping[str, Values],
+        arguments: Sequence[Values],
+    ) -> Values:
+        if instruction.opcode == "parameter":
+            number = instruction.parameter_number
+            if number is None or number >= len(arguments):
+                raise NotLowered(f"%{instruction.name} is a parameter without a number")
+            return arguments[number]
+        operands = [
+            [_part(value, operand.index) for value in by_name[operand.name]]
+            for operand in instruction.operands
+        ]
+        return self._instruction(instruction, operands)
+
+    def _in_order(self, computation: Computation) -> list[Instruction]:
+        """The instructions that are lowered, operands first."""
+        assert computation.root is not None
+        wanted = self.watch.wanted(computation) if self.watch is not None else []
+        if self.watch is None or not computation.is_entry:
+            wanted.append(computation.root)
+        return _in_order(wanted)
 
     def body(self, name: str) -> Computation:
         """A called computation."""
@@ -194,6 +225,7 @@ class Lowering:
         shapes: list[ArrayShape] = []
         arguments: list[Values] = []
         devices, self.devices = self.devices, 1
+        watch, self.watch = self.watch, None
         for parameter in computation.parameters:
             leaves = list(bare(self.shape(parameter)))
             first = len(shapes)
@@ -202,7 +234,7 @@ class Lowering:
             arguments.append([packed(self.shape(parameter), nodes)])
         with self._inside(computation.name):
             (value,) = self.computation(computation, arguments)
-        self.devices = devices
+        self.devices, self.watch = devices, watch
         return self.nodes.graph(tuple(shapes), list(flat(value)))
 
     # ---- one instruction
@@ -223,6 +255,8 @@ class Lowering:
         from hlo_lint.engine.values.lowering import collectives
 
         if opcode in collectives.LOWERED:
+            if self.watch is not None and collectives.device_count(self.module) > 1:
+                raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands)
         base = wrapped_opcode(opcode)
         if base is not None:
@@ -282,14 +316,20 @@ class Lowering:
 
     def _while(self, instruction: Instruction, states: Values) -> Values:
         shape = self.shape(instruction)
+        computation = self.called(instruction, "body")
+        test = self.called(instruction, "condition")
+        carried = self._carried(computation.name)
         leaves = [node for value in states for node in flat(value)]
+        leaves += initial_values(carried, self.nodes)
         shapes = tuple(leaf.shape for leaf in leaves)
         with self._inside():
-            state = self._state(shape, shapes)
+            state, last = self._state(shape, shapes, carried)
             self.iterations.append(self._iteration(instruction, state))
-            body = self._body(self.called(instruction, "body"), state, shapes)
+            body = self._body(computation, state, shapes, carried, last)
             self.iterations.pop()
-            goes_on = self.computation(self.called(instruction, "condition"), [state])
+            watch, self.watch = self.watch, None
+            goes_on = self.computation(test, [state])
+            self.watch = watch
             # All devices run the loop as often: XLA demands it where the body communicates.
             condition = self.nodes.graph(shapes, [next(flat(goes_on[0]))], takes_tuple=True)
         if tuple(root.shape for root in body.roots) != shapes:
@@ -297,20 +337,52 @@ class Lowering:
         loop = self.nodes.make(
             "while", shapes, leaves, called=(("condition", condition), ("body", body))
         )
-        every = iter(self.nodes.elements(loop))
-        return [packed(shape, every) for _ in range(self.devices)]
+        results = self._results(shape, loop, carried)
+        if self._carried(test.name):
+            with self._inside():  # it runs once more after the last iteration
+                self.computation(test, [results])
+        return results
 
-    def _state(self, shape: Shape, shapes: Shapes) -> Values:
-        """The parameter of a body on each device: its arrays, the devices one after the other."""
+    def _carried(self, *computations: str) -> list[Instruction]:
+        """The watched instructions in computations, whose values go with their results."""
+        inside = self.watch.inside if self.watch is not None else lambda _: []
+        return list(dict.fromkeys(each for name in computations for each in inside(name)))
+
+    def _state(
+        self, shape: Shape, shapes: Shapes, carried: Sequence[Instruction] = ()
+    ) -> tuple[Values, Lasts]:
+        """The parameter of a body on each device: its arrays, the devices one after the other.
+
+        After them are the values of watched instructions in the iteration before.
+        """
         nodes = iter([self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
-        return [packed(shape, nodes) for _ in range(self.devices)]
+        state = [packed(shape, nodes) for _ in range(self.devices)]
+        return state, last_values(carried, nodes)
 
-    def _body(self, body: Computation, state: Values, shapes: Shapes) -> Graph:
+    def _body(
+        self,
+        body: Computation,
+        state: Values,
+        shapes: Shapes,
+        carried: Sequence[Instruction],
+        last: Lasts = (),
+    ) -> Graph:
         """The body of a loop, or a branch: from a tuple to a tuple."""
-        with self._inside(body.name):
+        watch = self.watch
+        with self._inside(body.name), nullcontext() if watch is None else watch.scope(last):
             results = self.computation(body, [state])
-        roots = [node for value in results for node in flat(value)]
+            roots = [node for value in results for node in flat(value)]
+            roots += watch.results(carried) if watch is not None else []
         return self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
+
+    def _results(self, shape: Shape, node: Node, carried: Sequence[Instruction]) -> Values:
+        """The result of a loop or a conditional on each device; what is watched in it is seen."""
+        every = iter(self.nodes.elements(node))
+        values = [packed(shape, every) for _ in range(self.devices)]
+        for instruction, last in last_values(carried, every):
+            assert self.watch is not None
+            self.watch.see(instruction, *last)
+        return values
 
     def _iteration(self, instruction: Instruction, state: Values) -> Callable[[], Node] | None:
         loop = read_loop(instruction)
@@ -334,11 +406,12 @@ class Lowering:
         predicate = next(flat(operands[0][0]))
         leaves = [[node for value in values for node in flat(value)] for values in operands[1:]]
         branches: list[Graph] = []
+        carried = self._carried(*instruction.called_computations)
         for body, arguments in zip(bodies, leaves, strict=True):
             shapes = tuple(leaf.shape for leaf in arguments)
             with self._inside():
-                state = self._state(self.shape(body.parameters[0]), shapes)
-                branches.append(self._body(body, state, shapes))
+                state, _ = self._state(self.shape(body.parameters[0]), shapes)
+                branches.append(self._body(body, state, shapes, carried))
         shapes = tuple(root.shape for root in branches[0].roots)
         if predicate.shape.dtype == "pred":
             # The first computation is that of true; branch 0 of an index is the first one.
@@ -353,8 +426,7 @@ class Lowering:
             counts,
             tuple(("branch", branch) for branch in branches),
         )
-        every = iter(self.nodes.elements(node))
-        return [packed(shape, every) for _ in range(self.devices)]
+        return self._results(shape, node, carried)
 
     # ---- an instruction on one device
 
@@ -414,6 +486,9 @@ class Lowering:
                 described = by_descriptor(self, instruction, opcode, leaves, shape)
                 if described is not None:
                     return described
+            case "get-dimension-size" if isinstance(shape, ArrayShape):
+                (axis,) = instruction.integers_attribute("dimensions") or ()
+                return self.nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
             case "topk":
                 from hlo_lint.engine.values.lowering.custom_calls import top_k
 
@@ -438,12 +513,12 @@ class Lowering:
     ) -> Value:
         """The results of an operation that cannot be run: some function of its operands."""
         read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
-        shapes = [list(map(untiled, _arrays(shape))) for shape in read]
+        shapes = [list(map(untiled, arrays(shape))) for shape in read]
         rows: list[Node] = []
-        for value, arrays in zip(operands, shapes, strict=False):
-            for node, leaf in zip(flat(value), arrays, strict=False):
+        for value, of_operand in zip(operands, shapes, strict=False):
+            for node, leaf in zip(flat(value), of_operand, strict=False):
                 rows.append(in_memory(self.nodes, node, leaf) if leaf.dims else node)
-        results = list(map(untiled, _arrays(shape)))
+        results = list(map(untiled, arrays(shape)))
         signature = (
             f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
         )
@@ -498,7 +573,7 @@ class Lowering:
 
 _UNRUNNABLE: Final = frozenset(
     "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
-    "ragged-dot stochastic-convert dynamic-reshape set-dimension-size get-dimension-size".split()
+    "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
 )
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
 _DEFAULTS: Final = frozenset(
@@ -519,16 +594,6 @@ def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
     ]
 
 
-def _arrays(shape: Shape | None) -> Iterator[ArrayShape]:
-    """The arrays in a shape with their layouts."""
-    match shape:
-        case TupleShape(elements):
-            for element in elements:
-                yield from _arrays(element)
-        case ArrayShape():
-            yield shape
-
-
 def _part(value: Value, index: Sequence[int]) -> Value:
     """One element of a tuple."""
     for number in index:
@@ -538,31 +603,34 @@ def _part(value: Value, index: Sequence[int]) -> Value:
     return value
 
 
-def _in_order(computation: Computation) -> list[Instruction]:
-    """The instructions, operands first; those that nothing reads are left out."""
-    root = computation.root
-    assert root is not None
-    order: list[Instruction] = []
-    state: dict[Instruction, bool] = {}
-    stack: list[Instruction] = [root]
-    while stack:
-        instruction = stack[-1]
-        if state.get(instruction):
-            stack.pop()
-            continue
-        waiting: list[Instruction] = []
+@contextmanager
+def _named(instruction: Instruction) -> Iterator[None]:
+    """Names the instruction in the errors of its lowering."""
+    try:
+        yield
+    except NotLowered as error:
+        error.instruction = error.instruction or instruction.name
+        raise
+    except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
+        message = f"it is not sound: {type(error).__name__}: {error}"
+        raise NotLowered(message, instruction.name) from error
+
+
+def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
+    """Instructions of one computation and those that they need, operands first."""
+
+    def operands(instruction: Instruction) -> list[Instruction]:
+        read: list[Instruction] = []
         for operand in instruction.operands:
             if operand.instruction is None:
                 raise NotLowered(f"%{instruction.name} reads %{operand.name}, which is not there")
-            if not state.get(operand.instruction):
-                if operand.instruction in state:
-                    raise NotLowered(f"%{instruction.name} depends on itself")
-                waiting.append(operand.instruction)
-        if not waiting:
-            state[instruction] = True
-            order.append(instruction)
-            stack.pop()
-        else:
-            state[instruction] = False
-            stack += waiting
+            read.append(operand.instruction)
+        return read[::-1]
+
+    order = operands_first(wanted, operands)
+    done: set[Instruction] = set()
+    for instruction in order:
+        if not done.issuperset(operands(instruction)):
+            raise NotLowered(f"%{instruction.name} depends on itself")
+        done.add(instruction)
     return order

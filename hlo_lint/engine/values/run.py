@@ -1,0 +1,169 @@
+"""The values of instructions: the module is lowered, and run by XLA:CPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+from hlo_lint.engine.values.lowering.graph import Value as Lowered
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.lowering.program import Cut, Program
+from hlo_lint.engine.values.lowering.watch import Watch
+from hlo_lint.engine.values.programs import in_types
+from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import arrays
+from hlo_lint.text.errors import HloLintError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Value: TypeAlias = "NDArray[Any] | tuple[Value, ...] | None"
+"""A logical array (a scalar has no dimensions), a tuple, or None for a token."""
+
+
+class NoValue(HloLintError):
+    """An instruction that has no value here; the message names it, and says why."""
+
+
+def values_of(
+    module: Module,
+    inputs: Sequence[NDArray[Any]],
+    instructions: Sequence[Instruction] = (),
+    *,
+    wide: bool = False,
+    xla: XlaCpu | None = None,
+) -> list[Value]:
+    """The values of instructions, of one in a loop the last; without any, that of the module.
+
+    Only what they need is lowered and run, on one device.
+
+    Args:
+        inputs: a value for each array in the parameters of the entry computation, in order, of the
+            dimensions that its shape gives; it is converted to the element type.
+        instructions: instructions of any computation that is called, but for those that a reducer
+            or a comparator is.
+        wide: hold every float as an f64: the values without most of the rounding errors.
+        xla: the child process that runs the program, in place of one for this call.
+
+    >>> import numpy
+    >>> from hlo_lint.hlo.parser.module import parse_file
+    >>> text = "ENTRY e { p = s32[2]{0} parameter(0) ROOT a = s32[2]{0} add(p, p) }"
+    >>> (module,) = parse_file(text).modules
+    >>> values_of(module, [numpy.array([1, 2])])
+    [array([2, 4], dtype=int32)]
+
+    Raises:
+        NoValue: one of them cannot be lowered, XLA:CPU does not run it, or it does not run with
+            these inputs.
+        DumpError: jaxlib is not installed.
+    """
+    entry = module.entry
+    if entry is None or entry.root is None:
+        raise NoValue("the module has no entry computation")
+    nodes = Nodes()
+    watch = Watch(module, list(instructions) or [entry.root], nodes)
+    lowering = Lowering(module, nodes, watch=watch)
+    try:
+        program = lowering.program()
+    except NotLowered as error:
+        is_named = not error.instruction or f"%{error.instruction}" in str(error)
+        raise NoValue(f"{error}" if is_named else f"%{error.instruction}: {error}") from error
+    if program.cuts:
+        raise NoValue(_cut_reason(program.cuts[0]))
+    for instruction in watch.instructions:
+        if instruction not in watch.seen:
+            raise NoValue(f"%{instruction.name} does not run with these inputs")
+    results = iter(_run(program, _arguments(module, program, inputs), wide, xla))
+    values: dict[Instruction, Value] = {}
+    for instruction, last in watch.seen.items():
+        values[instruction] = _packed(last.value, results)
+        if not next(results):
+            raise NoValue(f"%{instruction.name} does not run with these inputs")
+    return [values[instruction] for instruction in watch.instructions]
+
+
+def arrays_of(value: Value) -> Iterator[NDArray[Any]]:
+    """The arrays of a value in order, those of tuples in tuples too; tokens are left out."""
+    if isinstance(value, tuple):
+        for part in value:
+            yield from arrays_of(part)
+    elif value is not None:
+        yield value
+
+
+def _arguments(
+    module: Module, program: Program, inputs: Sequence[NDArray[Any]]
+) -> list[NDArray[Any]]:
+    """The arrays that a program takes, of those for all parameters of its module."""
+    from hlo_lint.hlo.parser.literals import numpy_dtype
+
+    assert module.entry is not None
+    names = [
+        parameter.name
+        for parameter in module.entry.parameters
+        for _ in arrays(parameter.shape_or_none)
+    ]
+    if len(inputs) != len(names):
+        raise NoValue(f"the entry takes {len(names)} arrays, {len(inputs)} are given")
+    arguments = []
+    for parameter in program.parameters:
+        array, shape = inputs[parameter.leaf], parameter.shape
+        if array.shape != shape.dims:
+            dims = list(array.shape)
+            raise NoValue(
+                f"%{names[parameter.leaf]}: the input has the dimensions {dims}, not {shape}"
+            )
+        arguments.append(array.astype(numpy_dtype(shape.dtype)))
+    return arguments
+
+
+def _run(
+    program: Program, arguments: Sequence[NDArray[Any]], wide: bool, xla: XlaCpu | None
+) -> list[NDArray[Any]]:
+    types = WIDE if wide else NATIVE
+    with ExitStack() as stack:
+        xla = xla or stack.enter_context(XlaCpu())
+        try:
+            return xla.run(emit(program.graph, types), in_types(arguments, program, types))
+        except NotRun as error:
+            raise NoValue(f"XLA:CPU: {_refusal(error, program)}") from error
+
+
+_find_nodes: Final = re.compile(r"%?\bn(\d+)\b").sub
+_words: Final = re.compile(r"[a-z][a-z-]+").findall
+
+
+def _refusal(error: NotRun, program: Program) -> str:
+    """A message of XLA with names of the module: of its nodes, or of one of the opcode it names."""
+    by_number = {number: made.name for (_, number), made in program.origins.items()}
+    message = _find_nodes(
+        lambda node: f"%{by_number[int(node[1])]}" if int(node[1]) in by_number else node[0],
+        f"{error}",
+    )
+    words = _words(message)
+    by_opcode = (made.name for made in program.origins.values() if made.opcode in words)
+    name = "" if "%" in message else next(by_opcode, "")
+    return f"%{name}: {message}" if name else message
+
+
+def _cut_reason(cut: Cut) -> str:
+    match cut.instruction.opcode:
+        case "custom-call":
+            reason = f"a custom call of {cut.what}"
+        case "constant":
+            reason = "a constant that was left out when the text was printed"
+        case opcode:
+            reason = f"XLA:CPU does not run {opcode}"
+    return f"%{cut.instruction.name}: {reason}"
+
+
+def _packed(value: Lowered, results: Iterator[NDArray[Any]]) -> Value:
+    """The arrays of a lowered value."""
+    if isinstance(value, tuple):
+        return tuple(_packed(part, results) for part in value)
+    return None if value is None else next(results)
