@@ -20,7 +20,7 @@ MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environment
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
-.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule docs images extension corpus values fuzz hostile corpora verifier bench kills faults clean
+.PHONY: help demo check lint types unit test test-latest test-lowest dist new-rule release docs images extension corpus values fuzz hostile corpora verifier bench kills faults clean
 
 help:  ## list the tasks
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -96,6 +96,9 @@ dist: $(VENV)/tools  ## wheel and sdist, the same bytes from the same commit, an
 
 new-rule: $(BIN)/hlo-lint  ## begin a rule, with an example that is red: make new-rule NAME=my-rule FAMILY=layout
 	@$(BIN)/hlo-lint new-rule $(NAME) --family $(FAMILY)
+
+release: $(VENV)/tools  ## make the dumps and pass lists of a new release of jax, ask its parser, print what differs: make release JAX=0.13.0
+	@XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -m tests.release $(JAX)
 
 docs: $(VENV)/tools  ## write what is generated in docs/, run what its pages show, build the site: build/site/index.html
 	$(BIN)/python -m tests.docs

@@ -18,7 +18,8 @@ from typing import Final, NamedTuple
 
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.engine.reduce.xla import Ending, XlaServers
-from hlo_lint.rules.verifier import verifier_rules
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.verifier import VerifierRule
 
 RESULTS = Path(__file__).parent / "VERIFIER.md"
 FLAGS: Final = "--xla_enable_hlo_passes_only=hlo-verifier --xla_backend_extra_options=--end-here"
@@ -59,7 +60,7 @@ def asked(python: Path) -> Iterator[Asked]:
     """The verdict of XLA on the example of each check."""
     target = target_of("h200").description
     with XlaServers(python, compiles=True, timeout=_SECONDS) as servers:
-        for rule in verifier_rules():
+        for rule in (rule for rule in all_rules() if isinstance(rule, VerifierRule)):
             for check, (place, _) in rule.demands.items():
                 if check not in rule.rows:
                     yield Asked(check, place, OPTION, "")

@@ -13,8 +13,6 @@ module = hlo_lint.parse(fixed.text)          # a graph; hlo_lint.emit(module) ==
 hlo_lint.check_jit(function, x, y)           # raises where a pass of this compile broke something
 """
 
-import sys
-
 TYPE_CHECKING = False  # that of `typing`, which takes as long to import as Python to start
 __version__ = "0.1.0"
 
@@ -99,8 +97,13 @@ _HOMES = {
 """Modules of the public names. They are imported when asked for: pytest imports this package for
 its plugin in every run, and most of these runs want nothing of it."""
 
-_RENAMED = {"Allowed": "SuppressedFinding"}
-"""Former names that still work, for one release."""
+_MODULES = {
+    "dialects": "hlo_lint.hlo.dialects",
+    "live": "hlo_lint.apps.jax.xla_hook",
+    "match": "hlo_lint.analysis.match",
+    "testing": "hlo_lint.apps.testing",
+}
+"""Public modules, which lie deeper in the package."""
 
 __all__ = [
     "Allowance",
@@ -162,44 +165,14 @@ __all__ = [
 ]
 
 
-_OWN = frozenset(
-    ("__main__", "analysis", "apps", "dumps", "engine", "hlo", "kernels", "report", "rules", "text")
-)
-"""The name that a file or a folder has."""
-
-
-class _Finder:
-    """Finds modules under their public and former names; no file has those."""
-
-    @staticmethod
-    def find_spec(name: str, path: object = None, target: object = None) -> "Any":
-        """The spec of `hlo_lint.match`, or of a module that has moved; None for any other."""
-        if not name.startswith("hlo_lint.") or name.split(".")[1] in _OWN:
-            return None
-        from hlo_lint.apps.moved import find
-
-        return find(name)
-
-
-# Before the finder of files, which would load `hlo_lint.syntax.attributes` a second time: it looks
-# in the folder of `hlo_lint.syntax`, and that is the folder of `hlo_lint.hlo`.
-sys.meta_path.insert(0, _Finder)
-
-
 def _public(name: str) -> "Any":
     from importlib import import_module
 
     for home, names in _HOMES.items():
         if name in names.split():
             return globals().setdefault(name, getattr(import_module(home), name))
-    if name in ("dialects", "live", "match", "testing"):
-        return import_module(f"hlo_lint.{name}")
-    if name in _RENAMED:
-        import warnings
-
-        message = f"hlo_lint.{name} is now hlo_lint.{_RENAMED[name]}"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return getattr(sys.modules[__name__], _RENAMED[name])
+    if name in _MODULES:
+        return import_module(_MODULES[name])
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -21,7 +21,7 @@ from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules
+from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, VerifierRule
 from tests.pages import replayed
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -143,8 +143,8 @@ def verifier_page() -> str:
         "",
     ]
     table = ["| check | demands | place | rule |", "|---|---|---|---|"]
-    for rule in verifier_rules():
-        if isinstance(rule, Rule):
+    for rule in all_rules():
+        if isinstance(rule, VerifierRule):
             link = f"[{rule.name()}](rules/{rule.name()}.md)"
             table += [_check(name, *demand, link) for name, demand in rule.demands.items()]
     for name, (place, demand, other) in ELSEWHERE.items():

@@ -13,13 +13,13 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 
 _READERS: Final = frozenset(
-    "add atan2 cbrt divide dot erf exponential exponential-minus-one log log-plus-one logistic "
-    "multiply negate rsqrt sine sqrt subtract tan tanh tuple".split()
+    "add atan2 cbrt divide dot erf exp2 exponential exponential-minus-one log log-plus-one log2 "
+    "logistic multiply negate rsqrt sine sqrt subtract tan tanh tuple".split()
 )
 """Readers to which every operation on their operand makes a difference."""
 _FUNCTIONS: Final = frozenset(
-    "cbrt cosine erf exponential exponential-minus-one log log-plus-one logistic negate not rsqrt "
-    "sine sqrt tan tanh".split()
+    "cbrt cosine erf exp2 exponential exponential-minus-one log log-plus-one log2 logistic negate "
+    "not rsqrt sine sqrt tan tanh".split()
 )
 """Operations that give no range of values back as it was."""
 _LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})

@@ -12,6 +12,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.engine.limits import Limits
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker
@@ -155,6 +156,7 @@ def lint(
     baseline: str | Path | None = None,
     executor: str | None = None,
     progress: Progress = lambda _: None,
+    memo: RunMemo | None = None,
 ) -> Report:
     """Check a file, a dump directory, a text, a Module, or a `jax.stages.Compiled` or `Lowered`.
 
@@ -172,7 +174,7 @@ def lint(
     `settings` are those of a settings file (`hlo_lint.load_settings` reads one); the other
     arguments count more, and `allow` is added. No file is read if none are given. There is one
     process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT` or
-    `ray://HOST:PORT`.
+    `ray://HOST:PORT`. Calls that are given one `memo` check once what their texts share.
 
     Raises:
         DumpError: for a path that is not there, and for a file that is not a baseline.
@@ -181,7 +183,7 @@ def lint(
     settings = _overridden(settings, select, ignore, before, stage, allow, baseline)
     listed = _baseline(settings)
     dump = as_dump(target, settings)
-    checker = _checker(settings, listed, cured=cured)
+    checker = _checker(settings, listed, cured=cured, memo=memo)
     cache = _cache(dump, checker, settings) if settings.cache else None
     if (settings.jobs or 1) > 1 or cache is not None or executor is not None:
         from hlo_lint.engine.parallel import check_in_parts
@@ -240,7 +242,9 @@ def merge_shards(
     return _report(merge(reports, checker), checker, settings, listed)
 
 
-def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Checker:
+def _checker(
+    settings: Settings, listed: Baseline | None, *, cured: bool, memo: RunMemo | None = None
+) -> Checker:
     return Checker(
         settings.chosen_rules(),
         before=known_pass(settings.before),
@@ -248,6 +252,7 @@ def _checker(settings: Settings, listed: Baseline | None, *, cured: bool) -> Che
         cured=cured,
         notes_files=bool(settings.allow or listed),
         limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
+        memo=memo,
     )
 
 
@@ -304,10 +309,10 @@ def fix(
     rules, before = _with_form(settings.chosen_rules(), form), known_pass(settings.before)
     stage_of = settings.stage_of if settings.has_stages else None
     listed = _baseline(settings)
-    dump = as_dump(target, settings)
+    dump, memo = as_dump(target, settings), RunMemo()
 
     def new_checker() -> Checker:
-        return Checker(rules, before=before, stage_of=stage_of)
+        return Checker(rules, before=before, stage_of=stage_of, memo=memo)
 
     def is_wanted(rule: str, safety: Safety, paths: Iterable[str]) -> bool:
         if safety is not Safety.SAFE and not settings.unsafe_fixes:
@@ -324,7 +329,7 @@ def fix(
         chosen = {rule.name() for rule in rules}
         every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
         gate = Gate(
-            lambda: Checker(every, before=before, stage_of=stage_of),
+            lambda: Checker(every, before=before, stage_of=stage_of, memo=memo),
             admits_unproven=bool(settings.unsafe_fixes),
         )
     result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress, gate)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType
 from typing import Any
 
-from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
 
 STAGE = "Stage"
+VIOLATIONS = "Violations"
 
 OnCrash = Callable[[Rule, object, Exception], None]
 """Callback for a rule that crashed on a subject."""
@@ -59,8 +58,10 @@ class Check:
         self._before_each = before_each
         self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
-        self.takes_stage = STAGE in parameters
+        self.takes_stage = STAGE in parameters or kind == VIOLATIONS
         """True if the findings may depend on the stage of the run."""
+        self.claims: Mapping[str, object] = getattr(rule, "demands", {})
+        """The checks of XLA's verifier whose violations are findings of the rule, by name."""
 
     def reporting(self, on_crash: OnCrash, before_each: Callable[[], None]) -> Check:
         """The same check; a crash is reported, and the findings so far are kept.
@@ -87,7 +88,7 @@ class Check:
         """
         self._before_each()
         views = {self._subject: subject}
-        if self.takes_stage:
+        if STAGE in self.parameters:
             views[self.parameters[STAGE]] = stage
         if artefacts:
             views.update({self.parameters[kind]: value for kind, value in artefacts.items()})
@@ -102,38 +103,16 @@ class Check:
             raise RuleError(f"{self.rule.name()} crashed on {shown}: {error!r}") from error
         return tuple(findings)
 
-    def run_at_stages(
-        self,
-        subject: object,
-        stage: Stage,
-        earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
-    ) -> tuple[Finding, ...]:
-        """The findings at one stage; `earlier` holds those at other stages, and gets these."""
-        for watched, findings in earlier:
-            if watched.is_equivalent(stage):
-                return findings
-        watched = WatchedStage(stage)
-        findings = self.run(subject, watched)
-        earlier.append((watched, findings))
-        return findings
-
 
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
     """The fix that a rule has for one of its findings; its method may ask for the stage."""
-    extra = _fix_parameters(type(rule).fix)
-    fix: Any = rule.fix
-    if not extra:
+    if not _asks_for_stage(type(rule).fix):
         return rule.fix(instruction, module)
-    if extra == ("stage",):
-        return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
-    message = f"{rule.name()}: fix takes an instruction and its module, no {extra[0]}"
-    warnings.warn(message, DeprecationWarning, stacklevel=2)
-    is_copy = stage.next_pass == LAYOUT_NORMALIZATION
-    return fix(instruction, module, Form.COPY if is_copy else Form.TRANSPOSE)  # type: ignore[no-any-return]
+    fix: Any = rule.fix
+    return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
 
 
 @cache
-def _fix_parameters(fix: Any) -> tuple[str, ...]:
-    """The names of the parameters of `fix` after the instruction and the module."""
+def _asks_for_stage(fix: Any) -> bool:
     code: CodeType = fix.__code__
-    return code.co_varnames[3 : code.co_argcount + code.co_kwonlyargcount]
+    return "stage" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

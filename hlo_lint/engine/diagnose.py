@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
-from hlo_lint.engine.fingerprints import fingerprint, identity_of, nameless
+from hlo_lint.engine.fingerprints import fingerprint, identity_of
 from hlo_lint.engine.timeline import LocatedFinding
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
@@ -50,11 +49,7 @@ def diagnose(
     replaced = (edit.span for edit in fix.edits) if fix else ()
     stands_at = instruction, lines.part(span), op_name
     function = origin.function if origin else ""
-
-    @cache
-    def identified(identity: str) -> str:
-        return fingerprint(place.rule.name(), identity, module.name, *stands_at, function)
-
+    digits = fingerprint(place.rule.name(), identity_of(finding), module.name, *stands_at, function)
     return Diagnostic(
         rule=place.rule.name(),
         severity=finding.severity or place.rule.severity,
@@ -76,8 +71,7 @@ def diagnose(
         excerpt=lines.line(start.line),
         regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
         op_name=op_name or None,
-        fingerprint=identified(identity_of(finding)),
-        former_fingerprint=identified(nameless(finding.message)),
+        fingerprint=digits,
     )
 
 

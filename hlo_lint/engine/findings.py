@@ -72,8 +72,6 @@ class Diagnostic:
     """The `op_name` of the instruction's metadata: `jit(step)/jvp(Model)/add`."""
     fingerprint: str = ""
     """Hexadecimal; equal for the same finding in another dump of the same program."""
-    former_fingerprint: str = field(default="", compare=False)
-    """The fingerprint in baselines of version 1; read for one release."""
     first_path: str = field(default="", compare=False)
     """The first dump that has it; empty if that is `path`."""
     first_start: Position | None = field(default=None, compare=False)
@@ -89,7 +87,6 @@ class Diagnostic:
         at: Region,
         *,
         fingerprint: str,
-        former_fingerprint: str = "",
         notes: tuple[str, ...] = (),
         module: str = "",
         excerpt: str = "",
@@ -114,7 +111,6 @@ class Diagnostic:
             regions=(at,),
             excerpt=excerpt,
             fingerprint=fingerprint,
-            former_fingerprint=former_fingerprint,
         )
 
     @property

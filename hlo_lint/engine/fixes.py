@@ -83,7 +83,7 @@ def fix_dump(
         if single and not fixed:
             file = pipeline.dumps[0]
             fixed[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
-        pipeline.release_text()
+        checker.memo.release(pipeline)
     return result, tuple(fixed.values())
 
 

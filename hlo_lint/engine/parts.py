@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,8 +15,9 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.limits import NO_LIMITS, Limits
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import CheckOutcome
-from hlo_lint.engine.runner import Checker, Progress, forget
+from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.rules.base import Rule
@@ -42,6 +43,7 @@ class Task:
     """Processes of this machine for all pipelines together."""
     bytes_per_job: int = 0
     """Bytes of dumps for each of them; a pipeline of more is checked by several."""
+    memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
     version: str = hlo_lint.__version__
 
     @classmethod
@@ -55,6 +57,7 @@ class Task:
             reporter.cured,
             checker.notes_files,
             checker.limits,
+            memo=checker.memo,
         )
 
 
@@ -84,13 +87,14 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         cured=task.cured,
         notes_files=task.notes_files,
         limits=task.limits,
+        memo=task.memo,
     )
     if task.jobs > 1:
         share = round(pipeline.size / max(task.bytes_per_job, 1))
         checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
-    forget(pipeline)
+    checker.memo.release(pipeline)
     result = checker.result
     return Part(checker.reporter.outcome, result.files, result.modules, tuple(result.checked), logs)
 

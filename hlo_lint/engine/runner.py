@@ -7,12 +7,11 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
@@ -20,11 +19,11 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import CheckOutcome, Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
-from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
@@ -39,37 +38,6 @@ Progress = Callable[[int], None]
 raises ends the run."""
 
 
-FORGET_BYTES: Final = 64 << 20
-"""Bytes of dumps after which memory is given back: it takes a tenth of a second."""
-_held_bytes = 0
-"""Bytes of dumps that were checked since then."""
-_memos: dict[int, Memo] = {}
-"""The caches that they share, by identity."""
-
-
-def forget(pipeline: Pipeline) -> None:
-    """Forget what was read of a pipeline."""
-    global _held_bytes
-    pipeline.release_text()
-    _held_bytes += pipeline.size
-    _memos.update({id(dump.memo): dump.memo for dump in pipeline.dumps if dump.memo is not None})
-
-
-def free_memory() -> None:
-    """Now and then, before more is read, forget also what the pipelines of a folder share.
-
-    Modules and their files refer to each other, so that only the collector frees them.
-    """
-    global _held_bytes
-    if _held_bytes < FORGET_BYTES:
-        return
-    _held_bytes = 0
-    for memo in _memos.values():
-        memo.clear()
-    _memos.clear()
-    gc.collect()
-
-
 class Checker:
     """Rules and their findings so far, for the files of one call."""
 
@@ -82,6 +50,7 @@ class Checker:
         cured: bool = False,
         notes_files: bool = True,
         limits: Limits = NO_LIMITS,
+        memo: RunMemo | None = None,
     ) -> None:
         self.rules = ChosenRules.of(rules)
         self.reporter = Reporter(self.rules, before, cured=cured)
@@ -90,6 +59,7 @@ class Checker:
         """True if `Result.checked` has files without comments, too: allowances are compared with
         them."""
         self.limits = limits
+        self.memo = memo or RunMemo()
         self._stopwatch = Stopwatch(None)
         self.jobs = 1
         """Processes for the checks of one pipeline; those that find fixes to apply are not sent."""
@@ -110,12 +80,12 @@ class Checker:
         """Check every pipeline, forgetting the text of each when it is done."""
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
-            forget(pipeline)
+            self.memo.release(pipeline)
         return self.finish(dump)
 
     def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
         """Check the dumps of one module."""
-        free_memory()
+        self.memo.free()
         dumps = []
         for dump in pipeline.dumps:
             progress(1)
@@ -149,7 +119,7 @@ class Checker:
         texts = [dump for dump in dumps if dump.kind is Kind.HLO]
         self._path = (dumps or pipeline.dumps)[-1].path
         self._stopwatch = Stopwatch(self.limits.seconds)
-        timeline = Timeline(pipeline, texts, self.stage_of)
+        timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
         views.update(kind for kind in ARTEFACTS if run.may_need(kind))

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.calls import holders
 from hlo_lint.analysis.kinds import kinds_of
-from hlo_lint.engine.checks import Check
+from hlo_lint.engine.checks import VIOLATIONS, Check
 from hlo_lint.engine.executors.forks import run_forked
 from hlo_lint.engine.views import Run
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
-from hlo_lint.rules.verifier import VerifierRule, is_verified, mark_verified
 
 if TYPE_CHECKING:
     from hlo_lint.engine.runner import Checker
+    from hlo_lint.engine.verifier import Verifier
 
 _CHUNKS_PER_JOB: Final = 8
 """With fewer chunks the last one would be waited for: some hold what was not met before."""
@@ -30,7 +30,7 @@ def check_split(
     checker: Checker, checks: Sequence[Check], run: Run, progress: Callable[[int], None]
 ) -> None:
     """Report what the checks find, in their order, as one process does."""
-    whole = [check for check in checks if not isinstance(check.rule, VerifierRule)]
+    whole = [check for check in checks if check.kind != VIOLATIONS]
     functions: list[Callable[[], Any]] = [
         partial(checker.outcome_of, check, run) for check in whole
     ]
@@ -41,8 +41,12 @@ def check_split(
             kinds_of(module)  # here, since most checks ask for them
             holders(module)
             # These come last: they are short, and fill the time that long checks leave.
-            for part in _parts(module, stage, checker.jobs * _CHUNKS_PER_JOB):
-                functions.append(part)
+            # ENTRY, which is the largest most often, stands last.
+            chunks = list(_chunks(module, checker.jobs * _CHUNKS_PER_JOB))
+            for numbers in (None, *reversed(chunks)):
+                functions.append(
+                    partial(_is_verified, run.timeline.memo.verifier, module, stage, numbers)
+                )
                 ends.append((module, stage))
     values = run_forked(functions, checker.jobs, lambda _: progress(0))
     outcomes = dict(zip(map(id, whole), values, strict=False))
@@ -51,7 +55,7 @@ def check_split(
         is_good[end] &= good
     for (module, stage), good in is_good.items():
         if good:
-            mark_verified(module, stage)
+            run.timeline.mark_verified(module, stage)
     for check in checks:
         progress(0)
         if id(check) in outcomes:
@@ -60,16 +64,11 @@ def check_split(
             checker.run_check(check, run)
 
 
-def _parts(module: Module, stage: Stage, count: int) -> Iterator[Callable[[], bool]]:
-    """The parts of the work of the verifier on a module; each gives True if nothing is violated."""
-    # ENTRY, which is the largest most often, stands last.
-    for numbers in (None, *reversed(list(_chunks(module, count)))):
-        yield partial(_is_good, module, stage, numbers)
-
-
-def _is_good(module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
+def _is_verified(
+    verifier: Verifier, module: Module, stage: Stage, numbers: Sequence[int] | None
+) -> bool:
     try:
-        return is_verified(module, stage, numbers)
+        return verifier.is_verified(module, stage, numbers)
     except Exception:  # raised again, and reported, when the rule itself is run
         return False
 

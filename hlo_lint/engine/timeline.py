@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import Check, WatchedStage
+from hlo_lint.engine.checks import VIOLATIONS, Check, WatchedStage
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
+
+if TYPE_CHECKING:
+    from hlo_lint.analysis.verifier import Violations
 
 
 class ModuleRef(NamedTuple):
@@ -71,9 +75,14 @@ class Timeline:
     """The HLO dumps of one pipeline that could be read."""
 
     def __init__(
-        self, pipeline: Pipeline, dumps: Iterable[PassDump], stage_of: StageOf | None = None
+        self,
+        pipeline: Pipeline,
+        dumps: Iterable[PassDump],
+        memo: RunMemo,
+        stage_of: StageOf | None = None,
     ) -> None:
         self.pipeline = pipeline
+        self.memo = memo
         ordered, beside = _in_order(pipeline, list(dumps))
         self.dumps = ordered + beside
         self.length = len(ordered)
@@ -87,6 +96,9 @@ class Timeline:
         """The modules of each distinct text, with all their places."""
         self._stages: dict[ModuleRef, Stage] = {}
         self._views: dict[str, _Everything] = {}
+        self._violations: dict[tuple[int, Stage], Violations | None] = {}
+        """By the identity of a module's text, which the dumps hold, and the verifier's options;
+        None if there are none."""
         self._refs: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
 
     @property
@@ -121,14 +133,38 @@ class Timeline:
         stated = self.stages.stated(self.dumps[-1]) if self.dumps else None
         return (stated.next_pass or None) if stated is not None else None
 
+    def violations(self, module: Module, stage: Stage) -> Violations | None:
+        """The violations of one of the modules, which are found once; None if there are none."""
+        key = id(module.pieces), stage.options
+        if key not in self._violations:
+            violations = self.memo.verifier.violations(module, stage)
+            self._violations[key] = violations if violations.by_check else None
+        return self._violations[key]
+
+    def mark_verified(self, module: Module, stage: Stage) -> None:
+        """Take over from other processes that a module violates nothing."""
+        self._violations[id(module.pieces), stage.options] = None
+
+    def can_skip(self, check: Check, modules: Iterable[tuple[Module, Stage]]) -> bool:
+        """True if a check is known to find nothing in some modules."""
+        rule = check.rule
+        if check.kind == VIOLATIONS:
+            found = (self.violations(module, stage) for module, stage in modules)
+            return all(
+                each is None or check.claims.keys().isdisjoint(each.by_check) for each in found
+            )
+        may_skip = type(rule).can_skip is not Rule.can_skip
+        return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)
+
     def find(self, check: Check) -> Iterator[Occurrence]:
         """The findings of a check in all dumps."""
         rule = check.rule
-        if type(rule).can_skip is not Rule.can_skip and all(
-            rule.can_skip(module, stage)
+        modules = (
+            (module, stage)
             for refs, module in self._modules
             for stage in dict.fromkeys(map(self.stage, refs))
-        ):
+        )
+        if self.can_skip(check, modules):
             return
         everything = self._everything(check.kind)
         for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
@@ -138,9 +174,9 @@ class Timeline:
             stages = everything.stages[view] if check.takes_stage else (None,)
             for stage in stages:
                 if stage is None or len(stages) == 1:
-                    findings = check.run(view, stage)
+                    findings = self._run(check, view, stage)
                 else:
-                    findings = check.run_at_stages(view, stage, earlier)
+                    findings = self._run_at_stages(check, view, stage, earlier)
                 if not findings:
                     continue
                 places = list(self._places(check.kind, rule.unfused, view, stage))
@@ -156,8 +192,31 @@ class Timeline:
             ref = ModuleRef(position, number)
             there = stage or self.stage(ref) if check.takes_stage else None
             for view in _with_opcodes(check, _views(check.kind, check.rule.unfused, module)):
-                for finding in check.run(view, there):
+                for finding in self._run(check, view, there):
                     yield Occurrence(finding, ref)
+
+    def _run(self, check: Check, view: Any, stage: Any) -> tuple[Finding, ...]:
+        """The findings in a subject at a stage; of a verifier's rule those that it claims."""
+        if check.kind == VIOLATIONS:
+            violations = self.violations(view, stage)
+            return () if violations is None else check.run(violations._replace(module=view))
+        return check.run(view, stage)
+
+    def _run_at_stages(
+        self,
+        check: Check,
+        view: object,
+        stage: Stage,
+        earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
+    ) -> tuple[Finding, ...]:
+        """The findings at one stage; `earlier` holds those at other stages, and gets these."""
+        for watched, findings in earlier:
+            if watched.is_equivalent(stage):
+                return findings
+        watched = WatchedStage(stage)
+        findings = self._run(check, view, watched)
+        earlier.append((watched, findings))
+        return findings
 
     def _everything(self, kind: str) -> _Everything:
         cached = self._views.get(kind)
@@ -200,7 +259,7 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
     match kind:
         case "Computation":
             return module.nonfusion_computations if unfused else module.computations
-        case "Module":
+        case "Module" | "Violations":
             return (module,)
         case _:
             return (module.file,) if module.file.modules[0] is module else ()

@@ -17,7 +17,7 @@ from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import STAGE, Check
+from hlo_lint.engine.checks import STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
@@ -386,6 +386,7 @@ VIEWS: dict[str, View] = {
         frozenset({STAGE}),
     ),
     "Module": EachDump("each module of every dump", frozenset({STAGE})),
+    VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
     "HloFile": EachDump("every file as a text"),
     "BeforeAutotuner": AutotunerInput(
         "the module that the autotuner meets, or the nearest dump before it"
@@ -448,10 +449,9 @@ def _is_alive(check: Check, timeline: Timeline) -> bool:
     """
     if timeline.pipeline.lone or timeline.pipeline.crashed:
         return True
-    rule = check.rule
-    if all(
-        (rule.only_by_hand and stage.unique_names) or rule.can_skip(module, stage)
-        for module, stage in timeline.ends
-    ):
+    ends = timeline.ends
+    if check.rule.only_by_hand:
+        ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
+    if timeline.can_skip(check, ends):
         return False
     return any(True for at in timeline.last for _ in timeline.find_at(check, at))

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Generic, Protocol, Self, TypeVar
+from typing import Final, Self
 
 from hlo_lint.text.errors import UsageError
 
@@ -85,46 +83,6 @@ class ResourceLimits:
             return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         except (AttributeError, ValueError, OSError):
             return None
-
-
-class Closeable(Protocol):
-    """A child process that is ended by its `close`."""
-
-    def close(self) -> None:
-        """End it."""
-
-
-_Child = TypeVar("_Child", bound=Closeable)
-
-
-class Pool(AbstractContextManager["Pool[_Child]"], Generic[_Child]):
-    """Children that serve requests, one for each thread that needs one at a time."""
-
-    def __init__(self, start: Callable[[], _Child]) -> None:
-        self._start = start
-        self._idle: queue.SimpleQueue[_Child] = queue.SimpleQueue()
-        self._all: list[_Child] = []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End every child."""
-        for child in self._all:
-            child.close()
-
-    @contextmanager
-    def one(self) -> Iterator[_Child]:
-        """A child that no other thread uses until the context ends."""
-        try:
-            child = self._idle.get_nowait()
-        except queue.Empty:
-            child = self._start()
-            self._all.append(child)
-        try:
-            yield child
-        finally:
-            self._idle.put(child)
 
 
 def _positive(variable: str) -> float | None:

@@ -88,7 +88,7 @@ def _read_table() -> dict[str, ElementType]:
 
 
 ELEMENT_TYPES: Final = _read_table()
-"""Every element type of arrays that jaxlib 0.11.2 knows, by name."""
+"""Every element type of arrays that jaxlib 0.12.0 knows, by name."""
 BITS: Final = {name: dtype.bits for name, dtype in ELEMENT_TYPES.items()}
 """Width of one element in bits where no layout packs it."""
 SUBBYTE: Final = {name: bits for name, bits in BITS.items() if bits < 8}

@@ -1,7 +1,7 @@
 """One table of opcodes: operands and attributes that XLA's parser demands, and families.
 
 Operands and attributes are those of `ParseInstructionRhs` and `CreateInstruction` in
-`xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.11.2 answers when it is asked opcode by opcode.
+`xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.12.0 answers when it is asked opcode by opcode.
 A new opcode is one line.
 """
 
@@ -104,12 +104,14 @@ custom-call                 0+! mixed-precision calls: custom_call_target ?api_v
     ?output_to_operand_aliasing ?padding_type ?schedule ?to_apply ?window
 divide                      2   binary
 domain                      1   mixed-precision no-kernel: domain
-dot                         2+  mixed-precision: ?algorithm ?lhs_batch_dims ?lhs_contracting_dims \
-    ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims
+dot                         2+  mixed-precision: ?algorithm ?block_scaling_config ?lhs_batch_dims \
+    ?lhs_contracting_dims ?operand_precision ?rhs_batch_dims ?rhs_contracting_dims \
+    ?sparsity_config
 dynamic-reshape             1+!
 dynamic-slice               1+! keeps-layout: dynamic_slice_sizes
 dynamic-update-slice        2+! keeps-layout
 erf                         1   unary: ?result_accuracy
+exp2                        1   unary: ?result_accuracy
 exponential                 1   unary: ?result_accuracy
 exponential-minus-one       1   unary: ?result_accuracy
 fft                         1   keeps-layout: fft_type fft_length
@@ -124,6 +126,7 @@ infeed                      1!  mixed-precision: ?infeed_config
 iota                        0!: iota_dimension
 is-finite                   1   unary changes-type
 log                         1   unary: ?result_accuracy
+log2                        1   unary: ?result_accuracy
 log-plus-one                1   unary: ?result_accuracy
 logistic                    1   unary: ?result_accuracy
 map                         0+  keeps-layout calls: to_apply ?dimensions
@@ -176,6 +179,7 @@ set-dimension-size          2   keeps-layout: dimensions
 shift-left                  2   binary
 shift-right-arithmetic      2   binary
 shift-right-logical         2   binary
+shuffle                     1: dimensions mode ?shifts
 sign                        1   unary
 sine                        1   unary: ?result_accuracy
 sinh                        1   unary: ?result_accuracy
@@ -212,7 +216,7 @@ def _read_table() -> dict[str, Opcode]:
 
 
 OPCODES: Final = _read_table()
-"""Every opcode that jaxlib 0.11.2 knows."""
+"""Every opcode that jaxlib 0.12.0 knows."""
 
 
 def _family(name: str) -> frozenset[str]:

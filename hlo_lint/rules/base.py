@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -127,20 +126,10 @@ def first_line(dump: PassDump) -> Span:
 
 
 class Form(Enum):
-    """Values of the option `move-as` of reshape-moves-data; deprecated as a parameter of `fix`."""
+    """Values of the option `move-as` of reshape-moves-data."""
 
     COPY = "copy"
     TRANSPOSE = "transpose"
-
-
-_FORMER_HOOKS = {
-    "lasting": "always_reported",
-    "between_passes": "checked_between_passes",
-    "on_request": "enabled_by_default",
-    "applies": "is_applicable",
-    "is_silent": "can_skip",
-    "context": "introduction_notes",
-}
 
 
 @dataclass(frozen=True)
@@ -270,16 +259,6 @@ class Rule:
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     entry_point: ClassVar[str] = ""
     """The entry point that brought it, where another package has it (`plugins.py`)."""
-
-    def __init_subclass__(cls) -> None:
-        """Take over hooks that have their former names, for one release."""
-        super().__init_subclass__()
-        for former, name in _FORMER_HOOKS.items():
-            if former in vars(cls):
-                message = f"{cls.__name__}.{former} is {name}"
-                warnings.warn(message, DeprecationWarning, stacklevel=2)
-                value = vars(cls)[former]
-                setattr(cls, name, not value if former == "on_request" else value)
 
     def is_applicable(self, module: Module) -> bool:
         """True if a module holds anything for the rule to judge.

@@ -201,7 +201,7 @@ def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
 @pytest.mark.parametrize(
     "patch",
     [
-        "import hlo_lint.apps.cli.checking as it; it.print_report = lambda *_: fail()",
+        "import hlo_lint.apps.cli.printing as it; it.print_report = lambda *_: fail()",
         "import hlo_lint.dumps.pass_dump as it; it.PassDump.file = property(fail)",
         "import hlo_lint.rules.layout.reshape_moves_data as it; it.ReshapeMovesData.check = fail",
     ],

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import pytest
 
-from hlo_lint import Bad, Computation, Finding, Findings, Fix, Form, Good, Instruction, Module, Rule
+from hlo_lint import Bad, Computation, Finding, Findings, Fix, Good, Instruction, Module, Rule
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.apps.testing import check_example, check_examples, check_page
 
@@ -45,24 +45,6 @@ class SomeNegation(Rule):
 
 def test_a_rule_that_does_what_it_says_passes() -> None:
     check_examples(SomeNegation)
-
-
-def test_a_fix_and_hooks_of_the_first_release_still_work_and_warn() -> None:
-    with pytest.warns(DeprecationWarning, match=r"FormerNegation.lasting is always_reported"):
-
-        class FormerNegation(SomeNegation):
-            __doc__ = SomeNegation.__doc__
-            lasting = True
-
-            def fix(  # type: ignore[override]
-                self, instruction: Instruction, module: Module, form: Form
-            ) -> Fix | None:
-                assert form is Form.TRANSPOSE
-                return super().fix(instruction, module)
-
-    assert FormerNegation.always_reported
-    with pytest.warns(DeprecationWarning, match="fix takes an instruction and its module"):
-        check_examples(FormerNegation)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker
 from hlo_lint.engine.stages import Stages
 from hlo_lint.engine.timeline import Occurrence, Timeline
@@ -167,7 +168,7 @@ def occurrences(rule: Rule) -> list[Occurrence]:
     """The findings of a rule in a run of XLA:CPU."""
     pipeline = open_dump(MLP).pipelines[0]
     (check,) = checks_of(rule)
-    return list(Timeline(pipeline, pipeline.dumps).find(check))
+    return list(Timeline(pipeline, pipeline.dumps, RunMemo()).find(check))
 
 
 def test_a_computation_is_checked_again_only_where_the_stage_makes_a_difference() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,10 +83,6 @@ def test_a_dialect_keeps_every_value(text: str, dialect: str) -> None:
 @_sample(80)
 def test_damage_breaks_no_promise(text: str, target: str) -> None:
     TARGETS[target](encode(text))
-
-
-def test_the_strategies_have_a_public_name() -> None:
-    assert import_module("hlo_lint.testing.strategies") is strategies
 
 
 def test_element_types_are_those_of_xla() -> None:

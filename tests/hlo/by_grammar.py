@@ -1,84 +1,448 @@
-"""Values of attributes read by the grammars alone: the slow and exact way, an oracle for tests."""
+"""Values of attributes as the grammars read them: an oracle for the readers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError, OpMetadata, plain, reading
-from hlo_lint.hlo.attributes.exact import Language, parse_text
-from hlo_lint.hlo.attributes.metadata import _METADATA_FIELDS, _find_integers
-from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.hlo.grammar import tokens, trees
+from lark import UnexpectedInput
+
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, unescape
+from hlo_lint.hlo.attributes.devices import (
+    AxisRef,
+    DeviceOrder,
+    Iota,
+    IotaReplicaGroups,
+    Mesh,
+    MeshAxis,
+    MeshReplicaGroups,
+    ReplicaGroupList,
+    ReplicaGroups,
+)
+from hlo_lint.hlo.attributes.metadata import _KINDS, OpMetadata
+from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, OriginTree, Recovery
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
+from hlo_lint.hlo.attributes.shapes import ProgramShape
+from hlo_lint.hlo.attributes.sharding import (
+    DimensionSharding,
+    Domain,
+    NamedSharding,
+    ShardGroup,
+    Sharding,
+    TiledSharding,
+    TupleSharding,
+)
+from hlo_lint.hlo.attributes.windows import (
+    BlockScalingConfig,
+    ConvolutionDimensionNumbers,
+    OperandScaling,
+    OperandSparsity,
+    SparsityConfig,
+    WindowDimension,
+)
+from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.shape import parse_shape
 
 if TYPE_CHECKING:
-    from lark import Token
+    from lark import Token, Tree
 
-    from hlo_lint.hlo.attributes import AttributeValue
-
-_BY_GRAMMAR = {
-    "dim_labels": "windows.dim_labels_by_grammar",
-    "entry_computation_layout": "shapes.program_shape_by_grammar",
-    "operand_layout_constraints": "shapes.shape_list_by_grammar",
-    "replica_groups": "devices.replica_groups_by_grammar",
-    "sharding": "sharding.sharding_by_grammar",
-    "window": "windows.window_by_grammar",
-}
+LOWER = frozenset(("operand_precision", "distribution", "algorithm"))
+UPPER = frozenset(("schedule", "api_version"))
 
 
-def read_by_grammar(name: str, text: str) -> AttributeValue:
-    """The value that `read_attribute` reads; AttributeSyntaxError where the grammar has none."""
-    if name == "metadata":
-        return metadata_by_grammar(text)
-    if name == "frontend_attributes":
-        return frontend_attributes_by_grammar(text)
-    reader = _BY_GRAMMAR.get(name, reading._READERS.get(name))
-    return plain.plain_by_grammar(name, text) if reader is None else reading._reader(reader)(text)
-
-
-def metadata_by_grammar(text: str) -> OpMetadata:
-    """The value that `read_metadata` reads, by `attribute.lark`.
+def read_by_grammar(name: str, text: str) -> Any:
+    """The value that `read_attribute` reads; what one of its numbers allows is not asked.
 
     Raises:
-        AttributeSyntaxError: where it is not a list of fields in braces.
+        AttributeSyntaxError: where the grammar takes no such text.
     """
-    fields = {name: _field(name, value) for name, value in _by_grammar("metadata", text)}
-    return OpMetadata(**{k: v for k, v in fields.items() if k in _METADATA_FIELDS})  # type: ignore[arg-type]
+    if name in GRAMMARS:
+        grammar, build = GRAMMARS[name]
+        return build(parse(grammar, text), text)
+    value = plain(trees(parse("attribute", text, f"{name}="))[0])
+    if name in LOWER | UPPER:
+        turn = str.lower if name in LOWER else str.upper
+        return turn(value) if isinstance(value, str) else tuple(map(turn, value))
+    return value
 
 
-def frontend_attributes_by_grammar(text: str) -> Mapping[str, str]:
-    """The value that `read_frontend_attributes` reads, by `attribute.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a list of pairs in braces.
-    """
-    return {name: str(_scalar(value)) for name, value in _by_grammar("frontend_attributes", text)}
-
-
-def _by_grammar(name: str, text: str) -> list[tuple[str, Token]]:
-    language = Language("attribute", 'expected `name="text"` or `name=value`')
+def parse(grammar: str, text: str, before: str = "") -> Tree[Token]:
+    """The tree of a text; `before` stands in front of it and does not count."""
     try:
-        (tree,) = trees(parse_text(language, f"{name}={text}"))
-    except AttributeSyntaxError as error:
-        offset = max(0, error.offset - len(name) - 1)
-        raise AttributeSyntaxError(error.message, text, offset) from None
-    pairs = (tokens(pair) for pair in trees(tree))
-    return [(str(key)[:-1], value) for key, value in pairs]
+        return load(grammar).parse(before + text)
+    except UnexpectedInput as error:
+        offset = max(0, offset_of(error, before + text) - len(before))
+        raise AttributeSyntaxError(f"not in {grammar}.lark", text, offset) from None
 
 
-def _field(name: str, token: Token) -> bool | int | str | tuple[int, ...]:
-    if _METADATA_FIELDS.get(name) is tuple:
-        return tuple(map(int, _find_integers(token)))
-    return _scalar(token)
+def numbers(tree: Tree[Token]) -> tuple[int, ...]:
+    return tuple(map(int, tokens(tree)))
 
 
-def _scalar(token: Token) -> bool | int | str:
+def leaf(token: Token) -> str:
+    return unescape(token[1:-1]) if token.type == "QUOTED" else str(token)
+
+
+# ---- attribute.lark
+
+
+def plain(tree: Tree[Token]) -> Any:
+    leaves = tokens(tree)[1:]  # the first is the attribute's name
+    match str(tree.data):
+        case "integers":
+            return tuple(map(int, leaves))
+        case "number":
+            return float(leaves[0])
+        case "lists":
+            return tuple(map(numbers, trees(tree)))
+        case "flags":
+            return tuple(token == "true" for token in leaves)
+        case "slices":
+            return tuple(Slice(*numbers(part)) for part in trees(tree))
+        case "paddings":
+            return tuple(Padding(*map(int, part.split("_"))) for part in leaves[0].split("x"))
+        case "aliasing":
+            return tuple(map(alias, trees(tree)))
+        case "donors":
+            return tuple(
+                Donor(int(tokens(donor)[0]), numbers(trees(donor)[0])) for donor in trees(tree)
+            )
+        case "accuracy":
+            values = dict(figures(tree))
+            if not values:
+                return leaves[-1].lower()
+            atol, rtol, ulps = (values.get(name, "0") for name in ("atol", "rtol", "ulps"))
+            return Tolerance(float(atol), float(rtol), int(ulps))
+        case "statistics":
+            shown = dict(figures(tree)).get("visualizing_index", "-1")
+            rest = [(n, float(value)) for n, value in figures(tree) if n != "visualizing_index"]
+            return Statistics(int(shown), tuple(rest))
+        case "metadata":
+            return metadata(trees(tree))
+        case "frontend_attributes":
+            return {str(name): leaf(value) for name, value in map(tokens, trees(tree))}
+        case "names":
+            return tuple(token.removeprefix("%") for token in tokens(trees(tree)[0]))
+        case _:
+            return scalar(leaves[0]) if leaves else values_of(trees(tree)[0])
+
+
+def scalar(token: Token) -> bool | int | str:
     match token.type:
         case "INT":
             return int(token)
         case "BOOL":
             return str(token) == "true"
-        case "STRING":
-            return unescape(token[1:-1])
+        case "NAME":
+            return token.removeprefix("%")
         case _:
-            return str(token)
+            return leaf(token)
+
+
+def values_of(tree: Tree[Token]) -> Any:
+    match str(tree.data):
+        case "integer_list":
+            return numbers(tree)
+        case "integer_lists":
+            return tuple(map(numbers, trees(tree)))
+        case _:
+            return tuple(token.removeprefix("%") for token in tokens(tree))
+
+
+def alias(tree: Tree[Token]) -> Alias:
+    output, index = map(numbers, trees(tree))
+    operand, *kind = tokens(tree)
+    return Alias(output, int(operand), index, *map(str, kind))
+
+
+def figures(tree: Tree[Token]) -> list[tuple[str, str]]:
+    return [(str(name), str(value)) for name, value in map(tokens, trees(tree))]
+
+
+def metadata(fields: Sequence[Tree[Token]]) -> OpMetadata:
+    pairs = ((str(name), value) for name, value in map(tokens, fields))
+    known: dict[str, Any] = {}
+    for name, value in pairs:
+        if _KINDS.get(name) is tuple:
+            inside = value[1:-1]
+            known[name] = tuple(map(int, inside.split(","))) if inside.strip() else ()
+        elif name in _KINDS:
+            known[name] = scalar(value)
+    return OpMetadata(**known)
+
+
+# ---- sharding.lark, replica_groups.lark
+
+
+def sharding(tree: Tree[Token]) -> Sharding:
+    match str(tree.data):
+        case "tuple":
+            return TupleSharding(
+                tuple(cast("TiledSharding | NamedSharding", sharding(one)) for one in trees(tree))
+            )
+        case "maximal_mesh":
+            mesh = Mesh((), (int(tokens(tree)[0]),))
+            return NamedSharding(mesh, metadata=metadata_of(tree))
+        case "named":
+            return named(tree)
+        case _:
+            return tiled(tree)
+
+
+def domain(tree: Tree[Token]) -> Domain:
+    entry, leave = map(sharding, trees(tree))
+    return Domain(leaf(tokens(tree)[0]), entry, leave)
+
+
+def metadata_of(tree: Tree[Token]) -> tuple[OpMetadata, ...]:
+    parts = (part for part in trees(tree) if str(part.data) == "metadata")
+    return tuple(metadata(trees(fields)) for part in parts for fields in trees(part))
+
+
+def named(tree: Tree[Token]) -> NamedSharding:
+    mesh = mesh_of(tree)
+    parts: dict[str, tuple[AxisRef, ...]] = {}
+    dimensions: tuple[DimensionSharding, ...] = ()
+    reduction = "sum"
+    for part in trees(tree)[1:]:
+        kind, leaves = str(part.data), [str(token) for token in tokens(part)]
+        if kind == "whole":
+            kind, *leaves = leaves
+            every = tuple(AxisRef(axis.name) for axis in mesh.axes)
+            parts[kind] = () if kind == "replicated" else every
+        elif kind == "dimensions":
+            dimensions = tuple(
+                DimensionSharding(axes(dimension), "?" not in tokens(dimension))
+                for dimension in trees(part)
+            )
+        elif kind in ("replicated", "unreduced", "manual"):
+            parts[kind] = axes(trees(part)[0])
+        reduction = next((word for word in leaves if word in ("sum", "max", "min")), reduction)
+    return NamedSharding(
+        mesh,
+        dimensions,
+        parts.get("replicated", ()),
+        parts.get("unreduced", ()),
+        parts.get("manual", ()),
+        reduction,
+        metadata_of(tree),
+    )
+
+
+def tiled(tree: Tree[Token]) -> TiledSharding:
+    kind, tiles, devices, subgroups, group = "tiled", (), (), (), None  # type: Any, Any, Any, Any, Any
+    for part in trees(tree):
+        match str(part.data):
+            case "kind":
+                kind = str(tokens(part)[0])
+            case "device":
+                devices = numbers(part)
+            case "devices":
+                sizes, *order = trees(part)
+                tiles, devices = numbers(sizes), order_of(order)
+            case "last_tile_dim_replicate":
+                subgroups = ("replicated",)
+            case "last_tile_dims":
+                subgroups = tuple(str(tokens(subgroup)[0]) for subgroup in trees(part))
+            case "group":
+                relation, number = tokens(part)
+                group = ShardGroup(str(relation), int(number))
+    return TiledSharding(kind, tiles, devices, subgroups, group, metadata_of(tree))
+
+
+def order_of(parts: Sequence[Tree[Token]]) -> DeviceOrder:
+    first, *permutation = parts
+    if str(first.data) == "ids":
+        return numbers(first)
+    return Iota(numbers(first), numbers(permutation[0]) if permutation else (0,))
+
+
+def mesh_of(tree: Tree[Token]) -> Mesh:
+    mesh, *rest = trees(tree)
+    pairs = map(tokens, trees(mesh))
+    found = tuple(MeshAxis(leaf(name), int(size)) for name, size in pairs)
+    has_order = bool(rest) and str(rest[0].data) == "device_ids"
+    return Mesh(found, order_of(trees(rest[0])) if has_order else None)
+
+
+def axes(tree: Tree[Token]) -> tuple[AxisRef, ...]:
+    found = []
+    for axis in trees(tree):
+        name, *part = tokens(axis)
+        found.append(AxisRef(leaf(name), (int(part[0]), int(part[1])) if part else None))
+    return tuple(found)
+
+
+def groups(tree: Tree[Token]) -> ReplicaGroups:
+    match str(tree.data):
+        case "lists":
+            return ReplicaGroupList(tuple(map(numbers, trees(tree))))
+        case "iota":
+            shape, *order = trees(tree)
+            count, size = numbers(shape)
+            return IotaReplicaGroups(count, size, cast("Iota", order_of(order)))
+        case _:
+            return MeshReplicaGroups(mesh_of(tree), axes(trees(tree)[-1]))
+
+
+# ---- windows
+
+
+def window(tree: Tree[Token]) -> tuple[WindowDimension, ...]:
+    parts = {
+        str(part.data): dict(enumerate(str(tokens(part)[0]).split("x"))) for part in trees(tree)
+    }
+
+    def column(name: str, place: int, default: str) -> list[int]:
+        return [int(number) for number in parts.get(name, {place: default})[place].split("_")]
+
+    rows: list[list[Any]] = [
+        [
+            *column("size", place, "1"),
+            *column("stride", place, "1"),
+            *column("pad", place, "0_0"),
+            *column("lhs_dilate", place, "1"),
+            *column("rhs_dilate", place, "1"),
+            column("rhs_reversal", place, "0") != [0],
+        ]
+        for place in next(iter(parts.values()), ())
+    ]
+    return tuple(WindowDimension(*row) for row in rows)
+
+
+def dim_labels(tree: Tree[Token]) -> ConvolutionDimensionNumbers:
+    places: list[Any] = []
+    for part, letters in zip(trees(tree), ("bf", "io", "bf"), strict=True):
+        labels = str(tokens(part)[0])
+        places += [labels.index(letter) for letter in letters]
+        places.append(tuple(labels.index(digit) for digit in "0123456789" if digit in labels))
+    return ConvolutionDimensionNumbers(*places)
+
+
+def sides(tree: Tree[Token]) -> dict[str, dict[str, tuple[int, ...]]]:
+    return {
+        str(tokens(side)[0]): {
+            str(name): tuple(map(int, value.split("x"))) for name, value in map(tokens, trees(side))
+        }
+        for side in trees(tree)
+    }
+
+
+def sparsity(tree: Tree[Token]) -> SparsityConfig:
+    return SparsityConfig(
+        **{
+            side: OperandSparsity(
+                *fields.get("sparsity", (0, 0)),
+                *(fields.get(name, (0,))[0] for name in ("dimension", "stride", "idx")),
+            )
+            for side, fields in sides(tree).items()
+        }
+    )
+
+
+def block_scaling(tree: Tree[Token]) -> BlockScalingConfig:
+    return BlockScalingConfig(
+        **{
+            side: OperandScaling(
+                fields.get("scale_idx", (0,))[0],
+                next(iter(fields.get("zero_idx", ())), None),
+                fields.get("strides", ()),
+                fields.get("steps", ()),
+            )
+            for side, fields in sides(tree).items()
+        }
+    )
+
+
+# ---- shapes, origins
+
+
+def program_shape(tree: Tree[Token], text: str) -> ProgramShape:
+    *parameters, result = shapes(tree, text)
+    return ProgramShape(tuple(parameters), result)
+
+
+def shapes(tree: Tree[Token], text: str) -> tuple[Any, ...]:
+    return tuple(parse_shape(text[s.meta.start_pos : s.meta.end_pos]) for s in trees(tree))
+
+
+def origin(tree: Tree[Token]) -> Origin:
+    (inside,) = trees(tree)
+    if str(inside.data) == "synthetic":
+        return Origin((), "", True)
+    return Origin(origin_tree(inside), next(map(leaf, tokens(tree)), None))
+
+
+def origin_tree(tree: Tree[Token]) -> OriginTree:
+    return tuple(map(origin_tree, trees(tree))) if str(tree.data) == "tuple" else array(tree)
+
+
+def array(tree: Tree[Token]) -> OriginalArray | None:
+    if not tokens(tree):
+        return None
+    return OriginalArray(leaf(tokens(tree)[0]), *map(numbers, trees(tree)))
+
+
+def recoveries(tree: Tree[Token]) -> tuple[Recovery, ...]:
+    return tuple(
+        Recovery(*map(array, trees(row)), *map(leaf, tokens(row)))  # type: ignore[arg-type]
+        for row in trees(tree)
+    )
+
+
+def debug_entries(tree: Tree[Token]) -> tuple[DebugEntry, ...]:
+    return tuple(
+        DebugEntry(array(first), tuple(map(record, records)))
+        for first, *records in map(trees, trees(tree))
+    )
+
+
+def record(tree: Tree[Token]) -> Mapping[str, str]:
+    return {str(name): leaf(value) for name, value in map(tokens, trees(tree))}
+
+
+def _of_tree(build: Callable[[Tree[Token]], Any]) -> Callable[[Tree[Token], str], Any]:
+    return lambda tree, _: build(tree)
+
+
+def _of_child(rule: str, build: Callable[..., Any]) -> Callable[[Tree[Token], str], Any]:
+    """Of a grammar for several attributes, the part that is called `rule`; any if empty."""
+
+    def child(tree: Tree[Token], text: str) -> Any:
+        (inside,) = trees(tree)
+        if rule and str(inside.data) not in rule.split():
+            raise AttributeSyntaxError(f"not a {rule}", text, 0)
+        return build(inside)
+
+    return child
+
+
+def _shapes_of(rule: str, build: Callable[[Tree[Token], str], Any]) -> Callable[..., Any]:
+    return lambda tree, text: _of_child(rule, lambda inside: build(inside, text))(tree, text)
+
+
+def _rows(rule: str, build: Callable[..., Any]) -> Callable[[Tree[Token], str], Any]:
+    def rows(tree: Tree[Token], text: str) -> Any:
+        if any(str(row.data) != rule for row in trees(tree)):
+            raise AttributeSyntaxError(f"not a {rule}", text, 0)
+        return build(tree)
+
+    return rows
+
+
+GRAMMARS: dict[str, tuple[str, Callable[[Tree[Token], str], Any]]] = {
+    "block_scaling_config": ("operand_config", _of_tree(block_scaling)),
+    "debug_attributes": ("origin_tables", _rows("debug_entry", debug_entries)),
+    "dim_labels": ("dim_labels", _of_tree(dim_labels)),
+    "domain": ("sharding", _of_child("domain", domain)),
+    "entry_computation_layout": ("program_shape", _shapes_of("program_shape", program_shape)),
+    "operand_layout_constraints": ("program_shape", _shapes_of("shape_list", shapes)),
+    "origin": ("origin", _of_tree(origin)),
+    "origin_recovery_table": ("origin_tables", _rows("recovery", recoveries)),
+    "original_value": ("origin", _of_tree(origin)),
+    "original_value_recovery_table": ("origin_tables", _rows("recovery", recoveries)),
+    "replica_groups": ("replica_groups", _of_child("", groups)),
+    "sharding": ("sharding", _of_child("tuple named maximal_mesh tiled", sharding)),
+    "sparsity_config": ("operand_config", _of_tree(sparsity)),
+    "window": ("window", _of_tree(window)),
+}

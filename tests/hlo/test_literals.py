@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from lark import Token, Tree
 
 import hlo_lint
-from hlo_lint.hlo.attributes.exact import Language, parse_text
-from hlo_lint.hlo.grammar import trees
+from hlo_lint.hlo.grammar import load, trees
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue, read_literal
 from hlo_lint.hlo.shape import ArrayShape, parse_array, parse_shape
 
@@ -134,12 +133,9 @@ def test_what_is_no_value_of_the_shape_is_an_error(shape: str, text: str, messag
     assert raised.value.message.startswith(message)
 
 
-_LITERAL = Language("literal", "expected a value")
-
-
 def by_grammar(text: str) -> object:
     """A value as `literal.lark` reads it: nested lists of numbers."""
-    (child,) = parse_text(_LITERAL, text).children
+    (child,) = load("literal").parse(text).children
     return _nested(child)
 
 
@@ -181,7 +177,7 @@ def test_the_fast_way_and_the_grammar_read_the_same(
 
 def test_the_grammar_takes_what_printers_write() -> None:
     text = "( { { /*i0=0*/ 1, -inf }, { nan(0x1), 2.5e-3 } }, (true, {...}) )"
-    (tree,) = trees(parse_text(_LITERAL, text))
+    (tree,) = trees(load("literal").parse(text))
     assert tree.data == "tuple"
 
 

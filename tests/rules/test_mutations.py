@@ -9,9 +9,8 @@ import pytest
 
 import hlo_lint
 from benchmarks.mutations import dumps, judged, reason
-from hlo_lint.analysis.verifier.verify import clear_caches
+from hlo_lint.engine.verifier import Verifier
 from hlo_lint.rules.base import Stage
-from hlo_lint.rules.verifier import violations_of
 from tests.conftest import DUMPS
 from tests.hlo_mutations import KINDS, mutant
 
@@ -21,8 +20,8 @@ STAGE = Stage(layouts=True)
 TEXTS = sorted((DUMPS / "gpu-jax0.11.2" / "attention").glob("*.before_*.txt"))[::9]
 
 
-def _said(text: str) -> dict[str, list[str]]:
-    found = violations_of(hlo_lint.parse(text), STAGE)
+def _said(verifier: Verifier, text: str) -> dict[str, list[str]]:
+    found = verifier.violations(hlo_lint.parse(text), STAGE).by_check
     return {check: [each.message for each in violations] for check, violations in found.items()}
 
 
@@ -33,13 +32,11 @@ def test_a_change_is_judged_as_if_nothing_had_been_judged_before(path: Path) -> 
         changed = mutant(kind, text, chance)
         if changed is None:
             continue
-        clear_caches()
-        alone = _said(changed.text)
-        clear_caches()
-        held = hlo_lint.parse(text)
-        assert violations_of(held, STAGE) == {}
-        assert _said(changed.text) == alone, changed.after
-        assert _said(text) == {}
+        alone = _said(Verifier(), changed.text)
+        verifier = Verifier()
+        assert _said(verifier, text) == {}
+        assert _said(verifier, changed.text) == alone, changed.after
+        assert _said(verifier, text) == {}
 
 
 def test_damage_is_found_or_does_none() -> None:

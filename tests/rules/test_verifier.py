@@ -13,14 +13,14 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis import verifier
-from hlo_lint.analysis.verifier.verify import clear_caches
+from hlo_lint.engine.verifier import Verifier
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, verifier_rules, violations_of
+from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, VerifierRule
 from tests.conftest import DUMPS
 from tests.oracle.xla import Refusal, oracles
 
-RULES = [rule for rule in verifier_rules() if isinstance(rule, Rule)]
+RULES = [rule for rule in all_rules() if isinstance(rule, VerifierRule)]
 OPTIONAL = {
     "nested-thread": (
         Stage(thread_names=True),
@@ -90,8 +90,8 @@ def test_every_check_has_one_place_and_one_example() -> None:
 def test_a_check_binds_where_the_stage_has_its_option(check: str) -> None:
     stage, text = OPTIONAL[check]
     module = hlo_lint.parse(text)
-    assert list(violations_of(module, stage)) == [check]
-    assert violations_of(module, Stage()) == {}
+    assert list(Verifier().violations(module, stage).by_check) == [check]
+    assert Verifier().violations(module, Stage()).by_check == {}
 
 
 def test_transfers_without_pairs_are_refused_by_the_releases_that_do() -> None:
@@ -102,7 +102,7 @@ def test_transfers_without_pairs_are_refused_by_the_releases_that_do() -> None:
         (Stage("gpu", scheduled=True), False),
         (Stage("cpu", "cpu-jax0.10.2", scheduled=True), False),
     ):
-        assert ("send-recv-pairs" in violations_of(module, stage)) is is_refused
+        assert ("send-recv-pairs" in Verifier().violations(module, stage).by_check) is is_refused
 
 
 def test_checks_of_other_families_name_rules_there_are() -> None:
@@ -256,7 +256,8 @@ def test_a_layout_sensitive_stage_refuses_what_xla_0_11_refuses(
     stage = Stage(layouts=True)
     header = "HloModule m, num_partitions=8, use_spmd_partitioning=true\n"
     found = [
-        violations_of(hlo_lint.parse(header + text % part), stage) for part in (refused, accepted)
+        Verifier().violations(hlo_lint.parse(header + text % part), stage).by_check
+        for part in (refused, accepted)
     ]
     assert [len(violations) for violations in found] == [1, 0]
 
@@ -298,10 +299,10 @@ def _calls(layers: int) -> Counter[str]:
         ):
             calls[frame.f_code.co_qualname] += 1
 
-    clear_caches()
+    verifier = Verifier()
     sys.setprofile(count)
     try:
-        assert not violations_of(module, Stage())
+        assert not verifier.violations(module, Stage()).by_check
     finally:
         sys.setprofile(None)
     return calls
@@ -317,7 +318,7 @@ def test_rows_that_differ_in_names_and_metadata_are_judged_once() -> None:
 def test_equal_collectives_are_judged_by_the_counts_of_their_module(
     counts: tuple[int, ...],
 ) -> None:
-    clear_caches()
+    verifier = Verifier()
     for count in counts:
         module = hlo_lint.parse(f"""HloModule m, replica_count={count}
 
@@ -326,7 +327,7 @@ ENTRY e {{
   ROOT g = f32[32] all-gather(p), dimensions={{0}}, replica_groups=[1,4]<=[4]
 }}
 """)
-        assert ("replica-count" in violations_of(module, Stage())) == (count != 4)
+        assert ("replica-count" in verifier.violations(module, Stage()).by_check) == (count != 4)
 
 
 def test_a_fusion_of_equal_signature_is_judged_by_its_own_body() -> None:
@@ -349,8 +350,9 @@ ENTRY e {
   ROOT g = f32[8] fusion(f), kind=kLoop, calls=half
 }
 """
-    clear_caches()
-    (dead,) = violations_of(hlo_lint.parse(text), Stage())["fusion-dead-instruction"]
+    (dead,) = (
+        Verifier().violations(hlo_lint.parse(text), Stage()).by_check["fusion-dead-instruction"]
+    )
     assert dead.message == "%s is dead: no instruction in fusion %half uses it"
 
 
@@ -373,6 +375,6 @@ ENTRY e {
     condition=condition, body=body
 }
 """
-    assert not violations_of(hlo_lint.parse(text), Stage())
+    assert not Verifier().violations(hlo_lint.parse(text), Stage()).by_check
     broken = hlo_lint.parse(text.replace("condition=condition", "condition=body"))
-    assert len(violations_of(broken, Stage())) == 1
+    assert len(Verifier().violations(broken, Stage()).by_check) == 1

@@ -144,6 +144,11 @@ def _reverse(operation: Operation) -> Shape:
     return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
+def _shuffle(operation: Operation) -> Shape:
+    operand = operation.array(0)
+    return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
+
+
 def _slice(operation: Operation) -> Shape:
     operand = operation.array(0)
     slices = operation.attribute("slice")
@@ -289,6 +294,7 @@ OPCODES: Table = {
     "copy": Inference(_copy, arity=1),
     "transpose": Inference(_transpose, arity=1, attributes=True),
     "reverse": Inference(_reverse, arity=1, attributes=True),
+    "shuffle": Inference(_shuffle, arity=1),
     "slice": Inference(_slice, arity=1, attributes=True),
     "pad": Inference(_pad, arity=2, attributes=True),
     "concatenate": Inference(_concatenate, attributes=True),

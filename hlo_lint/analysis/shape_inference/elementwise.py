@@ -47,8 +47,8 @@ def _bits(dtype: str) -> bool:
 
 
 _UNARY: Final[dict[Kind, str]] = {
-    _float_or_complex: "acos acosh asin asinh atanh cosine cosh exponential exponential-minus-one "
-    "log log-plus-one logistic rsqrt sine sinh sqrt tan tanh real imag",
+    _float_or_complex: "acos acosh asin asinh atanh cosine cosh exp2 exponential "
+    "exponential-minus-one log log-plus-one log2 logistic rsqrt sine sinh sqrt tan tanh real imag",
     is_float: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
     is_integer: "count-leading-zeros popcnt",
     _number: "negate",

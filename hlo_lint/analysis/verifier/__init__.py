@@ -1,22 +1,23 @@
 """The machinery under the rules of the family `verifier`: XLA's `HloVerifier`, run over a module.
 
-    verify(module, stage, checks) -> {check: violations}
+    verify(module, stage, checks, memo) -> Violations
 
 `xla/service/hlo_verifier.cc` stops at the first error; here all are found. The checks are methods
-of the rules; `verify` runs them in one pass, and checks once what dumps share. Text that cannot be
-read violates nothing. `docs/verifier.md` lists all checks.
+of the rules; `verify` runs them in one pass, and the memo of a run holds what its modules share.
+Text that cannot be read violates nothing. `docs/verifier.md` lists all checks.
 """
 
 from hlo_lint.analysis.verifier.checks import Checks, marks_of
+from hlo_lint.analysis.verifier.memo import VerifierMemo
 from hlo_lint.analysis.verifier.scope import Violation
-from hlo_lint.analysis.verifier.verify import Violations, has_violations, mark_good, verify
+from hlo_lint.analysis.verifier.verify import Violations, is_verified, verify
 
 __all__ = [
     "Checks",
+    "VerifierMemo",
     "Violation",
     "Violations",
-    "has_violations",
-    "mark_good",
+    "is_verified",
     "marks_of",
     "verify",
 ]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -140,6 +140,15 @@ def _marked_methods(holder: type) -> Iterator[tuple[str, Mark]]:
             yield name, mark
 
 
+class CheckHolder(Protocol):
+    """A rule whose marked methods are checks."""
+
+    shapes_of: ClassVar[Mapping[str, str]]
+    """The opcodes whose inferred shape is a check of this rule, by the name of the check."""
+    counts_of: ClassVar[Mapping[str, str]]
+    """The opcodes whose number of operands is a check of this rule, by the name of the check."""
+
+
 class Checks(NamedTuple):
     """All checks, by what they look at."""
 
@@ -154,10 +163,9 @@ class Checks(NamedTuple):
     """The check that a wrong number of operands violates, by opcode."""
 
     @classmethod
-    def of(
-        cls, holders: Iterable[object], shapes: Mapping[str, str], counts: Mapping[str, str]
-    ) -> Checks:
-        """The marked methods of some rules."""
+    def of(cls, holders: Iterable[CheckHolder]) -> Checks:
+        """The checks of some rules."""
+        holders = tuple(holders)
         held: dict[str, list[tuple[Callable[..., Iterable[Violation]], Mark]]] = {}
         for holder in holders:
             for name, mark in _marked_methods(type(holder)):
@@ -176,6 +184,15 @@ class Checks(NamedTuple):
             tuple(held.get("computation", ())),
             of("module"),
             of("entry"),
-            shapes,
-            counts,
+            _by_opcode(holder.shapes_of for holder in holders),
+            _by_opcode(holder.counts_of for holder in holders),
         )
+
+
+def _by_opcode(tables: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    return {
+        opcode: check
+        for table in tables
+        for check, opcodes in table.items()
+        for opcode in opcodes.split()
+    }

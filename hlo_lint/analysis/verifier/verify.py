@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias, cast
-from weakref import WeakValueDictionary
+from typing import NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
-from hlo_lint.analysis.kinds import Place, Template, template_of
+from hlo_lint.analysis.kinds import Place, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_types
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
-from hlo_lint.analysis.verifier.scope import Header, Scope, Violation, header_of
+from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, Outcome, VerifierMemo
+from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
     is_evident,
@@ -37,100 +37,50 @@ from hlo_lint.hlo.kinds import RowKind, reading_of
 from hlo_lint.hlo.records import name_in, name_of, operands_of, references_of
 from hlo_lint.text.patterns import late
 
-Violations = Mapping[str, tuple[Violation, ...]]
-"""The violations, by name of the check."""
-
-_GOOD_KINDS: Final[dict[int, dict[str, set[object]]]] = {}
-"""Instructions that passed, but for their names, by what bound them, and by their opcode or the
-attribute that was checked: most lines of a dump are like many others."""
-_GOOD_COMPUTATIONS: Final[dict[int, set[Template]]] = {}
-"""Small computations that passed, by what bound them."""
-_GOOD_HEADERS: Final[set[tuple[object, ...]]] = set()
-_MAX_CACHED: Final = 1 << 15
-
-_latest: WeakValueDictionary[tuple[int, str], Computation] = WeakValueDictionary()
-"""The computation of a name that was checked last, by what bound it."""
-_BINDINGS: Final[dict[tuple[Stage, Header], int]] = {}
-"""A number for what binds, which is quickly compared."""
-
-
-class _State(NamedTuple):
-    """The result for one computation under some stage."""
-
-    callees: Mapping[str, Computation | None]
-    """The computations it calls, by name."""
-    of_instructions: tuple[tuple[str, Violation], ...]
-    """Violations of single instructions, by their names."""
-    of_whole: tuple[Violation, ...]
-    """Violations of the computation as a whole."""
-
-
-_GOOD_STATE: Final = _State({}, (), ())
-
 _Located: TypeAlias = tuple[Computation, int, Violation]
 """A violation of the instruction at a position."""
 
 
-def clear_caches() -> None:
-    """Forget what passed; for tests."""
-    _latest.clear()
-    _GOOD_KINDS.clear()
-    _GOOD_COMPUTATIONS.clear()
-    _GOOD_HEADERS.clear()
-
-
-def verify(module: Module, stage: Stage, checks: Checks) -> Violations:
+class Violations(NamedTuple):
     """Everything that XLA's verifier would refuse in a module, and what it forgets to check."""
-    options = _options_of(module, stage)
-    cached = module.analysis_cache.get(options)
-    if cached is None:
-        by_check: dict[str, list[Violation]] = {}
-        for violation in _verify(module, options, checks):
-            by_check.setdefault(violation.check, []).append(violation)
-        cached = module.analysis_cache[options] = {
-            check: tuple(violations) for check, violations in by_check.items()
-        }
-    return cast("Violations", cached)
+
+    module: Module
+    by_check: Mapping[str, tuple[Violation, ...]]
+    """By the name of the check."""
 
 
-def has_violations(
-    module: Module, stage: Stage, checks: Checks, numbers: Sequence[int] | None
+def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> Violations:
+    """The violations of a module."""
+    by_check: dict[str, list[Violation]] = {}
+    verifier = _Verifier(module, _options_of(module, stage), checks, memo)
+    for violation in chain(verifier.violations(), verifier.of_module()):
+        by_check.setdefault(violation.check, []).append(violation)
+    return Violations(module, {check: tuple(held) for check, held in by_check.items()})
+
+
+def is_verified(
+    module: Module,
+    stage: Stage,
+    checks: Checks,
+    memo: VerifierMemo,
+    numbers: Sequence[int] | None,
 ) -> bool:
-    """True if some computations, by number, violate anything; None stands for the module around
+    """True if some computations, by number, violate nothing; None stands for the module around
     them."""
-    options = _options_of(module, stage)
-    by_name = _by_name(module)
+    verifier = _Verifier(module, _options_of(module, stage), checks, memo)
     if numbers is None:
-        return any(True for _ in _of_module(module, options, by_name, checks))
-    verifier = _Verifier(module, options, by_name, checks)
+        return not any(True for _ in verifier.of_module())
     computations = [module.computations[at] for at in numbers]
     verifier.check(computations)
-    return not all(map(verifier.is_good, computations))
-
-
-def mark_good(module: Module, stage: Stage) -> None:
-    """Take over from other processes that a module violates nothing."""
-    module.analysis_cache[_options_of(module, stage)] = {}
+    return all(map(verifier.is_good, computations))
 
 
 def _options_of(module: Module, stage: Stage) -> Stage:
     """The options of a stage; of a loose text without layouts where it shows none."""
     options = stage.options
     if options.assumed and options.layouts and not _shows_layouts(module):
-        return _without_layouts(options)
+        return replace(options, layouts=False)
     return options
-
-
-def _by_name(module: Module) -> dict[str, Computation]:
-    by_name: dict[str, Computation] = {}
-    for computation in module.computations:
-        by_name.setdefault(computation.name, computation)
-    return by_name
-
-
-@lru_cache(maxsize=1 << 8)
-def _without_layouts(options: Stage) -> Stage:
-    return replace(options, layouts=False)
 
 
 def _shows_layouts(module: Module) -> bool:
@@ -142,53 +92,23 @@ def _shows_layouts(module: Module) -> bool:
     )
 
 
-def _verify(module: Module, stage: Stage, checks: Checks) -> Iterator[Violation]:
-    by_name = _by_name(module)
-    yield from _Verifier(module, stage, by_name, checks).violations()
-    yield from _of_module(module, stage, by_name, checks)
-
-
-def _of_module(
-    module: Module, stage: Stage, by_name: Mapping[str, Computation], checks: Checks
-) -> Iterator[Violation]:
-    """The violations that are not of single computations."""
-    for check in checks.modules:
-        yield from check(module, stage, by_name)
-    if module.entry is None or module.entry.parse_errors:
-        return  # what is missing may be where the text cannot be read
-    # The numbers and types of its parameters and the type of its root: all a header depends on.
-    types, root = parameter_types(module.entry), module.entry.root
-    key = (module.header, stage, types, root and root.type_text)
-    is_sound = all(types)
-    if not is_sound or key not in _GOOD_HEADERS:
-        violations = [
-            violation for check in checks.entries for violation in check(module, stage, by_name)
-        ]
-        if is_sound and not violations:
-            if len(_GOOD_HEADERS) >= _MAX_CACHED:
-                _GOOD_HEADERS.clear()
-            _GOOD_HEADERS.add(key)
-        yield from violations
-
-
 class _Verifier:
     """The computations of one module."""
 
-    def __init__(
-        self, module: Module, stage: Stage, by_name: Mapping[str, Computation], checks: Checks
-    ) -> None:
+    def __init__(self, module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> None:
         self.module = module
         self.stage = stage
         self.header = header_of(module, stage)
-        self.by_name = by_name
+        self.by_name: dict[str, Computation] = {}
+        for computation in module.computations:
+            self.by_name.setdefault(computation.name, computation)
         self.checks = checks
-        self.binding = _BINDINGS.setdefault((stage, self.header), len(_BINDINGS))
-        self.good = _GOOD_KINDS.setdefault(self.binding, {})
-        self.templates = _GOOD_COMPUTATIONS.setdefault(self.binding, set())
-        if len(self.templates) > _MAX_CACHED:
-            self.templates.clear()
+        self.headers = memo.headers
+        self.memo = memo.of(stage, self.header)
+        if len(self.memo.templates) > MAX_HELD:
+            self.memo.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
-        self._states: dict[Computation, _State] = {}
+        self._outcomes: dict[Computation, Outcome] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
         """Of computations that do the same the first."""
@@ -203,65 +123,85 @@ class _Verifier:
         """True if some operand may have another type than the printed one."""
         return not IGNORES_TYPE.isdisjoint(opcodes_of(self.module))
 
+    def of_module(self) -> Iterator[Violation]:
+        """The violations that are not of single computations."""
+        module, stage = self.module, self.stage
+        for check in self.checks.modules:
+            yield from check(module, stage, self.by_name)
+        if module.entry is None or module.entry.parse_errors:
+            return  # what is missing may be where the text cannot be read
+        # The types of its parameters and the type of its root: all a header depends on.
+        types, root = parameter_types(module.entry), module.entry.root
+        key = module.header, stage, types, None if root is None else root.type_text
+        is_sound = all(types)
+        if is_sound and key in self.headers:
+            return
+        violations = [
+            violation
+            for check in self.checks.entries
+            for violation in check(module, stage, self.by_name)
+        ]
+        if is_sound and not violations:
+            if len(self.headers) >= MAX_HELD:
+                self.headers.clear()
+            self.headers.add(key)
+        yield from violations
+
     def violations(self) -> Iterator[Violation]:
-        """Those of all computations, cached for as long as what they call is the same."""
+        """Those of all computations, known for as long as what they call is the same."""
         computations = self.module.computations
         self.check(computations)
-        for state in map(self._states.get, computations):
-            if state is not None and state is not _GOOD_STATE:
-                yield from (violation for _, violation in state.of_instructions)
-                yield from state.of_whole
+        for outcome in map(self._outcomes.get, computations):
+            if outcome is not None and outcome is not GOOD:
+                yield from (violation for _, violation in outcome.of_instructions)
+                yield from outcome.of_whole
 
     def check(self, computations: Sequence[Computation]) -> None:
         """Find the violations of some computations, where they are not known."""
         # Of computations that do the same one is checked, and the others if that one is not good.
         alike: dict[object, list[Computation]] = {}
         for computation in computations:
-            if self._state(computation) is None:
+            if self._outcome(computation) is None:
                 alike.setdefault(template_of(computation) or computation, []).append(computation)
         for same in alike.values():
             if len(same) > 1:
                 self._first.update(dict.fromkeys(same, same[0]))
-        self._check([same[0] for template, same in alike.items() if template not in self.templates])
+        good = self.memo.templates
+        self._check([same[0] for template, same in alike.items() if template not in good])
         others = []
         for template, same in alike.items():
-            if template in self.templates:
-                for computation in same:
-                    self._states[computation] = _GOOD_STATE
-                    computation.analysis_cache[self.binding] = _GOOD_STATE
+            if template in good:
+                self._outcomes.update(dict.fromkeys(same, GOOD))
+                self.memo.outcomes.update((computation, {(): GOOD}) for computation in same)
             else:
                 others += same[1:]
         self._check(others)
 
     def is_good(self, computation: Computation) -> bool:
         """True if it was checked, and violates nothing."""
-        state = self._state(computation)
-        return state is not None and not state.of_instructions and not state.of_whole
+        outcome = self._outcome(computation)
+        return outcome is not None and outcome.is_good
 
-    def _state(self, computation: Computation) -> _State | None:
-        """The facts of a computation with these callees."""
-        state = self._states.get(computation)
-        if state is None and self.binding in computation.analysis_cache:
-            cached = computation.analysis_cache.get(self._key(computation))
-            if isinstance(cached, _State):
-                state = self._states[computation] = cached
-        return state
+    def _outcome(self, computation: Computation) -> Outcome | None:
+        """The outcome of a computation with these callees; None if it was not checked."""
+        outcome = self._outcomes.get(computation)
+        if outcome is None:
+            held = self.memo.outcomes.get(computation)
+            if held is not None:
+                outcome = held.get(tuple(self._callees(computation).values()))
+                if outcome is not None:
+                    self._outcomes[computation] = outcome
+        return outcome
 
-    def _keep(self, computation: Computation, state: _State) -> None:
+    def _keep(self, computation: Computation, outcome: Outcome) -> None:
         template = template_of(computation)
-        if template is not None and state is _GOOD_STATE:
-            self.templates.add(template)
-        self._states[computation] = state
-        if state.callees:
-            computation.analysis_cache[self._key(computation)] = state
-        computation.analysis_cache[self.binding] = state
         if template is None:
-            _latest[self.binding, computation.name] = computation
-
-    def _key(self, computation: Computation) -> object:
-        """The key of its facts: what binds it, and what it calls."""
-        callees = self._callees(computation)
-        return (self.binding, *callees.values()) if callees else self.binding
+            self.memo.latest[computation.name] = computation
+        elif outcome is GOOD:
+            self.memo.templates.add(template)
+        self._outcomes[computation] = outcome
+        held = self.memo.outcomes.setdefault(computation, {})
+        held[tuple(outcome.callees.values())] = outcome
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
@@ -321,9 +261,9 @@ class _Verifier:
             if callees or of_rows or of_whole:
                 rows = computation.rows
                 named = [(name_of(rows[number]), violation) for number, violation in of_rows or ()]
-                self._keep(computation, _State(callees, tuple(named), tuple(of_whole)))
+                self._keep(computation, Outcome(callees, tuple(named), tuple(of_whole)))
             else:
-                self._keep(computation, _GOOD_STATE)
+                self._keep(computation, GOOD)
 
     def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
         """The checks of whole computations that may find something in one of some opcodes, each
@@ -346,11 +286,11 @@ class _Verifier:
 
     def _places(self, computation: Computation) -> Sequence[int]:
         """The positions of the instructions that the computation of that name did not have."""
-        before = _latest.get((self.binding, computation.name))
-        state = None if before is None else before.analysis_cache.get(self.binding)
-        if before is None or not isinstance(state, _State):
+        before = self.memo.latest.get(computation.name)
+        if before is None:
             return range(len(computation.rows))
-        return _changed(computation, self._callees(computation), before, state)
+        outcome = next(reversed(self.memo.outcomes[before].values()))
+        return _changed(computation, self._callees(computation), before, outcome)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions, by what is wrong: type, shape, the rest."""
@@ -385,7 +325,7 @@ class _Verifier:
         has_shape = has_shape_checks(opcode)
         if not has_shape and not local:
             return bad
-        good = self.good.setdefault(opcode, set())
+        good = self.memo.kinds.setdefault(opcode, set())
         calls = inference is not None and inference.calls and may_call(opcode)
         passes = opcode in ("call", "fusion")
         for kind in kinds:
@@ -407,7 +347,7 @@ class _Verifier:
                 good.add(key)
             else:
                 bad.add(kind)
-        if len(good) > _MAX_CACHED:
+        if len(good) > MAX_HELD:
             good.clear()
         return bad
 
@@ -465,7 +405,7 @@ class _Verifier:
             for word in mark.words:
                 if word not in attributes:
                     continue
-                good = self.good.setdefault(word, set())
+                good = self.memo.attributes.setdefault(word, set())
                 bad = {
                     kind
                     for opcode, text in texts.items()
@@ -499,7 +439,7 @@ def _changed(
     computation: Computation,
     callees: Mapping[str, Computation | None],
     before: Computation,
-    state: _State,
+    outcome: Outcome,
 ) -> Sequence[int]:
     """The instructions to check, where the others were checked in an earlier computation."""
     rows = computation.rows
@@ -508,8 +448,8 @@ def _changed(
         return range(len(rows))  # another module's computation, most likely
     new = {name_of(row) for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
-    new |= {name for name, _ in state.of_instructions}
-    other = {name for name, callee in callees.items() if state.callees.get(name) is not callee}
+    new |= {name for name, _ in outcome.of_instructions}
+    other = {name for name, callee in callees.items() if outcome.callees.get(name) is not callee}
     if not new and not other:
         return []
     untouched = new.isdisjoint

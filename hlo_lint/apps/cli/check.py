@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import checking, common, parameters
+from hlo_lint.apps.cli import common, parameters, printing
 
 if TYPE_CHECKING:
+    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.report.report import Report
 
@@ -45,6 +48,9 @@ class _Check(click.Command):
 
 
 _COMMAND = "hlo_lint.command"
+
+MAX_FINDINGS = 1000
+"""Findings of one rule in one file that are reported, where the settings say nothing else."""
 
 
 @click.command("check", cls=_Check)
@@ -124,7 +130,7 @@ def command(
     shared: common.SharedOptions,
 ) -> None:
     """Check dump directories and files of HLO; `-` is standard input."""
-    options = checking.ReportOptions(
+    options = printing.ReportOptions(
         *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
         *(fix or diff, unsafe_fixes, diff),
     )
@@ -145,13 +151,80 @@ def command(
         ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
     if pid is not None:
         raise click.UsageError("--pid goes with --watch")
-    report = checking.check(paths, options, shared)
+    report = _checked(paths, options, shared)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
+
+
+def _checked(
+    paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
+) -> Report:
+    """Check once, and print the report."""
+    from hlo_lint.apps.api import lint
+    from hlo_lint.engine.input_size import automatic_jobs
+
+    begun = time.monotonic()
+    settings = common.settings_of(paths, shared).overridden(
+        output_format=options.output_format,
+    )
+    if settings.max_findings is None:
+        settings = settings.overridden(max_findings=MAX_FINDINGS)
+    printing.refuse_statistics(settings, options)
+    dump = common.open_given(paths, settings, shared)
+    if options.fix:
+        return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
+    jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
+    with common.progress_bar(dump, wanted=not options.quiet) as progress:
+        report = lint(
+            dump,
+            settings=settings.overridden(jobs=jobs),
+            cured=options.cured,
+            executor=options.executor,
+            progress=progress,
+        )
+    seconds = time.monotonic() - begun
+    printing.print_report(report, settings.output_format, options, seconds)
+    if options.verbose:
+        _print_details(settings, report, jobs, seconds)
+    return report
+
+
+def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun: float) -> Report:
+    """Fix what can be fixed, or print what would change, and print the report of what remains."""
+    from hlo_lint.apps.api import fix
+    from hlo_lint.apps.cli.fix import write_diff, write_in_place
+
+    with common.progress_bar(dump, wanted=not options.quiet) as progress:
+        result = fix(dump, settings=settings, progress=progress)
+    if options.diff:  # standard output is a patch
+        write_diff(result)
+        return result.remaining
+    print(write_in_place(dump, result), file=sys.stderr)
+    printing.print_report(
+        result.remaining, settings.output_format, options, time.monotonic() - begun
+    )
+    return result.remaining
+
+
+def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
+    """Print what was read, and with which settings, on standard error."""
+    from hlo_lint.rules.registry import all_rules
+    from hlo_lint.text.source import shown
+
+    rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
+    for label, message in (
+        ("settings", str(settings.file) if settings.file is not None else "no file"),
+        ("rules", rules),
+        ("processes", str(jobs)),
+        ("read", f"{report.stats['files']} files, {report.stats['modules']} modules of HLO"),
+        ("skipped", str(len(report.skipped))),
+        ("took", f"{seconds:.2f} s"),
+    ):
+        print(f"{label}: {shown(message)}", file=sys.stderr)
 
 
 def _watch(
     paths: tuple[str, ...],
-    options: checking.ReportOptions,
+    options: printing.ReportOptions,
     shared: common.SharedOptions,
     command: list[str] | None,
     pid: int | None,
@@ -171,7 +244,7 @@ def _watch(
         # While XLA writes, no module has died.
         living = shared._replace(extend_ignore=(*shared.extend_ignore, "compilation-died"))
         is_alone = command is None and pid is None
-        last[:] = [checking.check(paths, options, shared if is_over or is_alone else living)]
+        last[:] = [_checked(paths, options, shared if is_over or is_alone else living)]
 
     def keep_checking(is_written: Callable[[], bool] | None) -> int:
         settings = partial(common.settings_file, paths, shared)
@@ -188,7 +261,7 @@ def _watch(
 
 
 def _check_shard(
-    text: str, paths: tuple[str, ...], options: checking.ReportOptions, shared: common.SharedOptions
+    text: str, paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> None:
     """Check one shard, and write its report: JSON for `hlo-lint merge`."""
     from hlo_lint.apps.api import lint_shard
@@ -210,7 +283,7 @@ def _check_shard(
             executor=options.executor,
             progress=progress,
         )
-    checking.write_report(report.to_json(), options.output)
+    printing.write_report(report.to_json(), options.output)
 
 
 def _show_files(dump: Dump) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.checking import ReportOptions, print_report, refuse_statistics
+from hlo_lint.apps.cli.printing import ReportOptions, print_report, refuse_statistics
 
 if TYPE_CHECKING:
     from hlo_lint.engine.shards import ShardReport

@@ -23,9 +23,6 @@ _MESSAGES = {
     "SIGHUP": "the terminal was closed",
 }
 
-_VARIABLES = frozenset(("HLO_LINT_OUTPUT_FORMAT", "_HLO_LINT_COMPLETE"))
-"""Those that click reads."""
-
 
 class Signal(KeyboardInterrupt):
     """A signal that ends the program; whatever cleans up after Ctrl-C does so after each."""
@@ -72,7 +69,9 @@ def _raise(number: int, _: object) -> None:
 def _status() -> int:
     """Run the command, and return its exit status."""
     try:
-        status = _run(sys.argv[1:])
+        from hlo_lint.apps.cli.main import cli
+
+        status = cli.main(prog_name="hlo-lint", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt as error:  # it may have interrupted the import of click
         return after_signal(number_of(error))
@@ -83,19 +82,6 @@ def _status() -> int:
 
         return status_after(error)
     return status if isinstance(status, int) else 0
-
-
-def _run(arguments: list[str]) -> object:
-    # Click expands patterns on Windows, and reads these variables.
-    if arguments[:1] == ["check"] and os.name != "nt" and _VARIABLES.isdisjoint(os.environ):
-        from hlo_lint.apps.cli import checking
-
-        plain = checking.plain_parameters(arguments[1:])
-        if plain is not None:
-            return checking.run(plain)
-    from hlo_lint.apps.cli.main import cli
-
-    return cli.main(prog_name="hlo-lint", standalone_mode=False)
 
 
 def number_of(interrupt: KeyboardInterrupt) -> int:

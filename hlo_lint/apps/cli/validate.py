@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.checking import write_report
+from hlo_lint.apps.cli.printing import write_report
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.errors import DumpError
 

@@ -32,6 +32,7 @@ from hlo_lint.apps.lsp.renaming import RenameError, new_name
 from hlo_lint.apps.lsp.settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
 from hlo_lint.apps.lsp.tokens import LEGEND, tokens
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import shown
@@ -59,6 +60,7 @@ class _OpenText:
     serial: int = 0
     """Counts its versions: a client's own numbers may begin again."""
     memo: Memo = field(default_factory=Memo)
+    run_memo: RunMemo = field(default_factory=RunMemo)
     reading: tuple[int, asyncio.Future[Document]] | None = None
     checking: tuple[int, asyncio.Task[Checked | None]] | None = None
     logged: set[str] = field(default_factory=set)
@@ -182,6 +184,7 @@ class HloServer(LanguageServer):
                 document,
                 self.options,
                 lambda: opened.is_outdated(serial),
+                opened.run_memo,
             )
         except OutdatedError:
             return None

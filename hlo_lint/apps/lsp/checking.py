@@ -14,6 +14,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.dumps.directory import held_dump
 from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.hlo.records import references_of
 from hlo_lint.report.links import rule_link
 from hlo_lint.rules.findings import Severity
@@ -52,8 +53,10 @@ class Checked:
     published: tuple[PublishedFinding, ...]
 
 
-def check(document: Document, options: Options, is_outdated: Callable[[], bool]) -> Checked:
-    """The findings of the rules.
+def check(
+    document: Document, options: Options, is_outdated: Callable[[], bool], memo: RunMemo
+) -> Checked:
+    """The findings of the rules; `memo` knows the versions before.
 
     Raises:
         OutdatedError: as soon as `is_outdated` says so.
@@ -68,7 +71,8 @@ def check(document: Document, options: Options, is_outdated: Callable[[], bool])
             raise OutdatedError
 
     dump = held_dump(document.file, document.path)
-    report = lint(dump, settings=settings, progress=go_on)
+    report = lint(dump, settings=settings, progress=go_on, memo=memo)
+    memo.keep(document.file)
     findings = [
         finding for finding in report.findings if finding.path == str(document.path)
     ]  # not of settings

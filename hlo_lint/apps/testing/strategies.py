@@ -1,7 +1,7 @@
 """Hypothesis strategies: HLO modules that XLA accepts, and texts that are nearly such modules.
 
     from hypothesis import given
-    from hlo_lint.testing import strategies
+    from hlo_lint.apps.testing import strategies
 
     @given(strategies.modules())
     def test_my_pass(text: str) -> None:

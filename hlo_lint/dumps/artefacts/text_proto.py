@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.hlo.attributes.cursor import unescape
 from hlo_lint.text.source import ParseError, Span, shown
 
 MAX_DEPTH: Final = 100

@@ -6,7 +6,7 @@ import re
 import signal
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,6 +16,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import Recognition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
@@ -85,6 +86,7 @@ class FindingTest:
     """The name of the file: a dump's name says where in a run it stands."""
     release: Recognition | None = None
     """The release that the other dumps show; None if the file stands by itself."""
+    memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -118,9 +120,10 @@ class FindingTest:
         """The findings of the rule in a text, each with its module."""
         path = Path(self.file_name)
         file = parse_file(text, path)
-        checker = Checker([self.rule], before=self.before)
+        checker = Checker([self.rule], before=self.before, memo=self.memo)
         dump = PassDump(path, parse_name(self.file_name), _file=file)
         checker.check_pipeline(Pipeline([dump], [], lone=True, folder_release=self.release))
+        self.memo.keep(file)
         return [(file.modules[0], finding) for finding in checker.result.diagnostics]
 
     def __call__(self, text: str) -> InterestVerdict:

@@ -14,11 +14,12 @@ from typing import Any
 
 from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
-from hlo_lint.hlo.children import LOGS_ERRORS, Pool, ResourceLimits
+from hlo_lint.hlo.children import LOGS_ERRORS, ResourceLimits
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
+from hlo_lint.xla.child import Pool
 
 SERVER = Path(__file__).with_name("xla_server.py")
 ONLY_PASSES = "xla_enable_hlo_passes_only"

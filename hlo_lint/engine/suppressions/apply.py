@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
-from hlo_lint.engine.fingerprints import base_name, fingerprint, nameless
+from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint, nameless
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, BaselineEntry
 from hlo_lint.engine.suppressions.comments import (
@@ -156,7 +156,7 @@ class _Suppressions:
             if allowance.rule in names and allowance.covers(finding):
                 self._used_allowances.add(number)
                 reasons.append((allowance.reason, SuppressedBy.CONFIGURATION))
-        kind = self._baseline.kind_of(finding) if self._baseline else ""
+        kind = finding.fingerprint[:KIND]
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
             reasons.append((self._reasons[kind], SuppressedBy.BASELINE))
@@ -349,12 +349,10 @@ def _finding_at(
 ) -> Diagnostic:
     """A finding about a suppression, at a line that holds `excerpt`."""
     at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
-    digest = fingerprint(UNUSED, nameless(message), module, None, excerpt)
     return Diagnostic.of_text(
         *(UNUSED, Severity.WARNING, message, path, at),
         notes=notes,
         module=module,
         excerpt=excerpt,
-        fingerprint=digest,
-        former_fingerprint=digest,
+        fingerprint=fingerprint(UNUSED, nameless(message), module, None, excerpt),
     )

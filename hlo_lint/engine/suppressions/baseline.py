@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +14,6 @@ from hlo_lint.text.files import write
 from hlo_lint.text.source import Lines, shown
 
 VERSION = 2
-FORMER_VERSION = 1
-"""Read for one release: its fingerprints contain the words of messages."""
 
 _FIELDS: Mapping[str, type] = {
     "fingerprint": str,
@@ -51,13 +48,6 @@ class Baseline(NamedTuple):
 
     path: Path
     entries: tuple[BaselineEntry, ...] = ()
-    version: int = VERSION
-
-    def kind_of(self, finding: Diagnostic) -> str:
-        """The fingerprint by which a file of this version lists a finding."""
-        if self.version == FORMER_VERSION:
-            return finding.former_fingerprint[:KIND]
-        return finding.fingerprint[:KIND]
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -88,11 +78,10 @@ def read_baseline(path: Path) -> Baseline:
         raise DumpError(f"{path}:1:1: this is not a baseline: number too long") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
-    version = read.get("version")
-    if version not in (FORMER_VERSION, VERSION) or isinstance(version, bool):
+    if read.get("version") != VERSION:
         message = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
         raise DumpError(f"{path}:1:1: {message}")
-    return Baseline(path, tuple(_entries(path, text, read["findings"])), version)
+    return Baseline(path, tuple(_entries(path, text, read["findings"])))
 
 
 def write_baseline(baseline: Baseline) -> None:
@@ -104,7 +93,7 @@ def write_baseline(baseline: Baseline) -> None:
     import json
 
     ordered = sorted(baseline.entries, key=lambda e: (e.rule, e.module, e.message, e.fingerprint))
-    whole = {"version": baseline.version, "findings": [_as_dict(entry) for entry in ordered]}
+    whole = {"version": VERSION, "findings": [_as_dict(entry) for entry in ordered]}
     write(baseline.path, json.dumps(whole, indent=2) + "\n")
 
 
@@ -132,15 +121,13 @@ def compare(
         listed[entry.fingerprint] = replace(same or entry, count=count)
     by_kind: dict[str, list[Diagnostic]] = {}
     for finding in findings:
-        by_kind.setdefault(baseline.kind_of(finding), []).append(finding)
+        by_kind.setdefault(finding.fingerprint[:KIND], []).append(finding)
     kept = [entry for entry in listed.values() if entry.rule in not_run]
-    upgrade = not kept  # what was not found anew has no other fingerprint than its old one
     new: list[Diagnostic] = []
     updated: list[BaselineEntry] = []
     for kind, alike in by_kind.items():
         entry = listed.get(kind) or _entry(alike[0], kind)
-        kinds = Counter(finding.fingerprint[:KIND] if upgrade else kind for finding in alike)
-        updated += [replace(entry, fingerprint=at, count=count) for at, count in kinds.items()]
+        updated.append(replace(entry, count=len(alike)))
         new += alike[entry.count if kind in listed else 0 :]
     gone: list[BaselineEntry] = []
     pruned: list[BaselineEntry] = []
@@ -154,7 +141,7 @@ def compare(
     return BaselineComparison(
         tuple(new),
         tuple(gone),
-        baseline._replace(entries=tuple(updated), version=VERSION if upgrade else baseline.version),
+        baseline._replace(entries=tuple(updated)),
         baseline._replace(entries=tuple(pruned)),
     )
 

@@ -25,6 +25,7 @@ from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import decode, shown
+from hlo_lint.xla.child import Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -185,9 +186,9 @@ def fatal_line(log: str) -> str:
     return shown(fatal[-1])[:300] if fatal else ""
 
 
-def xla_cpus(*, seconds: float | None = None, memory: int | None = None) -> children.Pool[XlaCpu]:
+def xla_cpus(*, seconds: float | None = None, memory: int | None = None) -> Pool[XlaCpu]:
     """Several such children with the limits of `XlaCpu`, one for each thread at a time."""
-    return children.Pool(lambda: XlaCpu(seconds=seconds, memory=memory))
+    return Pool(lambda: XlaCpu(seconds=seconds, memory=memory))
 
 
 # ---- messages: a length, a JSON object, then the bytes of its arrays

@@ -1,12 +1,13 @@
 """The attributes after an instruction's operands, split and read on demand.
 
-`split_attributes` says where each value stands; `read_attribute` says what it means. The usual
-spellings are read by regular expressions; the others, and what is malformed, go through the
-grammars, which specify them all. Metadata never does: of all that is printed it repeats the least.
+`split_attributes` says where each value stands; `read_attribute` says what it means, by one
+recursive descent over the tokens of the value. The grammars specify the syntax, and tests hold the
+readers to them.
 
 | | |
 |---|---|
 | `splitting` | where each value stands |
+| `cursor` | the tokens of a value |
 | `reading` | which reader a name has |
 | `plain` | numbers, words, names, ranges, paddings, aliases |
 | `devices`, `sharding` | meshes, groups of replicas, shardings |
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.configuration import Json as Json
+    from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError as AttributeSyntaxError
+    from hlo_lint.hlo.attributes.cursor import unescape as unescape
     from hlo_lint.hlo.attributes.devices import AxisRef as AxisRef
     from hlo_lint.hlo.attributes.devices import DeviceOrder as DeviceOrder
     from hlo_lint.hlo.attributes.devices import Iota as Iota
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.devices import ReplicaGroupList as ReplicaGroupList
     from hlo_lint.hlo.attributes.devices import ReplicaGroups as ReplicaGroups
     from hlo_lint.hlo.attributes.devices import device_numbers as device_numbers
-    from hlo_lint.hlo.attributes.errors import AttributeSyntaxError as AttributeSyntaxError
     from hlo_lint.hlo.attributes.metadata import OpMetadata as OpMetadata
     from hlo_lint.hlo.attributes.metadata import (
         read_frontend_attributes as read_frontend_attributes,
@@ -63,7 +65,6 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.splitting import (
         split_attributes_strictly as split_attributes_strictly,
     )
-    from hlo_lint.hlo.attributes.strings import unescape as unescape
     from hlo_lint.hlo.attributes.windows import BlockScalingConfig as BlockScalingConfig
     from hlo_lint.hlo.attributes.windows import (
         ConvolutionDimensionNumbers as ConvolutionDimensionNumbers,
@@ -76,11 +77,11 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "configuration": "Json",
+    "cursor": "AttributeSyntaxError unescape",
     "devices": (
         "AxisRef DeviceOrder Iota IotaReplicaGroups Mesh MeshAxis MeshReplicaGroups "
         "ReplicaGroupList ReplicaGroups device_numbers"
     ),
-    "errors": "AttributeSyntaxError",
     "metadata": "OpMetadata read_frontend_attributes read_metadata",
     "origin": "DebugEntry Origin OriginalArray OriginTree Recovery",
     "plain": "Alias Donor Padding Slice Statistics Tolerance",
@@ -90,7 +91,6 @@ _HOMES = {
         "DimensionSharding Domain NamedSharding ShardGroup Sharding TiledSharding TupleSharding"
     ),
     "splitting": "attribute_span split_attributes split_attributes_strictly",
-    "strings": "unescape",
     "windows": (
         "BlockScalingConfig ConvolutionDimensionNumbers OperandScaling OperandSparsity "
         "SparsityConfig Window WindowDimension"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from hlo_lint.hlo.attributes.strings import unescape
+from hlo_lint.hlo.attributes.cursor import unescape
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.text.errors import PayloadError
 

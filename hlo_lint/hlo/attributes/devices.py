@@ -6,17 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
-from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.hlo.grammar import tokens, trees
-from hlo_lint.hlo.shape import read_index
-from hlo_lint.text.patterns import late
-
-if TYPE_CHECKING:
-    from lark import Token, Tree
+from hlo_lint.hlo.attributes.cursor import Cursor
 
 MAX_DEVICES: Final = 1 << 22
 """More than this are not listed: no machine has them, and a hostile text may name any number."""
@@ -202,34 +194,9 @@ def _cut(devices: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
 
 # ---- reading
 
-_is_lists = late(r"\{(?:\{(?:\d{1,18}(?:,\d{1,18})*+)?\}(?:,(?=\{)|(?=\})))*+\}").fullmatch
-_find_lists = late(r"\{([\d,]*)\}").findall
-_COUNTS = r"(\d{1,18}(?:,\d{1,18})*+)"
-_is_iota = late(rf"\[(\d{{1,18}}),(\d{{1,18}})\]<=\[{_COUNTS}\](?:T\({_COUNTS}\))?").fullmatch
-_AXIS = r"'[^'\\]*'"
-MESH: Final = rf"mesh\[((?:{_AXIS}=\d{{1,18}}(?:,{_AXIS}=\d{{1,18}})*+)?)\]"
-"""A mesh as it is usually printed, its axes a group."""
-_AXIS_REF = rf"{_AXIS}(?::\(\d{{1,18}}\)\d{{1,18}})?"
-AXES: Final = rf"\{{((?:{_AXIS_REF}(?:, ?{_AXIS_REF})*+)?)\}}"
-"""References to axes as they are usually printed, all of them a group."""
-_DEVICE_IDS = rf", device_ids=\(\[{_COUNTS}\]T\({_COUNTS}\)\)"
-_is_by_mesh = late(rf"{MESH}(?:{_DEVICE_IDS})? {AXES}").fullmatch
-_find_mesh_axes = late(r"'([^'\\]*)'=(\d+)").findall
-_find_axis_refs = late(r"'([^'\\]*)'(?::\((\d+)\)(\d+))?").findall
-
-_GROUPS = Language(
-    "replica_groups",
-    "expected groups of devices, like {{0,1},{2,3}}, [2,4]<=[8] or mesh['x'=2] {'x'}",
-    {
-        "expected the axes of the groups, like {'x'}": ["mesh['x'=2]]", "mesh['x'=2] x"],
-        "expected an axis and its size, like 'x'=2": ["mesh[x", "mesh['x'=x", "mesh['x'=2,x"],
-        "expected an axis in single quotes": ["mesh['x'=2] {x", "mesh['x'=2] {'x',x"],
-        "expected a group in braces": ["{0", "{{0},0", "{x"],
-        "expected the number of a device": ["{{x", "{{0,x", "{{0,}"],
-        "expected the sizes of all devices, like <=[8]": ["[2,4]x", "[2,4]<=x", "[2]]"],
-        "expected the order of the dimensions, like T(1,0)": ["[2]<=[2]T[", "[2]<=[2]T(x"],
-    },
-)
+_SIZES = "expected the sizes of all devices, like <=[8]"
+NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
+"""The error of an order that XLA's parser reads, although no device has a place in it."""
 
 
 def read_replica_groups(text: str) -> ReplicaGroups:
@@ -241,154 +208,130 @@ def read_replica_groups(text: str) -> ReplicaGroups:
     Raises:
         AttributeSyntaxError: where it is not a list of groups.
     """
-    if _is_lists(text):
-        return ReplicaGroupList(tuple(map(read_index, _find_lists(text[1:-1]))))
-    if match := _is_iota(text):
-        count, size, dims, permutation = match.groups()
-        order = iota(read_index(dims), read_index(permutation) if permutation else None, text)
-        return _checked_groups(IotaReplicaGroups(int(count), int(size), order), text)
-    if match := _is_by_mesh(text):
-        axes, dims, permutation, references = match.groups()
-        mesh = Mesh(mesh_axes(axes))
-        if dims:
-            order = iota(read_index(dims), read_index(permutation), text)
-            check_iota(order, prod(axis.size for axis in mesh.axes), text)
-            mesh = Mesh(mesh.axes, order)
-        return _checked_groups(MeshReplicaGroups(mesh, axis_refs(references)), text)
-    return replica_groups_by_grammar(text)
-
-
-def replica_groups_by_grammar(text: str) -> ReplicaGroups:
-    """The same value, read by `replica_groups.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a list of groups.
-    """
-    (tree,) = trees(parse_text(_GROUPS, text))
-    match str(tree.data):
-        case "lists":
-            return ReplicaGroupList(tuple(numbers(group, text) for group in trees(tree)))
-        case "iota":
-            shape, dims, *permutation = trees(tree)
-            sizes = numbers(shape, text)
-            if len(sizes) != 2:
-                refuse("expected how many groups, and how large: [2,4]", text, shape)
-            turned = numbers(permutation[0], text) if permutation else None
-            order = iota(numbers(dims, text), turned, text)
-            return _checked_groups(IotaReplicaGroups(*sizes, order), text)
-        case _:
-            mesh = mesh_of(tree, text)
-            groups = MeshReplicaGroups(mesh, axes_of(trees(tree)[-1], text))
-            return _checked_groups(groups, text)
-
-
-def iota(dims: tuple[int, ...], permutation: tuple[int, ...] | None, text: str) -> Iota:
-    """All devices as an array; of one dimension, its order is left out.
-
-    Raises:
-        AttributeSyntaxError: where several dimensions have no order.
-    """
-    if permutation is None and len(dims) > 1:
-        message = "an array of several dimensions needs their order, like T(1,0)"
-        raise AttributeSyntaxError(message, text, text.find("<=") + 2)
-    return Iota(dims, (0,) if permutation is None else permutation)
-
-
-def _checked_groups(groups: ReplicaGroups, text: str) -> ReplicaGroups:
-    match groups:
-        case IotaReplicaGroups(count, size, order):
-            check_iota(order, count * size, text)
-        case MeshReplicaGroups(mesh, axes):
-            check_axes(mesh, axes, text)
+    cursor = Cursor(
+        text, "expected groups of devices, like {{0,1},{2,3}}, [2,4]<=[8] or mesh['x'=2] {'x'}"
+    )
+    groups: ReplicaGroups
+    if cursor.next == "mesh":
+        mesh = mesh_at(cursor)
+        groups = MeshReplicaGroups(
+            mesh, axes_at(cursor, mesh, "expected the axes of the groups, like {'x'}")
+        )
+    elif cursor.next == "[":
+        groups = _iota_groups_at(cursor)
+    else:
+        groups = ReplicaGroupList(
+            cursor.listed(
+                lambda _: cursor.listed(
+                    lambda _: cursor.integer("expected the number of a device"),
+                    "expected a group in braces",
+                )
+            )
+        )
+    cursor.finish()
     return groups
 
 
-NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
-"""The error of an order that XLA's parser reads, although no device has a place in it."""
+def _iota_groups_at(cursor: Cursor) -> IotaReplicaGroups:
+    begin = cursor.at
+    sizes = cursor.listed(cursor.count, "expected a size", "[]")
+    cursor.demand("<=", message=_SIZES)
+    if len(sizes) != 2:
+        cursor.refuse("expected how many groups, and how large: [2,4]", begin)
+    return IotaReplicaGroups(*sizes, iota_at(cursor, prod(sizes)))
 
 
-def check_iota(order: Iota, count: int, text: str) -> None:
-    """True if an array of devices can be one of `count` devices.
-
-    Raises:
-        AttributeSyntaxError: where it cannot.
-    """
-    if prod(order.dims) != count:
-        message = f"{prod(order.dims)} devices for {count} places"
-        raise AttributeSyntaxError(message, text, text.find("<=") + 2)
-    if sorted(order.permutation) != list(range(len(order.dims))):
-        raise AttributeSyntaxError(NOT_A_PERMUTATION, text, text.find("T("))
-
-
-def check_axes(mesh: Mesh, axes: Sequence[AxisRef], text: str) -> None:
-    """True if the mesh has these axes, and the parts that are meant.
+def iota_at(cursor: Cursor, count: int) -> Iota:
+    """So many devices as an array that comes next: `[2,4]T(1,0)`; of one dimension without `T`.
 
     Raises:
-        AttributeSyntaxError: where it has not.
+        AttributeSyntaxError: where it is none, or one of another size.
     """
-    sizes = dict(mesh.axes)
-    for axis in axes:
-        if axis.name not in sizes:
-            offset = max(text.rfind(axis.name), 0)
-            raise AttributeSyntaxError(f"the mesh has no axis {axis.name}", text, offset)
-        before, size = axis.part or (1, 1)
-        if before < 1 or size < 1 or sizes[axis.name] % (before * size):
-            offset = max(text.rfind(f":({before})"), 0)
-            raise AttributeSyntaxError(f"axis {axis.name} has no such part", text, offset)
+    begin = cursor.at
+    dims = cursor.listed(cursor.count, _SIZES, "[]")
+    turn = cursor.at
+    permutation: tuple[int, ...] = (0,)
+    if cursor.take("T"):
+        message = "expected the order of the dimensions, like T(1,0)"
+        permutation = cursor.listed(cursor.count, message, "()")
+    elif len(dims) > 1:
+        message = "an array of several dimensions needs their order, like T(1,0)"
+        cursor.refuse(message, begin)
+    if prod(dims) != count:
+        cursor.refuse(f"{prod(dims)} devices for {count} places", begin)
+    if sorted(permutation) != list(range(len(dims))):
+        cursor.refuse(NOT_A_PERMUTATION, turn)
+    return Iota(dims, permutation)
 
 
-def mesh_axes(text: str) -> tuple[MeshAxis, ...]:
-    """The axes of a mesh as `MESH` finds them."""
-    return tuple(MeshAxis(name, int(size)) for name, size in _find_mesh_axes(text))
+def device_list_at(cursor: Cursor, count: int) -> tuple[int, ...]:
+    """So many numbers that come next: `0,1,2,3`.
+
+    Raises:
+        AttributeSyntaxError: where there are none, or others than so many.
+    """
+    begin = cursor.at
+    message = "expected devices, like 0,1,2,3 or <=[4]"
+    devices = [cursor.integer(message)]
+    while cursor.take(","):
+        devices.append(cursor.integer(message))
+    if len(devices) != count:
+        cursor.refuse(f"{len(devices)} devices for {count} places", begin)
+    return tuple(devices)
 
 
-def axis_refs(text: str) -> tuple[AxisRef, ...]:
-    """References to axes as `AXES` finds them."""
-    return tuple(
-        AxisRef(name, (int(before), int(size)) if before else None)
-        for name, before, size in _find_axis_refs(text)
-    )
+def mesh_at(cursor: Cursor) -> Mesh:
+    """The mesh that comes next, with its `device_ids`.
 
+    Raises:
+        AttributeSyntaxError: where none does.
+    """
 
-# ---- trees of `sharding.lark`, which `replica_groups.lark` imports
+    def axis(message: str) -> MeshAxis:
+        name = cursor.string(message)
+        cursor.demand("=", message=message)
+        return MeshAxis(name, cursor.count(message))
 
-
-def numbers(tree: Tree[Token], text: str) -> tuple[int, ...]:
-    """The numbers in a tree."""
-    return tuple(integer(token, text) for token in tokens(tree))
-
-
-def order_of(tree: Tree[Token], text: str) -> DeviceOrder:
-    """The order in `device_ids=…` or after the sizes of `devices=…`."""
-    first, *rest = trees(tree)
-    if str(first.data) == "ids":
-        return numbers(first, text)
-    return iota(numbers(first, text), numbers(rest[0], text) if rest else None, text)
-
-
-def mesh_of(tree: Tree[Token], text: str) -> Mesh:
-    """The mesh in front of a sharding or of groups, with its `device_ids`."""
-    mesh, *rest = trees(tree)
-    axes = []
-    for axis in trees(mesh):
-        name, size = tokens(axis)
-        axes.append(MeshAxis(unescape(name[1:-1]), integer(size, text)))
-    if not rest or str(rest[0].data) != "device_ids":
-        return Mesh(tuple(axes))
-    order = order_of(rest[0], text)
+    cursor.demand("mesh")
+    axes = cursor.listed(axis, "expected an axis and its size, like 'x'=2", "[]")
+    if not cursor.take(",", "device_ids"):
+        return Mesh(axes)
+    cursor.demand("=", "(")
     count = prod(axis.size for axis in axes)
-    if isinstance(order, Iota):
-        check_iota(order, count, text)
-    elif len(order) != count:
-        refuse(f"{len(order)} devices for {count} places", text, rest[0])
-    return Mesh(tuple(axes), order)
+    read = iota_at if cursor.next == "[" else device_list_at
+    order = read(cursor, count)
+    cursor.demand(")")
+    return Mesh(axes, order)
 
 
-def axes_of(tree: Tree[Token], text: str) -> tuple[AxisRef, ...]:
-    """References to axes."""
-    references = []
-    for axis in trees(tree):
-        name, *part = tokens(axis)
-        sizes = tuple(integer(token, text) for token in part)
-        references.append(AxisRef(unescape(name[1:-1]), (sizes[0], sizes[1]) if sizes else None))
-    return tuple(references)
+def axes_at(cursor: Cursor, mesh: Mesh, message: str = "") -> tuple[AxisRef, ...]:
+    """The axes in braces that come next; the mesh has to have them.
+
+    Raises:
+        AttributeSyntaxError: where none do.
+    """
+    if cursor.next != "{":
+        cursor.refuse(message)
+    return cursor.listed(lambda _: axis_at(cursor, mesh))
+
+
+def axis_at(cursor: Cursor, mesh: Mesh) -> AxisRef:
+    """The axis, or the part of one, that comes next; the mesh has to have it.
+
+    Raises:
+        AttributeSyntaxError: where none does.
+    """
+    begin = cursor.at
+    name = cursor.string("expected an axis in single quotes")
+    sizes = dict(mesh.axes)
+    if name not in sizes:
+        cursor.refuse(f"the mesh has no axis {name}", begin)
+    if not cursor.take(":"):
+        return AxisRef(name)
+    cursor.demand("(")
+    before = cursor.count()
+    cursor.demand(")")
+    size = cursor.count()
+    if before < 1 or size < 1 or sizes[name] % (before * size):
+        cursor.refuse(f"axis {name} has no such part", begin + 1)
+    return AxisRef(name, (before, size))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.exact import Language, integer, parse_text, refuse
-from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.hlo.attributes.cursor import Cursor
 
-if TYPE_CHECKING:
-    from lark import Token, Tree
+MAX_DEPTH = 100
+"""Maximum depth of tuples: real values stay below five, Python's own limit is near 1000."""
 
 
 class OriginalArray(NamedTuple):
@@ -57,23 +55,8 @@ class DebugEntry(NamedTuple):
     """The value of each field, by its name, as text."""
 
 
-_TABLES = Language(
-    "origin_tables",
-    'expected a table, like { {"old"} : {"new"} }',
-    {
-        'expected an array, like {"x" {1}} or {}': ["{x", '{{"x"} : x'],
-        "expected `:` and what belongs to the array": ['{{"x"} x', '{{"x"}}'],
-    },
-)
-_LANGUAGE = Language(
-    "origin",
-    'expected the origin of each array, like {{"x" {1}}}',
-    {
-        'expected an array, like {"x" {1}} or {}': ["{x", "{(x", "{({},x", '{{"x"},x'],
-        "expected a name in double quotes": ["{{x", "{{1", "{{}, [x"],
-        "expected an index, like {1,0}": ['{{"x" x', '{{"x" {x', '{{"x" {1,x'],
-    },
-)
+_TABLE = 'expected a table, like { {"old"} : {"new"} }'
+_ARRAY = 'expected an array, like {"x" {1}} or {}'
 
 
 def read_origin(text: str) -> Origin:
@@ -85,27 +68,41 @@ def read_origin(text: str) -> Origin:
     Raises:
         AttributeSyntaxError: where the text is not a value of it.
     """
-    tree = parse_text(_LANGUAGE, text)
-    leaves = tokens(tree)
-    if leaves and leaves[0].type == "SYNTHETIC":
-        return Origin((), "", True)
-    hierarchy = unescape(leaves[0][1:-1]) if leaves else None
-    return Origin(_tree(trees(tree)[0], text), hierarchy)
+    cursor = Cursor(text, 'expected the origin of each array, like {{"x" {1}}}')
+    cursor.demand("{")
+    if cursor.take("[", "synthetic_call", "]"):
+        origin = Origin((), "", True)
+    else:
+        tree = _tree_at(cursor, 0)
+        hierarchy = None
+        if cursor.take(","):
+            cursor.demand("[")
+            hierarchy = cursor.string("expected a name in double quotes")
+            cursor.demand("]")
+        origin = Origin(tree, hierarchy)
+    cursor.demand("}")
+    cursor.finish()
+    return origin
 
 
-def _tree(tree: Tree[Token], text: str) -> OriginTree:
-    if str(tree.data) == "tuple":
-        return tuple(_tree(element, text) for element in trees(tree))
-    return _array(tree, text)
+def _tree_at(cursor: Cursor, depth: int) -> OriginTree:
+    if cursor.next != "(":
+        return _array_at(cursor)
+    if depth == MAX_DEPTH:
+        cursor.refuse(f"brackets nest deeper than {MAX_DEPTH}")
+    return cursor.listed(lambda _: _tree_at(cursor, depth + 1), _ARRAY, "()")
 
 
-def _array(tree: Tree[Token], text: str) -> OriginalArray | None:
-    names = tokens(tree)
-    if not names:
+def _array_at(cursor: Cursor) -> OriginalArray | None:
+    cursor.demand("{", message=_ARRAY)
+    if cursor.take("}"):
         return None
-    index = trees(tree)
-    numbers = tuple(integer(token, text) for token in tokens(index[0])) if index else ()
-    return OriginalArray(unescape(names[0][1:-1]), numbers)
+    name = cursor.string("expected a name in double quotes")
+    index: tuple[int, ...] = ()
+    if cursor.next != "}":
+        index = cursor.listed(cursor.count, "expected an index, like {1,0}")
+    cursor.demand("}")
+    return OriginalArray(name, index)
 
 
 def read_recovery_table(text: str) -> tuple[Recovery, ...]:
@@ -117,14 +114,19 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
     Raises:
         AttributeSyntaxError: where it is not such a table.
     """
+    cursor = Cursor(text, _TABLE)
     recoveries = []
-    for row in trees(parse_text(_TABLES, text)):
-        if str(row.data) != "recovery":
-            refuse("expected an array after `:`", text, row)
-        old, new = (_array(side, text) for side in trees(row))
-        module = unescape(tokens(row)[0][1:-1]) if tokens(row) else ""
-        recoveries.append(Recovery(old, new, module))
+    cursor.demand("{")
+    while not cursor.take("}"):
+        old = _array_at(cursor)
+        cursor.demand(":", message=_COLON)
+        new = _array_at(cursor)
+        recoveries.append(Recovery(old, new, cursor.string() if cursor.take(",") else ""))
+    cursor.finish()
     return tuple(recoveries)
+
+
+_COLON = "expected `:` and what belongs to the array"
 
 
 def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
@@ -133,18 +135,22 @@ def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
     Raises:
         AttributeSyntaxError: where it is not such a table.
     """
-    entries = []
-    for row in trees(parse_text(_TABLES, text)):
-        if str(row.data) != "debug_entry":
-            refuse("expected records after `:`", text, row)
-        array, *records = trees(row)
-        entries.append(DebugEntry(_array(array, text), tuple(map(_record, records))))
-    return tuple(entries)
+    cursor = Cursor(text, _TABLE)
+
+    def pair(_: str) -> tuple[str, str]:
+        name = cursor.word()
+        cursor.demand("=")
+        return name, cursor.scalar()
+
+    def entry(_: str) -> DebugEntry:
+        array = _array_at(cursor)
+        cursor.demand(":", message=_COLON)
+        records = cursor.listed(lambda _: dict(cursor.listed(pair)), _RECORDS, "()")
+        return DebugEntry(array, records)
+
+    entries = cursor.listed(entry)
+    cursor.finish()
+    return entries
 
 
-def _record(tree: Tree[Token]) -> Mapping[str, str]:
-    pairs = (map(str, tokens(pair)) for pair in trees(tree))
-    return {
-        name[:-1]: unescape(value[1:-1]) if value.startswith('"') else value
-        for name, value in pairs
-    }
+_RECORDS = "expected records after `:`"

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.strings import unescape
-from hlo_lint.hlo.grammar import int64, load, offset_of, tokens, trees
-from hlo_lint.hlo.shape import read_index
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
 from hlo_lint.text.patterns import late
-
-if TYPE_CHECKING:
-    from lark import Token, Tree
 
 
 class Slice(NamedTuple):
@@ -73,313 +67,199 @@ PlainValue: TypeAlias = (
     " | tuple[Alias, ...] | tuple[Donor, ...] | Tolerance | Statistics"
 )
 
-_INTEGER = r"-?[0-9]{1,18}"
-_is_integer = late(_INTEGER).fullmatch
-_is_number = late(r"-?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)").fullmatch
-_is_integers = late(rf"\{{(?:{_INTEGER}(?:,{_INTEGER})*+)?\}}").fullmatch
-_is_integer_lists = late(
-    rf"\{{(?:\{{{_INTEGER}(?:,{_INTEGER})*+\}}(?:,(?=\{{)|(?=\}})))*+\}}"
-).fullmatch
-_find_integer_lists = late(r"\{([-\d,]+)\}").findall
-_is_name = late(r"%?([A-Za-z_][A-Za-z0-9_.\-]*)").fullmatch
-_is_names = late(r"\{((?:%?[A-Za-z_][\w.\-]*(?:, ?%?[A-Za-z_][\w.\-]*)*)?)\}", re.A).fullmatch
-_is_flags = late(r"\{((?:true|false)(?:,(?:true|false))*+)?\}").fullmatch
-_is_string = late(r'"([^"\\]*)"').fullmatch
-_RANGE = rf"\[{_INTEGER}(?::{_INTEGER}){{1,2}}\]"
-_is_slices = late(rf"\{{(?:{_RANGE}(?:, {_RANGE})*+)?\}}").fullmatch
-_find_slices = late(r"\[([^\]]*)\]").findall
-_INDEX = rf"\{{((?:{_INTEGER}(?:,{_INTEGER})*+)?)\}}"
-_ALIAS = rf"{_INDEX}: \(({_INTEGER}), {_INDEX}(?:, (may-alias|must-alias))?\)"
-_is_aliasing = late(rf"\{{ ?(?:{_ALIAS}(?:, (?={{)| ?(?=}})))*+\}}").fullmatch
-_find_aliases = late(_ALIAS).findall
-_DONOR = rf"\(({_INTEGER}), {_INDEX}\)"
-_is_donors = late(rf"\{{ ?(?:{_DONOR}(?:, (?=\()| ?(?=}})))*+\}}").fullmatch
-_find_donors = late(_DONOR).findall
-_PAD = rf"{_INTEGER}_{_INTEGER}(?:_[0-9]{{1,18}})?"
-_is_paddings = late(rf"{_PAD}(?:x{_PAD})*+").fullmatch
-_is_nested = late(r"\{[{}\-0-9,\s]*\}").fullmatch
+_is_padding = late(r"-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]+)?)*").fullmatch
 
 
-def read_integer(name: str, text: str) -> PlainValue:
-    """`index=3`."""
-    return int(text) if _is_integer(text) else plain_by_grammar(name, text)
-
-
-def read_number(name: str, text: str) -> PlainValue:
-    """`epsilon=0.001`."""
-    return float(text) if _is_number(text) else plain_by_grammar(name, text)
-
-
-def read_boolean(name: str, text: str) -> PlainValue:
-    """`is_stable=true`."""
-    return text == "true" if text in ("true", "false") else plain_by_grammar(name, text)
-
-
-def read_integers(name: str, text: str) -> PlainValue:
-    """`dimensions={1,0}`."""
-    if not _is_integers(text):
-        return plain_by_grammar(name, text)
-    return tuple(map(int, text[1:-1].split(","))) if len(text) > 2 else ()
-
-
-def read_integer_lists(name: str, text: str) -> PlainValue:
-    """`source_target_pairs={{0,1},{1,0}}`."""
-    if not _is_integer_lists(text):
-        return plain_by_grammar(name, text)
-    return tuple(tuple(map(int, pair.split(","))) for pair in _find_integer_lists(text))
-
-
-def read_slice_sizes(name: str, text: str) -> PlainValue:
-    """`slice_sizes={1,8}` of a gather, `slice_sizes={{1,8}}` of a collective-permute."""
-    plain = read_integers if _is_integers(text) else read_integer_lists
-    return plain(name, text)
-
-
-def read_flags(name: str, text: str) -> PlainValue:
-    """`allow_spmd_sharding_propagation_to_output={true,false}`, and one without braces."""
-    match = _is_flags(text)
-    if match is None:
-        return plain_by_grammar(name, text)
-    return tuple(flag == "true" for flag in match[1].split(",")) if match[1] else ()
-
-
-def read_slices(name: str, text: str) -> PlainValue:
-    """`slice={[0:4], [1:8:2]}`."""
-    if not _is_slices(text):
-        return plain_by_grammar(name, text)
-    return tuple(Slice(*map(int, bounds.split(":"))) for bounds in _find_slices(text))
-
-
-def read_paddings(name: str, text: str) -> PlainValue:
-    """`padding=0_1x-2_3_4`."""
-    if not _is_paddings(text):
-        return plain_by_grammar(name, text)
-    return tuple(Padding(*map(int, amounts.split("_"))) for amounts in text.split("x"))
-
-
-def read_computation(name: str, text: str) -> PlainValue:
-    """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
-    if match := _is_name(text):
-        return match[1]
-    if match := _is_names(text):
-        return _names(match[1])
-    if text.startswith("{") and text.endswith("}") and "=" in text:
-        return text  # written in place: `to_apply={ a = f32[] parameter(0) … }`
-    return plain_by_grammar(name, text)
-
-
-def read_names(name: str, text: str) -> PlainValue:
-    """`control-predecessors={%a, %b}`, `operand_precision={high,default}`."""
-    match = _is_names(text)
-    return _names(_as_printed(name, match[1])) if match else plain_by_grammar(name, text)
-
-
-def _as_printed(name: str, text: str) -> str:
-    """The words of an attribute in the case in which XLA prints them."""
-    return _PRINTED_CASE[name](text) if name in _PRINTED_CASE else text
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.replace("%", "").replace(" ", "").split(",")) if text else ()
-
-
-def read_word(name: str, text: str) -> PlainValue:
-    """`direction=LT`."""
-    match = _is_name(text)
-    return _as_printed(name, text) if match and text[0] != "%" else plain_by_grammar(name, text)
-
-
-def read_string(name: str, text: str) -> PlainValue:
-    """`custom_call_target="Sharding"`."""
-    match = _is_string(text)
-    return match[1] if match else plain_by_grammar(name, text)
-
-
-def read_aliasing(name: str, text: str) -> PlainValue:
-    """`output_to_operand_aliasing={{0}: (1, {})}`."""
-    if not _is_aliasing(text):
-        return plain_by_grammar(name, text)
-    return tuple(
-        Alias(read_index(output), int(operand), read_index(index), kind)
-        for output, operand, index, kind in _find_aliases(text)
-    )
-
-
-def read_donors(name: str, text: str) -> PlainValue:
-    """`buffer_donor={ (0, {}), (1, {2}) }`."""
-    if not _is_donors(text):
-        return plain_by_grammar(name, text)
-    return tuple(Donor(int(number), read_index(index)) for number, index in _find_donors(text))
-
-
-def read_any(name: str, text: str) -> PlainValue:
-    """The value of a name that is not known: whatever it looks like, else text."""
-    if _is_integer(text):
-        return int(text)
-    if text in ("true", "false"):
-        return text == "true"
-    if match := _is_name(text):
-        return match[1]
-    if _is_integers(text):
-        return read_integers(name, text)
-    if match := _is_names(text):
-        return _names(match[1])
-    if match := _is_string(text):
-        return match[1]
-    if _is_nested(text) or text.startswith('"'):
-        try:
-            return plain_by_grammar(name, text)
-        except AttributeSyntaxError:
-            return text
-    return text
-
-
-_Reader: TypeAlias = Callable[[str, str], PlainValue]
-
-READERS: Final[dict[str, _Reader]] = {}
-"""The reader of each attribute of a known name."""
-_EXPECTED: Final[dict[str, str]] = {}
-"""The message for a malformed value, by the attribute's name."""
-
-
-def _declare(reader: _Reader, names: str, expected: str) -> None:
-    READERS.update(dict.fromkeys(names.split(), reader))
-    _EXPECTED.update(dict.fromkeys(names.split(), f"expected {expected}"))
-
-
-# ---- the grammar
-
-
-def plain_by_grammar(name: str, text: str) -> PlainValue:
-    """The value that `attribute.lark` reads: the slow and exact way.
+def read_plain(name: str, text: str) -> PlainValue:
+    """The value of an attribute; of a name that is not known it is what it looks like, else text.
 
     Raises:
-        AttributeSyntaxError: where the grammar takes no such value.
+        AttributeSyntaxError: where the name is known and the text is not a value of it.
     """
-    from lark import UnexpectedInput
-
+    reader, expected = READERS.get(name, (_any, ""))
+    cursor = Cursor(text, expected)
     try:
-        return _value(trees(load("attribute").parse(f"{name}={_as_printed(name, text)}"))[0])
-    except UnexpectedInput as error:
-        whole = f"{name}={text}"
-        offset = max(0, offset_of(error, whole) - len(name) - 1)
-        expected = _EXPECTED.get(name, "expected a value")
-        raise AttributeSyntaxError(expected, text, offset) from None
-    except OverflowError:
-        raise AttributeSyntaxError("a number does not fit", text, 0) from None
+        value = reader(cursor)
+        cursor.finish()
+    except AttributeSyntaxError:
+        if reader is _any:
+            return text
+        raise
+    return value
 
 
-def _value(tree: Tree[Token]) -> PlainValue:
-    leaves = tokens(tree)[1:]  # the first is the attribute's name
-    match str(tree.data):
-        case "integers":
-            return _numbers(leaves)
-        case "number":
-            return float(leaves[0])
-        case "lists":
-            return tuple(_numbers(tokens(part)) for part in trees(tree))
-        case "flags":
-            return tuple(str(leaf) == "true" for leaf in leaves)
-        case "slices":
-            return tuple(Slice(*_numbers(tokens(part))) for part in trees(tree))
-        case "paddings":
-            return tuple(Padding(*map(_signed, part.split("_"))) for part in leaves[0].split("x"))
-        case "aliasing":
-            return tuple(_alias(part) for part in trees(tree))
-        case "donors":
-            return tuple(
-                Donor(_number(tokens(donor)[0]), _numbers(tokens(trees(donor)[0])))
-                for donor in trees(tree)
-            )
-        case "accuracy":
-            return _accuracy(tree, leaves)
-        case "statistics":
-            return _statistics(trees(tree))
-        case _:
-            return _scalar(leaves[0]) if leaves else _value_list(trees(tree)[0])
+def _integers(cursor: Cursor) -> tuple[int, ...]:
+    """`dimensions={1,0}`."""
+    return cursor.listed(cursor.integer)
 
 
-def _scalar(token: Token) -> bool | int | str:
-    match token.type:
-        case "INT":
-            return _number(token)
-        case "BOOL":
-            return str(token) == "true"
-        case "STRING":
-            return unescape(token[1:-1])
-        case "NAME":
-            return token.removeprefix("%")
-        case _:
-            return str(token)
+def _integer_lists(cursor: Cursor) -> tuple[tuple[int, ...], ...]:
+    """`source_target_pairs={{0,1},{1,0}}`."""
+    return cursor.listed(lambda _: _integers(cursor))
 
 
-def _value_list(tree: Tree[Token]) -> PlainValue:
-    match str(tree.data):
-        case "integer_list":
-            return _numbers(tokens(tree))
-        case "integer_lists":
-            return tuple(_numbers(tokens(part)) for part in trees(tree))
-        case _:
-            return tuple(token.removeprefix("%") for token in tokens(tree))
+def _slice_sizes(cursor: Cursor) -> tuple[int, ...] | tuple[tuple[int, ...], ...]:
+    """`slice_sizes={1,8}` of a gather, `slice_sizes={{1,8}}` of a collective-permute."""
+    return _integer_lists(cursor) if cursor.follows("{", "{") else _integers(cursor)
 
 
-def _alias(tree: Tree[Token]) -> Alias:
-    output, part = (_numbers(tokens(part)) for part in trees(tree))
-    operand, *kind = tokens(tree)
-    return Alias(output, _number(operand), part, *map(str, kind))
+def _flags(cursor: Cursor) -> tuple[bool, ...]:
+    """`allow_spmd_sharding_propagation_to_output={true,false}`, and one without braces."""
+    return cursor.listed(cursor.boolean) if cursor.next == "{" else (cursor.boolean(),)
 
 
-def _accuracy(tree: Tree[Token], leaves: list[Token]) -> PlainValue:
-    figures = trees(tree)
-    if not figures:
-        return leaves[-1].lower()  # `StringToResultAccuracy`, too, reads either case
-    values = {str(tokens(figure)[0])[:-1]: str(tokens(figure)[1]) for figure in figures}
-    ulps = values.get("ulps", "0")
-    return Tolerance(float(values.get("atol", "0")), float(values.get("rtol", "0")), _number(ulps))
+def _slice(cursor: Cursor) -> Slice:
+    cursor.demand("[")
+    bounds = [cursor.integer()]
+    while len(bounds) < 3 and cursor.take(":"):
+        bounds.append(cursor.integer())
+    if len(bounds) < 2:
+        cursor.refuse()
+    cursor.demand("]")
+    return Slice(*bounds)
 
 
-def _statistics(figures: list[Tree[Token]]) -> Statistics:
-    shown = -1
-    values = []
-    for figure in figures:
-        name, value = map(str, tokens(figure))
-        if name == "visualizing_index=":
-            shown = _number(value)
-        else:
-            values.append((name[:-1], float(value)))
-    return Statistics(shown, tuple(values))
+def _slices(cursor: Cursor) -> tuple[Slice, ...]:
+    """`slice={[0:4], [1:8:2]}`."""
+    return cursor.listed(lambda _: _slice(cursor))
 
 
-def _numbers(texts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(map(_number, texts))
+def _paddings(cursor: Cursor) -> tuple[Padding, ...]:
+    """`padding=0_1x-2_3_4`."""
+    return tuple(Padding(*amounts) for amounts in cursor.grid(_is_padding))
 
 
-def _signed(text: str) -> int:
-    """A number of a padding, which is one token of XLA's lexer."""
-    number = _number(text)
-    if number < 0 and text[0] != "-":
-        raise OverflowError
-    return number
+def _computation(cursor: Cursor) -> str | tuple[str, ...]:
+    """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
+    if cursor.next != "{":
+        return cursor.name()
+    if "=" in cursor.tokens and cursor.text.endswith("}"):
+        cursor.at = len(cursor.tokens) - 1
+        return cursor.text  # written in place: `to_apply={ a = f32[] parameter(0) … }`
+    return _names(cursor)
 
 
-def _number(text: str) -> int:
-    if not text.removeprefix("-").isdecimal():
-        raise OverflowError
-    return int64(text)
+def _names(cursor: Cursor) -> tuple[str, ...]:
+    """`control-predecessors={%a, %b}`."""
+    return cursor.listed(cursor.name)
 
 
-# ---- the attributes
+# XLA looks up some words in either case (`StringToPrecision` and its like): they are read in the
+# case in which it prints them.
+
+
+def _lower_names(cursor: Cursor) -> tuple[str, ...]:
+    """`operand_precision={high,default}`."""
+    return tuple(map(str.lower, _names(cursor)))
+
+
+def _lower_word(cursor: Cursor) -> str:
+    """`distribution=rng_uniform`."""
+    return cursor.word().lower()
+
+
+def _upper_word(cursor: Cursor) -> str:
+    """`schedule=SCHEDULE_LATEST`."""
+    return cursor.word().upper()
+
+
+def _alias(cursor: Cursor) -> Alias:
+    output = _integers(cursor)
+    cursor.demand(":", "(")
+    operand = cursor.integer()
+    cursor.demand(",")
+    index = _integers(cursor)
+    kind = cursor.read(("may-alias", "must-alias").__contains__) if cursor.take(",") else ""
+    cursor.demand(")")
+    return Alias(output, operand, index, kind)
+
+
+def _aliasing(cursor: Cursor) -> tuple[Alias, ...]:
+    """`output_to_operand_aliasing={{0}: (1, {})}`."""
+    return cursor.listed(lambda _: _alias(cursor))
+
+
+def _donor(cursor: Cursor) -> Donor:
+    cursor.demand("(")
+    parameter = cursor.integer()
+    cursor.demand(",")
+    index = _integers(cursor)
+    cursor.demand(")")
+    return Donor(parameter, index)
+
+
+def _donors(cursor: Cursor) -> tuple[Donor, ...]:
+    """`buffer_donor={ (0, {}), (1, {2}) }`."""
+    return cursor.listed(lambda _: _donor(cursor))
+
+
+def _figures(cursor: Cursor) -> tuple[tuple[str, float], ...]:
+    """`{flops=3.5,bytes=2}`."""
+
+    def figure(_: str) -> tuple[str, float]:
+        name = cursor.word()
+        cursor.demand("=")
+        is_whole = name in ("ulps", "visualizing_index")
+        return name, cursor.integer() if is_whole else cursor.number()
+
+    return cursor.listed(figure)
+
+
+def _accuracy(cursor: Cursor) -> str | Tolerance:
+    """`result_accuracy={mode=highest}`."""
+    cursor.demand("{")
+    if cursor.take("mode", "="):
+        value: str | Tolerance = cursor.word().lower()
+    else:
+        cursor.demand("tolerance", "=")
+        figures = dict(_figures(cursor))
+        atol, rtol, ulps = (figures.get(name, 0.0) for name in ("atol", "rtol", "ulps"))
+        value = Tolerance(atol, rtol, int(ulps))
+    cursor.demand("}")
+    return value
+
+
+def _statistics(cursor: Cursor) -> Statistics:
+    """`statistics={visualizing_index=1,flops=3.5}`."""
+    figures = _figures(cursor)
+    shown = dict(figures).get("visualizing_index", -1)
+    others = tuple(figure for figure in figures if figure[0] != "visualizing_index")
+    return Statistics(int(shown), others)
+
+
+def _any(cursor: Cursor) -> PlainValue:
+    """The value of a name that is not known."""
+    if cursor.next != "{":
+        for read in (cursor.integer, cursor.boolean, cursor.name):
+            with suppress(AttributeSyntaxError):
+                return read()
+        return cursor.string()
+    if cursor.follows("{", "{"):
+        return _integer_lists(cursor)
+    with suppress(AttributeSyntaxError):
+        return _integers(cursor)
+    cursor.at = 0
+    return _names(cursor)
+
+
+READERS: Final[dict[str, tuple[Callable[[Cursor], PlainValue], str]]] = {}
+"""The reader of each attribute of a known name, and what it expects."""
+
+
+def _declare(reader: Callable[[Cursor], PlainValue], names: str, expected: str) -> None:
+    READERS.update(dict.fromkeys(names.split(), (reader, f"expected {expected}")))
+
 
 _declare(
-    read_integer,
+    Cursor.integer,
     "index channel_id index_vector_dim iota_dimension feature_group_count batch_group_count "
     "exponent_bits mantissa_bits concat_dimension split_dimension k delta feature_index "
     "inferred_dimension cross_program_prefetch_index num_carries replica_count num_partitions",
     "an integer",
 )
-_declare(read_number, "epsilon", "a number")
+_declare(Cursor.number, "epsilon", "a number")
 _declare(
-    read_boolean,
+    Cursor.boolean,
     "indices_are_sorted unique_indices use_global_device_ids is_stable is_async "
     "custom_call_has_side_effect is_host_transfer left_side lower unit_diagonal largest "
     "constrain_layout is_scheduled is_associative is_reverse is_composite has_dynamic_root "
@@ -387,7 +267,7 @@ _declare(
     "true or false",
 )
 _declare(
-    read_integers,
+    _integers,
     "dimensions dynamic_slice_sizes fft_length lhs_batch_dims rhs_batch_dims "
     "lhs_contracting_dims rhs_contracting_dims lhs_ragged_dims rhs_group_dims "
     "offset_dims collapsed_slice_dims start_index_map "
@@ -396,59 +276,45 @@ _declare(
     "scatter_dims_to_operand_dims",
     "a list of integers, like {1,0}",
 )
-_declare(read_integer_lists, "source_target_pairs", "lists of integers, like {{0,1},{1,0}}")
-_declare(read_slice_sizes, "slice_sizes", "a list of integers, like {1,0}")
+_declare(_integer_lists, "source_target_pairs", "lists of integers, like {{0,1},{1,0}}")
+_declare(_slice_sizes, "slice_sizes", "a list of integers, like {1,0}")
 _declare(
-    read_flags,
+    _flags,
     "allow_spmd_sharding_propagation_to_parameters allow_spmd_sharding_propagation_to_output "
     "parameter_replication",
     "true and false in braces",
 )
-_declare(read_slices, "slice", "ranges, like {[0:4], [1:8:2]}")
+_declare(_slices, "slice", "ranges, like {[0:4], [1:8:2]}")
 _declare(
-    read_paddings,
+    _paddings,
     "padding",
     "low_high or low_high_interior for each dimension, like 0_1x0_0_2",
 )
 _declare(
-    read_computation,
+    _computation,
     "calls to_apply body condition select scatter comparator branch_computations "
     "called_computations true_computation false_computation async_computation",
     "the name of a computation, or names in braces",
 )
+_declare(_names, "control-predecessors control-successors", "names in braces, like {%a, %b}")
+_declare(_lower_names, "operand_precision", "names in braces, like {%a, %b}")
 _declare(
-    read_names,
-    "control-predecessors control-successors operand_precision",
-    "names in braces, like {%a, %b}",
-)
-_declare(
-    read_word,
-    "direction type order kind fft_type transpose_a distribution algorithm schedule api_version "
-    "padding_type convolution_kind mode",
+    Cursor.word,
+    "direction type order kind fft_type transpose_a padding_type convolution_kind mode",
     "a word",
 )
+_declare(_lower_word, "distribution algorithm", "a word")
+_declare(_upper_word, "schedule api_version", "a word")
 _declare(
-    read_string,
+    Cursor.string,
     "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
     "a string in double quotes",
 )
 _declare(
-    read_aliasing,
+    _aliasing,
     "output_to_operand_aliasing input_output_alias",
     "aliases, like {{0}: (1, {})}",
 )
-_declare(read_donors, "buffer_donor", "parts of parameters, like { (0, {}), (1, {2}) }")
-_declare(
-    plain_by_grammar,
-    "result_accuracy",
-    "{mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}",
-)
-
-_PRINTED_CASE: Final[dict[str, Callable[[str], str]]] = {
-    **dict.fromkeys(("operand_precision", "distribution", "algorithm"), str.lower),
-    **dict.fromkeys(("schedule", "api_version"), str.upper),
-}
-"""The case of words that XLA reads in either (`StringToPrecision` and its like look them up in
-lower case)."""
-
-_declare(plain_by_grammar, "statistics", "{visualizing_index=1,name=2.5}")
+_declare(_donors, "buffer_donor", "parts of parameters, like { (0, {}), (1, {2}) }")
+_declare(_accuracy, "result_accuracy", "{mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}")
+_declare(_statistics, "statistics", "{visualizing_index=1,name=2.5}")

@@ -81,9 +81,7 @@ def read_attribute(name: str, text: str) -> AttributeValue:
     if name in KEPT_AS_TEXT:
         return text
     reader = _READERS.get(name)
-    if reader is not None:
-        return _reader(reader)(text)
-    return plain.READERS.get(name, plain.read_any)(name, text)
+    return plain.read_plain(name, text) if reader is None else _reader(reader)(text)
 
 
 @cache

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.exact import Language, parse_text
-from hlo_lint.hlo.grammar import trees
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.comments import BLANK
 from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.text.patterns import late
 
@@ -42,11 +42,8 @@ class TypedLiteral(NamedTuple):
 
 
 _match_array = late(r"[a-z][a-z0-9]*\s*\[[^\]]*\](?:\{[^{}]*\}(?=\s*[^\s}]))?").match
-_LANGUAGE = Language(
-    "program_shape",
-    "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}",
-    {"expected `->` and the shape of the result": ["{(f32[8])x", "{(f32[8])-}", "{(f32[8])->x"]},
-)
+_is_program = late(rf"{BLANK}\{{{BLANK}(\(.*?\)){BLANK}->(.*)\}}{BLANK}", re.S).fullmatch
+_is_list = late(rf"{BLANK}\{{(.*)\}}{BLANK}", re.S).fullmatch
 
 
 def read_program_shape(text: str) -> ProgramShape:
@@ -58,26 +55,12 @@ def read_program_shape(text: str) -> ProgramShape:
     Raises:
         AttributeSyntaxError: where it is not a program's shape.
     """
-    if text.startswith("{(") and text.endswith("}"):
-        parameters, arrow, result = text[1:-1].partition("->")
-        if arrow:
-            shape = _shape(parameters, text, 1)
-            if isinstance(shape, TupleShape):
-                return ProgramShape(shape.elements, _shape(result, text, len(parameters) + 3))
-    return program_shape_by_grammar(text)
-
-
-def program_shape_by_grammar(text: str) -> ProgramShape:
-    """The same value, read by `program_shape.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a program's shape.
-    """
-    (tree,) = trees(parse_text(_LANGUAGE, text))
-    if str(tree.data) != "program_shape":
-        raise AttributeSyntaxError("expected `(`, shapes and `)->`", text, 1)
-    *parameters, result = (_shape_at(shape.meta, text) for shape in trees(tree))
-    return ProgramShape(tuple(parameters), result)
+    match = _is_program(text)
+    if match is None:
+        message = "expected shapes in braces, like {(f32[8]{0})->f32[8]{0}}"
+        raise AttributeSyntaxError(message, text, 0)
+    parameters = _elements(match[1], text, match.start(1))
+    return ProgramShape(parameters, _shape(match[2], text, match.start(2)))
 
 
 def read_shape_list(text: str) -> tuple[Shape, ...]:
@@ -86,23 +69,10 @@ def read_shape_list(text: str) -> tuple[Shape, ...]:
     Raises:
         AttributeSyntaxError: where it is not a list of shapes.
     """
-    if text.startswith("{") and text.endswith("}"):
-        shape = _shape(f"({text[1:-1]})", text, 0)
-        if isinstance(shape, TupleShape):
-            return shape.elements
-    return shape_list_by_grammar(text)
-
-
-def shape_list_by_grammar(text: str) -> tuple[Shape, ...]:
-    """The same value, read by `program_shape.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a list of shapes.
-    """
-    (tree,) = trees(parse_text(_LANGUAGE, text))
-    if str(tree.data) != "shape_list":
-        raise AttributeSyntaxError("expected shapes in braces", text, 1)
-    return tuple(_shape_at(shape.meta, text) for shape in trees(tree))
+    match = _is_list(text)
+    if match is None:
+        raise AttributeSyntaxError("expected shapes in braces", text, 0)
+    return _elements(f"({match[1]})", text, match.start(1) - 1)
 
 
 def read_one_shape(text: str) -> Shape:
@@ -126,10 +96,10 @@ def read_typed_literal(text: str) -> TypedLiteral:
     return TypedLiteral(_shape(match[0], text, 0), text[match.end() :].strip())
 
 
-def _shape_at(meta: object, text: str) -> Shape:
-    start: int = getattr(meta, "start_pos", 0)
-    end: int = getattr(meta, "end_pos", start)
-    return _shape(text[start:end], text, start)
+def _elements(spelled: str, text: str, start: int) -> tuple[Shape, ...]:
+    shape = _shape(spelled, text, start)
+    assert isinstance(shape, TupleShape)  # it begins with a parenthesis
+    return shape.elements
 
 
 def _shape(spelled: str, text: str, start: int) -> Shape:

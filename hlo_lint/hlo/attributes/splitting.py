@@ -7,16 +7,14 @@ from collections.abc import Callable
 from functools import cache
 from typing import Final
 
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+from hlo_lint.hlo.attributes.cursor import STRING, AttributeSyntaxError, find_tokens
 from hlo_lint.hlo.comments import BLANK
 from hlo_lint.text.patterns import late
 
 # Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
 # all values; deeper JSON and meshes with an order of devices are for the scanner below.
-STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
-_QUOTED = r"'(?:[^'\\]++|\\.)*+'"
 _COMMENT = r"/\*(?:[^*]++|\*(?!/))*+\*/"
-_PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_QUOTED}|{_COMMENT}"
+_PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_COMMENT}"
 
 
 @cache
@@ -32,10 +30,6 @@ def _match_attribute() -> Callable[[str, int], re.Match[str] | None]:
 
 _match_head = late(rf"{BLANK},{BLANK}([A-Za-z_][A-Za-z0-9_.\-]*+)\s*+={BLANK}", re.S).match
 _match_blank = late(BLANK, re.S).match
-_find_structure = late(
-    rf"{STRING}|{_QUOTED}|/\*(?:.*?\*/)?|//[^\n]*+|[\"'(){{}}\[\],]", re.S
-).finditer
-_match_device_order = late(r",\s*device_ids=\(").match
 _find_names = late(r"[^\s,{}%]+").findall
 _PREDECESSORS: Final = "control-predecessors"
 _CLOSES = {"(": ")", "[": "]", "{": "}"}
@@ -52,7 +46,7 @@ class _Malformed(Exception):
 
 COUNTS_BRACES: Final = frozenset(("backend_config", "origin"))
 """Attributes whose value ends where its braces do, whatever other brackets it opens or closes."""
-_find_braces = late(rf"[{{}}]|{STRING}|\"", re.S).finditer
+_find_braces = late(r'[{}]|"(?:(?:[^"\\]++|\\.)*+")?', re.S).finditer
 
 
 def end_of_braces(text: str, at: int, stop: int) -> int:
@@ -161,45 +155,31 @@ def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> in
         order = _match_head(tail, end)  # `mesh['x'=2], device_ids=(1,0) {'x'}` is one value
         if order is not None and order[1] == "device_ids":
             end = _value_end(tail, order.end())
-    spans.setdefault(head[1], (start, max(start, end)))
-    blank = _match_blank(tail, max(start, end))
+    spans.setdefault(head[1], (start, end))
+    blank = _match_blank(tail, end)
     return blank.end() if blank is not None else end
 
 
 def _value_end(tail: str, start: int) -> int:
-    """The end of the value that begins at `start`, blanks and comments after it left out."""
+    """The end of the value that begins at `start`, without blanks and comments after it."""
     closing: list[str] = []
-    comments: list[tuple[int, int]] = []  # outside of all brackets
-    end = len(tail)
-    for match in _find_structure(tail, start):
-        sign = match[0]
-        if sign in _CLOSES:
-            closing.append(_CLOSES[sign])
-        elif sign in ")]}":
+    end = start
+    for match in find_tokens(tail, start):
+        token = match[0]
+        if token[:2] in ("/*", "//"):
+            continue
+        if token in _CLOSES:
+            closing.append(_CLOSES[token])
+        elif token in (")", "]", "}"):
             if not closing:
-                end = match.start()
                 break
-            if closing.pop() != sign:
-                raise _Malformed(f"`{sign}` closes what another bracket opens", match.start())
-        elif sign == ",":
-            if not closing:
-                if tail.startswith("mesh[", start) and _match_device_order(tail, match.start()):
-                    continue  # `mesh['x'=2,'y'=2], device_ids=([2,2]T(1,0)) {'y'}` is one value
-                end = match.start()
-                break
-        elif sign in ('"', "'", "/*"):
+            if closing.pop() != token:
+                raise _Malformed(f"`{token}` closes what another bracket opens", match.start())
+        elif token == "," and not closing:
+            break
+        elif token in ('"', "'") or (token == "/" and tail.startswith("*", match.end())):
             raise _Malformed("a string or comment never ends", match.start())
-        elif sign[0] == "/" and not closing:
-            comments.append(match.span())
+        end = match.end()
     if closing:
-        raise _Malformed(f"expected `{closing[-1]}`", end)
-    end = _before_blanks(tail, start, end)
-    while comments and comments[-1][1] == end:
-        end = _before_blanks(tail, start, comments.pop()[0])
-    return end
-
-
-def _before_blanks(tail: str, start: int, end: int) -> int:
-    while end > start and tail[end - 1].isspace():
-        end -= 1
+        raise _Malformed(f"expected `{closing[-1]}`", len(tail))
     return end

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
-from hlo_lint.hlo.attributes.exact import MAX_DIGITS, Language, parse_text, refuse
-from hlo_lint.hlo.grammar import tokens, trees
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
 from hlo_lint.text.patterns import late
-
-if TYPE_CHECKING:
-    from lark import Token, Tree
 
 
 class WindowDimension(NamedTuple):
@@ -31,24 +25,17 @@ class WindowDimension(NamedTuple):
 
 Window: TypeAlias = tuple[WindowDimension, ...]
 
-_NUMBER = r"-?\d{1,18}"
-_NUMBERS = rf"{_NUMBER}(?:x{_NUMBER})*+"
-_PAIR = rf"{_NUMBER}_{_NUMBER}"
-_is_window = late(
-    rf"\{{size=({_NUMBERS})(?: stride=({_NUMBERS}))?(?: pad=({_PAIR}(?:x{_PAIR})*+))?"
-    rf"(?: lhs_dilate=({_NUMBERS}))?(?: rhs_dilate=({_NUMBERS}))?(?: rhs_reversal=({_NUMBERS}))?\}}"
-).fullmatch
-_PARTS = ("size", "stride", "pad", "lhs_dilate", "rhs_dilate", "rhs_reversal")
-_DEFAULTS = {"stride": "1", "pad": "0_0", "lhs_dilate": "1", "rhs_dilate": "1", "rhs_reversal": "0"}
-_WINDOW = Language(
-    "window",
-    "expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}",
-    {
-        "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal": ["{x", "{size=3 x"],
-        "expected a number for each dimension, like 3x3": ["{size=x", "{stride=}", "{size=[3"],
-        "expected low_high for each dimension, like 1_1x0_0": ["{pad=x", "{pad=1x1"],
-    },
-)
+_is_grid = late(r"-?[0-9]+(?:x-?[0-9]+)*").fullmatch
+_is_pad = late(r"-?[0-9]+_-?[0-9]+(?:x-?[0-9]+_-?[0-9]+)*").fullmatch
+_DEFAULTS = {
+    "size": (1,),
+    "stride": (1,),
+    "pad": (0, 0),
+    "lhs_dilate": (1,),
+    "rhs_dilate": (1,),
+    "rhs_reversal": (0,),
+}
+"""A part that is left out, in each dimension (hlo_parser.cc: ParseWindow)."""
 
 
 def read_window(text: str) -> Window:
@@ -60,58 +47,36 @@ def read_window(text: str) -> Window:
     Raises:
         AttributeSyntaxError: where it is not a window, or its parts differ in length.
     """
-    match = _is_window(text)
-    if match is None:
-        return window_by_grammar(text)
-    parts = {name: part for name, part in zip(_PARTS, match.groups(), strict=True) if part}
-    return _window(parts, text)
-
-
-def window_by_grammar(text: str) -> Window:
-    """The same value, read by `window.lark`.
-
-    Raises:
-        AttributeSyntaxError: where it is not a window, or its parts differ in length.
-    """
-    parts: dict[str, str] = {}
-    for part in trees(parse_text(_WINDOW, text)):
-        name, spelled = str(part.data), str(tokens(part)[0])
+    cursor = Cursor(text, "expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}")
+    cursor.demand("{")
+    parts: dict[str, tuple[tuple[int, ...], ...]] = {}
+    begins: dict[str, int] = {}
+    while not cursor.take("}"):
+        begin = cursor.at
+        name = cursor.read(
+            _DEFAULTS.__contains__,
+            "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal",
+        )
         if name in parts:
-            refuse(f"{name} stands there twice", text, part)
-        if max(map(len, re.split("[_x]", spelled))) > MAX_DIGITS:
-            refuse("a number does not fit", text, part)
-        parts[name] = spelled
-    return _window(parts, text)
-
-
-def _window(parts: dict[str, str], text: str) -> Window:
-    if not parts:
-        return ()
-    # A part that is left out has its default in each dimension (hlo_parser.cc: ParseWindow).
-    longest = max(part.count("x") for part in parts.values()) + 1
-    columns: list[list[str]] = []
-    for name in _PARTS:
-        part = parts.get(name)
-        column = part.split("x") if part else [_DEFAULTS.get(name, "1")] * longest
-        if len(column) != longest:
+            cursor.refuse(f"{name} stands there twice", begin)
+        cursor.demand("=")
+        if name == "pad":
+            parts[name] = cursor.grid(_is_pad, "expected low_high for each dimension, like 1_1x0_0")
+        else:
+            parts[name] = cursor.grid(_is_grid, "expected a number for each dimension, like 3x3")
+        begins[name] = begin
+    cursor.finish()
+    rank = max(map(len, parts.values()), default=0)
+    for name, part in parts.items():
+        if len(part) != rank:
             message = "every part of a window has as many numbers as it has dimensions"
-            raise AttributeSyntaxError(message, text, text.find(f"{name}="))
-        columns.append(column)
-    return tuple(_dimension(*row) for row in zip(*columns, strict=True))
-
-
-def _dimension(
-    size: str, stride: str, pad: str, lhs_dilate: str, rhs_dilate: str, reversal: str
-) -> WindowDimension:
-    low, high = pad.split("_")
-    return WindowDimension(
-        int(size),
-        int(stride),
-        int(low),
-        int(high),
-        int(lhs_dilate),
-        int(rhs_dilate),
-        reversal != "0",
+            cursor.refuse(message, begins[name])
+    columns = [parts.get(name, (default,) * rank) for name, default in _DEFAULTS.items()]
+    return tuple(
+        WindowDimension(size, stride, low, high, base, window, bool(reversal))
+        for (size,), (stride,), (low, high), (base,), (window,), (reversal,) in zip(
+            *columns, strict=True
+        )
     )
 
 
@@ -133,11 +98,6 @@ class ConvolutionDimensionNumbers(NamedTuple):
 
 
 _is_dim_labels = late(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)").fullmatch
-_DIM_LABELS = Language(
-    "dim_labels",
-    "expected labels of dimensions, like b01f_01io->b01f",
-    {"expected labels b, f and numbers": ["i", "x", "bf_io->i", "bf_io->x"]},
-)
 
 
 def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
@@ -151,23 +111,9 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     """
     match = _is_dim_labels(text)
     if match is None:
-        return dim_labels_by_grammar(text)
-    return _dimension_numbers(match[1], match[2], match[3], text)
-
-
-def dim_labels_by_grammar(text: str) -> ConvolutionDimensionNumbers:
-    """The same value, read by `dim_labels.lark`.
-
-    Raises:
-        AttributeSyntaxError: where a label is missing, doubled or none.
-    """
-    labels, kernel, output = (str(tokens(part)[0]) for part in trees(parse_text(_DIM_LABELS, text)))
-    return _dimension_numbers(labels, kernel, output, text)
-
-
-def _dimension_numbers(
-    labels: str, kernel: str, output: str, text: str
-) -> ConvolutionDimensionNumbers:
+        message = "expected labels of dimensions, like b01f_01io->b01f"
+        raise AttributeSyntaxError(message, text, 0)
+    labels, kernel, output = match.groups()
     # One digit a dimension (hlo_parser.cc: ParseConvolutionDimensionNumbers).
     spatial = "".join(sorted(label for label in labels if label.isdigit()))
     if spatial != "0123456789"[: len(spatial)]:
@@ -226,14 +172,7 @@ class BlockScalingConfig(NamedTuple):
     rhs: OperandScaling | None = None
 
 
-_OPERAND_CONFIG = Language(
-    "operand_config",
-    "expected a configuration of operands, like {lhs={…} rhs={…}}",
-    {
-        "expected lhs or rhs": ["{x", "{{", "{lhs={} x"],
-        "expected a field and its numbers, like stride=1 or steps=32x1": ["{lhs={x", "{lhs={idx=x"],
-    },
-)
+_is_counts = late(r"[0-9]+(?:x[0-9]+)*").fullmatch
 
 
 def read_sparsity_config(text: str) -> SparsityConfig:
@@ -242,15 +181,17 @@ def read_sparsity_config(text: str) -> SparsityConfig:
     Raises:
         AttributeSyntaxError: where it is not such a configuration.
     """
-    sides: dict[str, OperandSparsity] = {}
-    for side, fields, tree in _sides(text):
-        sparsity = fields.pop("sparsity", (0, 0))
-        values = {name: value[0] for name, value in fields.items() if len(value) == 1}
-        if len(sparsity) != 2 or values.keys() - {"dimension", "stride", "idx"}:
-            refuse("expected sparsity=2x4 dimension=1 stride=1 idx=2", text, tree)
-        dimension, stride, operand = (values.get(n, 0) for n in ("dimension", "stride", "idx"))
-        sides[side] = OperandSparsity(*sparsity, dimension, stride, operand)
-    return SparsityConfig(**sides)
+    lengths = {"sparsity": 2, "dimension": 1, "stride": 1, "idx": 1}
+    sides = _read_sides(text, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
+    return SparsityConfig(
+        **{
+            side: OperandSparsity(
+                *fields.get("sparsity", (0, 0)),
+                *(fields.get(name, (0,))[0] for name in ("dimension", "stride", "idx")),
+            )
+            for side, fields in sides.items()
+        }
+    )
 
 
 def read_block_scaling_config(text: str) -> BlockScalingConfig:
@@ -259,27 +200,38 @@ def read_block_scaling_config(text: str) -> BlockScalingConfig:
     Raises:
         AttributeSyntaxError: where it is not such a configuration.
     """
-    sides: dict[str, OperandScaling] = {}
-    for side, fields, tree in _sides(text):
-        if fields.keys() - {"scale_idx", "zero_idx", "strides", "steps"}:
-            refuse("expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1", text, tree)
-        sides[side] = OperandScaling(
-            fields.get("scale_idx", (0,))[0],
-            fields["zero_idx"][0] if "zero_idx" in fields else None,
-            fields.get("strides", ()),
-            fields.get("steps", ()),
-        )
-    return BlockScalingConfig(**sides)
+    lengths = {"scale_idx": 1, "zero_idx": 1, "strides": 0, "steps": 0}
+    sides = _read_sides(text, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
+    return BlockScalingConfig(
+        **{
+            side: OperandScaling(
+                fields.get("scale_idx", (0,))[0],
+                fields["zero_idx"][0] if "zero_idx" in fields else None,
+                fields.get("strides", ()),
+                fields.get("steps", ()),
+            )
+            for side, fields in sides.items()
+        }
+    )
 
 
-def _sides(text: str) -> list[tuple[str, dict[str, tuple[int, ...]], Tree[Token]]]:
-    sides = []
-    for side in trees(parse_text(_OPERAND_CONFIG, text)):
-        fields: dict[str, tuple[int, ...]] = {}
-        for field in trees(side):
-            name, spelled = map(str, tokens(field))
-            if max(map(len, spelled.split("x"))) > MAX_DIGITS:
-                refuse("a number does not fit", text, field)
-            fields[name] = tuple(map(int, spelled.split("x")))
-        sides.append((str(tokens(side)[0]), fields, side))
+def _read_sides(
+    text: str, lengths: dict[str, int], expected: str
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    """The fields of `lhs` and `rhs`; a field has so many numbers, or any number if that is 0."""
+    cursor = Cursor(text, "expected a configuration of operands, like {lhs={…} rhs={…}}")
+    sides: dict[str, dict[str, tuple[int, ...]]] = {}
+    cursor.demand("{")
+    while not cursor.take("}"):
+        fields = sides[cursor.read(("lhs", "rhs").__contains__, "expected lhs or rhs")] = {}
+        cursor.demand("=", "{")
+        while not cursor.take("}"):
+            name = cursor.read(lengths.__contains__, expected)
+            cursor.demand("=")
+            begin = cursor.at
+            numbers = cursor.grid(_is_counts, expected)
+            if lengths[name] not in (0, len(numbers)):
+                cursor.refuse(expected, begin)
+            fields[name] = tuple(number for (number,) in numbers)
+    cursor.finish()
     return sides

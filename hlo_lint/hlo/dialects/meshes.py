@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import prod
 
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.devices import AxisRef, Mesh, MeshReplicaGroups, read_replica_groups
-from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
 from hlo_lint.hlo.attributes.sharding import NamedSharding, read_sharding
 from hlo_lint.hlo.dialects.text_editor import TextEditor, statements
 from hlo_lint.hlo.ir import Module

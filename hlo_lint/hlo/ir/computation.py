@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import (
     NAME,
@@ -354,8 +353,6 @@ class Computation:
                     names += [body.computation.name for body in bodies]
             self._fusion_computations = frozenset(names)
         return self._fusion_computations
-
-    fused = renamed("fused", "fusion_computations")
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of names, an edge from each operand to its reader; `opcode` and `shape` on nodes.

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.comments import without_comments
-from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.records import (
     NAME,
     OPCODE,
@@ -212,7 +211,7 @@ class Instruction:
         text = self.attribute_text(name)
         if text is None:
             return None
-        from hlo_lint.hlo.attributes.errors import AttributeSyntaxError
+        from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
         from hlo_lint.hlo.attributes.reading import read_attribute
 
         try:
@@ -281,8 +280,6 @@ class Instruction:
             else:
                 names += called_names(f"{name}={value}")
         return tuple(names)
-
-    called = renamed("called", "called_computations")
 
 
 @lru_cache(maxsize=1 << 13)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hlo_lint.hlo.ir.computation import Computation
-from hlo_lint.hlo.ir.former_names import renamed
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import NAME
 from hlo_lint.text.errors import nearest
@@ -291,10 +290,6 @@ class Module:
                 and (not computation.tail or computation.thread == "main")
             ]
         return self._nonfusion_computations
-
-    fused = renamed("fused", "fusion_computations")
-    unfused = renamed("unfused", "nonfusion_computations")
-    walk = renamed("walk", "instructions", call=True)
 
     def to_networkx(self) -> networkx.DiGraph[str]:
         """A graph of `computation/instruction` names: data edges, and `calls` edges to roots.

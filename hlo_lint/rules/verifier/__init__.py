@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.verifier import (
-    Checks,
-    Violation,
-    Violations,
-    has_violations,
-    mark_good,
-    marks_of,
-    verify,
-)
+from hlo_lint.analysis.verifier import Violation, Violations, marks_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.rules.base import Bad, Findings, Stage
-from hlo_lint.rules.entry import RuleEntry, contents_of
+from hlo_lint.rules.base import Bad, Findings, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
 
 
-class VerifierRule:
-    """The part of a rule that stands for some checks of XLA's verifier.
+class VerifierRule(Rule):
+    """A rule that stands for some checks of XLA's verifier.
 
-    The rule's methods that are marked (`analysis/verifier/checks.py`) are the checks. All rules ask
-    for the violations of a module, which are found in one pass.
+    Its methods that are marked (`analysis/verifier/checks.py`) are checks. The engine runs those of
+    all rules in one pass (`engine/verifier.py`), and each rule claims the violations of its own.
     """
 
     checked_between_passes: ClassVar[bool] = True
@@ -41,101 +31,26 @@ class VerifierRule:
     counts_of: ClassVar[Mapping[str, str]] = {}
     """The opcodes whose number of operands is a check of this rule, by the name of the check."""
 
-    def check(self, module: Module, stage: Stage) -> Findings:
-        """Report everything that XLA's verifier would refuse."""
-        violations = violations_of(module, stage)
+    def check(self, violations: Violations) -> Findings:
+        """Claim the violations of this rule's checks."""
         for check in self.demands:
-            for violation in violations.get(check, ()):
-                yield _finding(violation, module)
+            for violation in violations.by_check.get(check, ()):
+                yield _finding(violation, violations.module)
 
     @classmethod
     def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
         """The opcodes and words of its checks, and those that the class names for the others."""
         marks = list(marks_of(cls))
-        stated = getattr(cls, "opcodes", None), getattr(cls, "mentions", None)
         inferred = {**cls.shapes_of, **cls.counts_of}
         is_of_whole = any(mark.is_of_whole for mark in marks)
         is_of_any = not marks and not inferred.keys() >= cls.demands.keys()
-        if stated == (None, None) and (is_of_whole or is_of_any):
+        if cls.opcodes is None and cls.mentions is None and (is_of_whole or is_of_any):
             return None, None
         opcodes = {opcode for opcodes in inferred.values() for opcode in opcodes.split()}
-        words = set(stated[1] or ())
+        words = set(cls.mentions or ())
         for mark in marks:
             (words if mark.subject == "attribute" else opcodes).update(mark.words)
-        return opcodes.union(stated[0] or ()), words
-
-    def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if there are no violations."""
-        violations = violations_of(module, stage)
-        return not violations or violations.keys().isdisjoint(self.demands)
-
-
-def verifier_rules() -> list[VerifierRule]:
-    """The rules of this family."""
-    return [rule for entry in _entries() if isinstance(rule := entry.load(), VerifierRule)]
-
-
-@cache
-def _entries() -> tuple[RuleEntry, ...]:
-    from hlo_lint.rules.registry import rule_entries
-
-    # Only the registry imports every rule, and it stands above this package.
-    return tuple(entry for entry in rule_entries() if entry.module.startswith(f"{__name__}."))
-
-
-_imported: set[str] = set()
-"""The names of the rules whose checks have been needed so far."""
-
-
-def _checks(module: Module) -> Checks:
-    """At least the checks that may find something in a module."""
-    if len(_imported) < len(_entries()):
-        contents = contents_of((module,))
-        _imported.update(entry.name for entry in _entries() if entry.applies(contents))
-    return _table(frozenset(_imported))
-
-
-@cache
-def _table(names: frozenset[str]) -> Checks:
-    rules = [entry.load() for entry in _entries() if entry.name in names]
-    verifiers = [rule for rule in rules if isinstance(rule, VerifierRule)]
-    return Checks.of(
-        verifiers,
-        _by_opcode(rule.shapes_of for rule in verifiers),
-        _by_opcode(rule.counts_of for rule in verifiers),
-    )
-
-
-def _by_opcode(tables: Iterator[Mapping[str, str]]) -> dict[str, str]:
-    return {
-        opcode: check
-        for table in tables
-        for check, opcodes in table.items()
-        for opcode in opcodes.split()
-    }
-
-
-def is_verified(module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
-    """True if no rule of the family finds anything in some computations of a module, by number;
-    None stands for what it finds outside of computations."""
-    return not has_violations(module, stage, _checks(module), numbers)
-
-
-def mark_verified(module: Module, stage: Stage) -> None:
-    """Take over from other processes that no rule of the family finds anything in a module."""
-    mark_good(module, stage)
-
-
-def violations_of(module: Module, stage: Stage) -> Violations:
-    """The violations of a module, by the name of the check."""
-    cached = module.analysis_cache.get(VerifierRule)
-    # All rules ask for the same module one after another: the last stage is enough.
-    if isinstance(cached, tuple) and cached[0] is stage:
-        violations: Violations = cached[1]
-        return violations
-    violations = verify(module, stage, _checks(module))
-    module.analysis_cache[VerifierRule] = stage, violations
-    return violations
+        return opcodes.union(cls.opcodes or ()), words
 
 
 def _finding(violation: Violation, module: Module) -> Finding:

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, v
 from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadAliasing(VerifierRule, Rule):
+class BadAliasing(VerifierRule):
     """A program whose results are to lie in parameters that are not there, or of another size.
 
     ## Why

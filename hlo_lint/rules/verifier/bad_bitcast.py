@@ -11,7 +11,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.layouts import reshape_is_bitcast
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -19,7 +19,7 @@ def _is_in_host_memory(kind: RowKind) -> bool:
     return any(text and "S(5)" in text for text in (kind[1], *kind[3]))
 
 
-class BadBitcast(VerifierRule, Rule):
+class BadBitcast(VerifierRule):
     """A bitcast that changes how many bytes there are, or which memory they are in.
 
     ## Why

@@ -14,7 +14,7 @@ from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
@@ -22,7 +22,7 @@ def _may_hold_buffers(module: Module) -> bool:
     return "custom-call" in opcodes_of(module) or "b(" in "\n".join(types_in(module))
 
 
-class BadBuffer(VerifierRule, Rule):
+class BadBuffer(VerifierRule):
     """A mutable buffer that is made, written or freed in a way that loses track of it.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
 from hlo_lint.analysis.verifier.devices import all_communicating
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadChannel(VerifierRule, Rule):
+class BadChannel(VerifierRule):
     """A transfer that its done, or another one on its channel, does not agree with.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.devices import Mode, all_communicating, groups_o
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadCollective(VerifierRule, Rule):
+class BadCollective(VerifierRule):
     """A collective whose result does not fit its operands and the size of its groups.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadComparison(VerifierRule, Rule):
+class BadComparison(VerifierRule):
     """A compare that takes its operands for another kind of numbers.
 
     ## Why

@@ -12,12 +12,12 @@ from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
 
-class BadConstant(VerifierRule, Rule):
+class BadConstant(VerifierRule):
     """A constant that does not have a value for each of its elements.
 
     ## Why

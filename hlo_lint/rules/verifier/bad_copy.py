@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, part
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadCopy(VerifierRule, Rule):
+class BadCopy(VerifierRule):
     """A copy whose source and destination differ in more than their place.
 
     ## Why

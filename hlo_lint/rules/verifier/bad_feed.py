@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadFeed(VerifierRule, Rule):
+class BadFeed(VerifierRule):
     """An infeed, outfeed or dependency without its token, or with other data than it says.
 
     ## Why

@@ -15,11 +15,11 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, pa
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadOutputAliasing(VerifierRule, Rule):
+class BadOutputAliasing(VerifierRule):
     """An instruction whose aliasing names what is not there, or parts that differ.
 
     ## Why

@@ -9,11 +9,11 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.devices import Mode, groups_of, mode_of
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadReplicaGroups(VerifierRule, Rule):
+class BadReplicaGroups(VerifierRule):
     """A collective whose replica groups name devices twice, none, or others than there are.
 
     ## Why

@@ -9,11 +9,11 @@ from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import OPCODES, UNARY
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadResultAccuracy(VerifierRule, Rule):
+class BadResultAccuracy(VerifierRule):
     """An instruction that is asked for an accuracy and has none.
 
     ## Why

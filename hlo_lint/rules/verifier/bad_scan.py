@@ -8,11 +8,11 @@ from typing import ClassVar
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadScan(VerifierRule, Rule):
+class BadScan(VerifierRule):
     """A scan whose step does not fit what it carries, or that is left where XLA has none any more.
 
     ## Why

@@ -11,7 +11,7 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
@@ -22,7 +22,7 @@ def _is_ordered(module: Module) -> bool:
     return module.is_scheduled and _PREDECESSORS in "\n".join(attributes_in(module))
 
 
-class BadSchedule(VerifierRule, Rule):
+class BadSchedule(VerifierRule):
     """An instruction that stands above what it reads, or has to wait for.
 
     ## Why
@@ -87,6 +87,8 @@ class BadSchedule(VerifierRule, Rule):
     @on_computation_if(module=_is_ordered)
     def control(self, scope: Scope) -> Iterable[Violation]:
         """An instruction follows its control predecessors."""
+        if not scope.header.is_scheduled:
+            return ()
         kinds = reading_of(scope.computation).kinds
         waiting = {at for at, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
         return _early_predecessors(scope.computation, waiting) if waiting else ()

@@ -12,12 +12,12 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error
 from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves, parse_shape
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
 
-class BadSharding(VerifierRule, Rule):
+class BadSharding(VerifierRule):
     """An instruction whose sharding does not fit its shape or the devices of the module.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.devices import Mode, mode_of
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BadSourceTargetPairs(VerifierRule, Rule):
+class BadSourceTargetPairs(VerifierRule):
     """A collective-permute that sends from a device twice, to one twice, or where none is.
 
     ## Why

@@ -15,11 +15,11 @@ from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import name_in, opcode_of, references_of
 from hlo_lint.hlo.shape import TupleShape, part
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenAsync(VerifierRule, Rule):
+class BrokenAsync(VerifierRule):
     """An asynchronous operation whose parts do not agree, or whose value is read too early.
 
     ## Why

@@ -11,11 +11,11 @@ from hlo_lint.analysis.verifier.checks import on, on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import CALLERS
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenCall(VerifierRule, Rule):
+class BrokenCall(VerifierRule):
     """A call that passes what its computation does not take, or a call where none may be.
 
     ## Why

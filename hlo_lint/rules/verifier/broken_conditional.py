@@ -9,11 +9,11 @@ from hlo_lint.analysis.verifier.calls import branches, different_shardings, shap
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenConditional(VerifierRule, Rule):
+class BrokenConditional(VerifierRule):
     """A conditional whose branches do not take what is passed, or give different things.
 
     ## Why

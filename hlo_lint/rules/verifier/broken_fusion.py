@@ -12,11 +12,11 @@ from hlo_lint.analysis.verifier.checks import on, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenFusion(VerifierRule, Rule):
+class BrokenFusion(VerifierRule):
     """A fusion that does not agree with its body.
 
     ## Why

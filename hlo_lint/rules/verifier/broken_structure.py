@@ -17,12 +17,12 @@ from hlo_lint.analysis.verifier.structure import (
 )
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
 
-class BrokenStructure(VerifierRule, Rule):
+class BrokenStructure(VerifierRule):
     """A computation with names, parameters or roots twice, or with operands from elsewhere.
 
     ## Why

@@ -9,11 +9,11 @@ from hlo_lint.analysis.verifier.calls import different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class BrokenWhile(VerifierRule, Rule):
+class BrokenWhile(VerifierRule):
     """A loop that does not carry one value through its condition and its body.
 
     ## Why

@@ -13,11 +13,11 @@ from hlo_lint.analysis.verifier.shapes import type_errors
 from hlo_lint.hlo.attributes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class EntryLayoutDisagrees(VerifierRule, Rule):
+class EntryLayoutDisagrees(VerifierRule):
     """An entry computation whose parameters or result are not what the header says.
 
     ## Why

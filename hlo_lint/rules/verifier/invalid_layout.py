@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class InvalidLayout(VerifierRule, Rule):
+class InvalidLayout(VerifierRule):
     """A type with a layout that is none, a size without a bound, or elements packed that cannot be.
 
     ## Why

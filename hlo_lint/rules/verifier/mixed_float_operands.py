@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class MixedFloatOperands(VerifierRule, Rule):
+class MixedFloatOperands(VerifierRule):
     """An instruction that reads floats of different precision where XLA does not let it.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.attributes import Origin, OriginalArray
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Shape, TupleShape
-from hlo_lint.rules.base import Bad, Good, Rule
+from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class OriginDisagrees(VerifierRule, Rule):
+class OriginDisagrees(VerifierRule):
     """An instruction whose origin does not have the form of its value.
 
     ## Why

@@ -10,11 +10,11 @@ from hlo_lint.analysis.verifier.scope import Violation, value_or_none
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
-from hlo_lint.rules.base import Bad, Good, Rule, Stage
+from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
 
 
-class SendRecvDeadlock(VerifierRule, Rule):
+class SendRecvDeadlock(VerifierRule):
     """A schedule in which devices wait for each other for ever.
 
     ## Why

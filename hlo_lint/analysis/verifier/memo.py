@@ -1,0 +1,86 @@
+"""What the verifier has found in the modules of a run: most of a module is like one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
+
+from hlo_lint.analysis.kinds import Template
+from hlo_lint.analysis.shape_inference import Signature
+from hlo_lint.analysis.stage import Stage
+from hlo_lint.analysis.verifier.scope import Header, Violation
+from hlo_lint.hlo.ir import Computation
+
+MAX_HELD: Final = 1 << 15
+"""Entries of one set, which is emptied when it has more."""
+
+Callees: TypeAlias = tuple[Computation | None, ...]
+"""The computations that one calls, in the order of their names in its text."""
+JudgedKind: TypeAlias = tuple[str, tuple[Signature | None, ...], str, tuple[str | None, ...]]
+"""Attributes, signatures of the callees, type, and types of the operands."""
+JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
+"""Header, stage, types of the parameters of the entry computation, and that of its root."""
+
+
+class Outcome(NamedTuple):
+    """What was found in one computation with some callees."""
+
+    callees: Mapping[str, Computation | None]
+    """The computations it calls, by name."""
+    of_instructions: tuple[tuple[str, Violation], ...]
+    """Violations of single instructions, by their names."""
+    of_whole: tuple[Violation, ...]
+    """Violations of the computation as a whole."""
+
+    @property
+    def is_good(self) -> bool:
+        """True if nothing is violated."""
+        return not self.of_instructions and not self.of_whole
+
+
+GOOD: Final = Outcome({}, (), ())
+
+
+@dataclass(eq=False)
+class BoundMemo:
+    """What was found under one stage and the counts of one header."""
+
+    kinds: dict[str, set[JudgedKind]] = field(default_factory=dict)
+    """The instructions of each opcode that passed, but for their names."""
+    attributes: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
+    """Opcode, type and attributes of instructions that passed the checks of a word."""
+    templates: set[Template] = field(default_factory=set)
+    """Small computations that passed."""
+    outcomes: dict[Computation, dict[Callees, Outcome]] = field(default_factory=dict)
+    """The outcomes of each computation, the latest at the end."""
+    latest: dict[str, Computation] = field(default_factory=dict)
+    """The computation of each name that was checked last."""
+
+
+@dataclass(eq=False)
+class VerifierMemo:
+    """What was found in all modules of a run."""
+
+    bound: dict[tuple[Stage, Header], BoundMemo] = field(default_factory=dict)
+    headers: set[JudgedHeader] = field(default_factory=set)
+    """Entry computations that fit their headers."""
+
+    def of(self, stage: Stage, header: Header) -> BoundMemo:
+        """What was found under a stage and a header."""
+        return self.bound.setdefault((stage, header), BoundMemo())
+
+    def keep(self, computations: Iterable[Computation]) -> None:
+        """Let go of all computations but these."""
+        kept = set(computations)
+        for memo in self.bound.values():
+            memo.outcomes = {
+                computation: outcomes
+                for computation, outcomes in memo.outcomes.items()
+                if computation in kept
+            }
+            memo.latest = {
+                name: computation
+                for name, computation in memo.latest.items()
+                if computation in kept
+            }

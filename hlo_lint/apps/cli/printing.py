@@ -1,0 +1,94 @@
+"""Reports of a check, printed or written to a file as options and settings say."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.apps.cli import common
+
+if TYPE_CHECKING:
+    from hlo_lint.apps.settings.settings import Settings
+    from hlo_lint.report.report import Report
+
+
+class ReportOptions(NamedTuple):
+    """The options that say how a report is made and printed."""
+
+    output_format: str | None = None
+    output: Path | None = None
+    statistics: bool = False
+    cured: bool = False
+    jobs: int | None = None
+    """0 if the size of the input decides; None if the settings do."""
+    executor: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    color: str = "auto"
+    fix: bool = False
+    """True to fix what can be fixed first; the report is of what remains."""
+    unsafe_fixes: bool | None = None
+    diff: bool = False
+
+
+def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
+    """Refuse formats that have no statistics.
+
+    Raises:
+        UsageError: they are asked for in such a format.
+    """
+    from hlo_lint.text.errors import UsageError
+
+    if options.statistics and settings.output_format not in ("text", "concise", "json"):
+        raise UsageError(f"--statistics is text or json, not {settings.output_format}")
+
+
+def print_report(
+    report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
+) -> None:
+    """Print a report, or write it to the file that the options name."""
+    if output_format == "text" and not options.statistics and options.output is None:
+        from hlo_lint.report import text
+
+        if common.is_plain(options.color):
+            plain = text.plain_findings(report.findings)
+            sys.stdout.writelines(plain if options.quiet else text.plain_report(report))
+            sys.stdout.flush()
+            return
+        if not (report.findings or report.skipped):  # one line: rich takes longer to import
+            if not options.quiet:
+                write_report(f"{text.summary(report)}{text.took(seconds, sys.stdout)}\n", None)
+            return
+        console = common.console(color=options.color)
+        if options.quiet:
+            text.print_text(console, report.findings)
+        else:
+            text.print_report(console, report, seconds)
+        return
+    write_report(_rendered(report, output_format, options), options.output)
+
+
+def write_report(text: str, output: Path | None) -> None:
+    """Write a report to a file, or to standard output."""
+    if output is None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    from hlo_lint.text.files import write
+
+    write(output, text)
+
+
+def _rendered(report: Report, output_format: str, options: ReportOptions) -> str:
+    if options.statistics:
+        from hlo_lint.report.statistics import render_statistics
+
+        return render_statistics(report, "json" if output_format == "json" else "text")
+    if options.quiet and output_format == "text":
+        from hlo_lint.report.text import as_text
+
+        return "".join(f"{as_text(finding)}\n\n" for finding in report.findings)
+    from hlo_lint.report.formats import render
+
+    return render(report, output_format, lambda line: print(f"hlo-lint: {line}", file=sys.stderr))

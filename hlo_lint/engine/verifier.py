@@ -1,0 +1,46 @@
+"""XLA's verifier over the modules of a run: one pass over each, whose violations rules claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hlo_lint.analysis.verifier import Checks, VerifierMemo, Violations, is_verified, verify
+from hlo_lint.engine.checks import VIOLATIONS
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Stage
+from hlo_lint.rules.entry import RuleEntry, contents_of
+from hlo_lint.rules.registry import rule_entries
+from hlo_lint.rules.verifier import VerifierRule
+
+
+class Verifier:
+    """The checks of all rules that ask for violations, whichever of them are selected."""
+
+    def __init__(self, entries: Iterable[RuleEntry] | None = None) -> None:
+        """With the entries of those rules; of all that are registered by default."""
+        self.memo = VerifierMemo()
+        every = rule_entries() if entries is None else entries
+        self._unread = [entry for entry in every if (VIOLATIONS,) in entry.asks]
+        self._rules: list[VerifierRule] = []
+        self._checks = Checks.of(())
+
+    def violations(self, module: Module, stage: Stage) -> Violations:
+        """The violations of a module."""
+        return verify(module, stage, self.checks(module), self.memo)
+
+    def is_verified(self, module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
+        """True if nothing is violated in some computations of a module, by number; None stands for
+        what is outside of computations."""
+        return is_verified(module, stage, self.checks(module), self.memo, numbers)
+
+    def checks(self, module: Module) -> Checks:
+        """At least the checks that may find something in a module."""
+        if self._unread:
+            contents = contents_of((module,))
+            wanted = [entry for entry in self._unread if entry.applies(contents)]
+            if wanted:
+                self._unread = [entry for entry in self._unread if entry not in wanted]
+                rules = (entry.load() for entry in wanted)
+                self._rules += [rule for rule in rules if isinstance(rule, VerifierRule)]
+                self._checks = Checks.of(self._rules)
+        return self._checks

@@ -1,0 +1,204 @@
+"""Text that can be told apart, and that no parser of XLA takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.kinds import instructions_where, kinds_of
+from hlo_lint.analysis.shape_inference.types import compatible
+from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes_strictly
+from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
+from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.opcodes import demands_on
+from hlo_lint.hlo.records import attributes_before_metadata
+from hlo_lint.hlo.shape import ShapeSyntaxError, parse_shape, shape_or_none
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.errors import nearest
+from hlo_lint.text.patterns import late
+from hlo_lint.text.source import Span
+
+_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(words.split())
+    for name, words in {
+        "direction": "EQ NE GE GT LE LT",
+        "distribution": "rng_uniform rng_normal",
+        "fft_type": "FFT IFFT RFFT IRFFT",
+        "kind": "kLoop kInput kOutput kCustom",
+        "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
+    }.items()
+}
+"""Attributes that are one of a few words."""
+_header_name = late(r"HloModule\s+[^\s,]+").match
+_find_heads = late(r"([\w.\-]+)\s*=").findall
+
+
+class MalformedText(Rule):
+    """A type, an attribute or a call that no release of XLA reads.
+
+    ## Why
+    XLA's parser refuses the whole file: a type or a value of an attribute cannot be read, an
+    attribute or a computation is missing or is there twice, a signature gives another type than its
+    root. Other rules pass over what they cannot read.
+
+    ## Where
+    It asks no jaxlib, and looks at what people get wrong. `hlo-lint check --strict` asks XLA's own
+    parser, which also knows the rest: values of constants, names that are keywords, blanks.
+    """
+
+    severity = Severity.WARNING
+    only_by_hand = True
+    examples = (
+        Bad.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT t = f32[3,8]{1,0} transpose(p)  // error
+        """),
+        Bad.entry("""
+            p = f32[8,]{0} parameter(0)  // error
+            ROOT c = pred[8]{0} compare(p, p), direction=LESS  // error
+        """),
+        Bad.module(
+            """
+            ENTRY e (p: f32[8]) -> f32[4] {  // error
+              p = f32[8]{0} parameter(0)
+              ROOT c = f32[8]{0} call(p), to_apply=nothing  // error
+            }
+            """
+        ),
+        Good.entry("""
+            p = f32[8,3]{1,0} parameter(0)
+            ROOT t = f32[3,8]{1,0} transpose(p), dimensions={1,0}
+        """),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """One finding for each instruction, computation and header, at its first mistake."""
+        if module.header:
+            if problem := _header_problem(module.header):
+                yield Finding(_line(module, module.text.find(module.header)), problem)
+            for place, problem in _computation_problems(module):
+                yield Finding(_line(module, place), problem)
+            yield from _calls(module)
+        for opcode in kinds_of(module):
+            for instruction in instructions_where(module, opcode, _is_malformed):
+                attributes = attributes_before_metadata(instruction.attributes_text)
+                problem = _problem(opcode, instruction.type_text, attributes)
+                yield Finding(instruction, problem)
+
+
+def _line(module: Module, offset: int) -> Span:
+    """The line of a character of a module's text."""
+    end = module.text.find("\n", offset)
+    return Span(module.start + offset, module.start + (end if end > 0 else len(module.text)))
+
+
+def _is_malformed(kind: RowKind) -> bool:
+    return bool(_problem(*kind[:3]))
+
+
+@lru_cache(maxsize=1 << 15)
+def _problem(opcode: str, type_text: str, attributes: str) -> str:
+    """The first mistake in an instruction; empty if there is none."""
+    try:
+        if type_text:
+            parse_shape(type_text)
+    except ShapeSyntaxError as error:
+        return f"{type_text}: {error.message}"
+    demands = demands_on(opcode)
+    if demands is None:
+        return ""
+    try:
+        spans = split_attributes_strictly(attributes)
+    except AttributeSyntaxError as error:
+        return error.message
+    missing = [name for name in demands.required if name not in spans]
+    wrong = [name for name in spans if name not in demands.allowed and name in ATTRIBUTE_NAMES]
+    if missing:
+        return f"{opcode} needs the attribute {' and '.join(missing)}"
+    if wrong:
+        return f"{opcode} has no attribute {wrong[0]}"
+    return _value_problem(attributes, spans)
+
+
+def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str:
+    last = 0
+    for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
+        heads = _find_heads(attributes[last:start])
+        if len(heads) > bool(name) and "/" not in attributes[last:start]:
+            return f"attribute {heads[0]} is there twice"
+        last, value = end, attributes[start:end]
+        try:
+            if name and not ("=" in value and name in CALLING_ATTRIBUTES):
+                read_attribute(name, value)
+        except AttributeSyntaxError as error:
+            return f"{name}: {error.message}"
+        if name in _WORDS and value not in _WORDS[name]:
+            return f"unknown {name}: {value}: {nearest(value, _WORDS[name])}"
+    return ""
+
+
+def _header_problem(header: str) -> str:
+    name = _header_name(header)
+    if name is None:
+        return "a module needs a name"
+    attributes = header[name.end() :]
+    try:
+        spans = split_attributes_strictly(attributes)
+    except AttributeSyntaxError as error:
+        return error.message
+    unknown = [name for name in spans if name not in ATTRIBUTE_NAMES]
+    return f"unknown attribute: {unknown[0]}" if unknown else _value_problem(attributes, spans)
+
+
+def _computation_problems(module: Module) -> Iterator[tuple[int, str]]:
+    """What is wrong with computations, with an offset in the text of the module."""
+    if not module.computations and not module.parse_errors:
+        yield module.text.find(module.header), "a module needs a computation"
+    seen: set[str] = set()
+    entries = 0
+    for number, computation in enumerate(module.computations):
+        entries += computation.is_entry
+        problem = ""
+        if number in module.within:
+            continue
+        if not computation.rows and not computation.parse_errors:
+            problem = f"%{computation.name} has no instructions"
+        elif computation.name in seen:
+            problem = f"computation already exists: %{computation.name}"
+        elif computation.is_entry and entries > 1:
+            problem = "expected only one ENTRY"
+        else:
+            problem = _signature_problem(computation)
+        if problem:
+            yield module.offset(number), problem
+        seen.add(computation.name)
+
+
+def _signature_problem(computation: Computation) -> str:
+    _, arrow, result = computation.signature.rpartition("->")
+    root = computation.root
+    if not arrow or root is None:
+        return ""
+    given, made = shape_or_none(result.strip()), root.shape_or_none
+    if given is None:
+        return f"{result.strip()} is not a shape"
+    if made is None or compatible(given, made):
+        return ""
+    return f"the signature's result is {given}, but the root %{root.name} is {made}"
+
+
+def _calls(module: Module) -> Findings:
+    """Calls of what is not there, or only below."""
+    defined = {module.computations[number].name for number in module.within}
+    for computation in module.computations:
+        for number, names in calls_of(computation).items():
+            for name in names:
+                if name not in defined:
+                    is_later = module.computation(name) is not None
+                    problem = "is called before it is defined" if is_later else "does not exist"
+                    yield Finding(computation.at(number), f"computation %{name} {problem}")
+        defined.add(computation.name)

@@ -1,0 +1,68 @@
+"""XLA's Python bindings: functions for the child process, and the wording of XLA's errors."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Answer
+
+_syntax_error = re.compile(r"was parsing (\d+:\d+): error: (.*)").findall
+_surrogate = re.compile("[\ud800-\udfff]")
+
+
+def xla_message(text: str) -> str:
+    """The first line of an error of XLA; of a syntax error the place, and what is wrong there.
+
+    >>> xla_message("was parsing 4:25: error: cannot parse:\\nwas parsing 4:25: error: no such: q")
+    '4:25: cannot parse: no such: q'
+    """
+    errors = _syntax_error(text)
+    if not errors:
+        return text.strip().partition("\n")[0]
+    place, message = errors[0]
+    if message.endswith(":"):
+        message = " ".join([message, *(message for _, message in errors[1:2])])
+    return f"{place}: {message.rstrip(':')}"
+
+
+def xla_bindings() -> ModuleType:
+    """XLA's Python bindings of HLO: `_hlo`, and before jaxlib 0.10.2 `_jax`."""
+    for name in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+    raise ImportError("this jaxlib has no bindings of HLO")
+
+
+def release() -> Answer:
+    """The release of jaxlib, which is loaded."""
+    xla_bindings()
+    return import_module("jaxlib.version").__version__, ()
+
+
+def parsed(text: bytes) -> Answer:
+    """None: the text is read. The bytes that are not UTF-8, which Python does not pass, are `?`."""
+    xla_bindings().hlo_module_from_text(
+        _surrogate.sub("?", text.decode("utf-8", "surrogateescape"))
+    )
+    return None, ()
+
+
+def module_of_text(data: bytes) -> bytes:
+    """The serialized HloModuleProto of HLO text."""
+    module = xla_bindings().hlo_module_from_text(data.decode())
+    return bytes(module.as_serialized_hlo_module_proto())
+
+
+def long_text(data: bytes) -> str:
+    """The long text: the defaults are those of `--xla_dump_hlo_as_long_text` (dump.cc)."""
+    xla = xla_bindings()
+    options = xla.HloPrintOptions()
+    options.print_large_constants = True
+    return str(xla.HloModule.from_serialized_hlo_module_proto(data).to_string(options))

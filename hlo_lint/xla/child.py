@@ -1,0 +1,333 @@
+"""Starts child processes for XLA's code, asks them, and says how they ended.
+
+    with Child(limits=ChildLimits.by_default(60)) as child:
+        release, _ = child.call(bindings.release)
+        refusal, _ = child.call(bindings.refusal, b"HloModule m")
+
+A child serves many requests. One that dies, or takes too long, costs its request only: the next one
+starts another child.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from hlo_lint.text.errors import HloLintError, UsageError
+from hlo_lint.text.source import decode, shown
+from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
+from hlo_lint.xla.messages import read_message, write_message
+
+START_SECONDS: Final = 120.0
+"""Time in which a child has to import what it needs."""
+MAX_LOG: Final = 1 << 20
+"""Bytes of a log that are looked at, from its end."""
+
+# -P: the child imports nothing from the current directory, which may hold dumps.
+_START: Final = """\
+import json, sys
+if sys.version_info < (3, 11):
+    sys.exit("it is older than Python 3.11")
+terms = json.loads(sys.argv.pop(1))
+sys.path[:] = terms["path"] or sys.path
+from importlib.util import module_from_spec, spec_from_file_location
+spec = spec_from_file_location("hlo_lint", terms["package"])
+sys.modules["hlo_lint"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["hlo_lint"])
+from hlo_lint.xla.server import serve
+serve(terms)
+"""
+_PACKAGE: Final = Path(__file__).parents[1] / "__init__.py"
+
+_P = ParamSpec("_P")
+Answer: TypeAlias = tuple[Any, Sequence[bytes]]
+"""A value as JSON has it, and blocks of bytes."""
+
+Forks: TypeAlias = Literal["never", "after death", "each time"]
+
+_memory = re.compile(
+    r"bad_alloc|MemoryError|(?i:out of memory|cannot allocate memory|memory allocation|mmap failed)"
+)
+_logged = re.compile(r"^[ \t]*([EF])\d{4} \S+ +\d+ (\S+\] .*)", re.A | re.M)
+
+
+def fatal_messages(log: str) -> list[str]:
+    """Absl's fatal messages, in order, without time and process: `shape.cc:12] Check failed: …`."""
+    return [message.rstrip() for level, message in _logged.findall(log) if level == "F"]
+
+
+def logged_errors(log: str) -> list[str]:
+    """Absl's errors, spelled likewise."""
+    return [message.rstrip() for level, message in _logged.findall(log) if level == "E"]
+
+
+class ChildError(HloLintError):
+    """An exception that the called function raised."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        """The name of its class: `ImportError` for all kinds of that."""
+
+
+class ChildDied(HloLintError):
+    """A child that ended before it answered: `XLA was ended by SIGABRT: shape.cc:12] Check …`."""
+
+    def __init__(self, status: int, log: str, late: float | None = None) -> None:
+        self.status, self.log = status, log
+        self.is_late = late is not None
+        """True if it was ended after its time."""
+        self.reason = self._reason(late)
+        """`was ended by SIGABRT`, or the limit that it met."""
+        fatal = fatal_messages(log)
+        lines = [line.strip() for line in log.splitlines() if line.strip()]
+        self.last_words = shown((fatal or lines[-1:] or [""])[0])[:300]
+        """XLA's fatal message, else the last line of the log."""
+        words = "" if self.is_late else self.last_words
+        super().__init__(f"XLA {self.reason}{': ' * bool(words)}{words}")
+
+    def _reason(self, late: float | None) -> str:
+        if late is not None:
+            return f"was still at it after {late:g} seconds ({SECONDS} sets another limit)"
+        if _memory.search(self.log):
+            return f"needed more memory than it may have ({MEMORY} sets the MB)"
+        if self.status >= 0:
+            return f"ended with status {self.status}"
+        try:
+            name = signal.Signals(-self.status).name
+        except ValueError:
+            return f"was ended by signal {-self.status}"
+        return (
+            f"took too long ({SECONDS} sets the limit)"
+            if name == "SIGXCPU"
+            else (f"was ended by {name}")
+        )
+
+
+class Child(AbstractContextManager["Child"]):
+    """A child process that starts with the first request, and ends with the context."""
+
+    def __init__(
+        self,
+        python: Path | str | None = None,
+        *,
+        limits: ChildLimits,
+        setup: Callable[[], Answer],
+        forks: Forks = "never",
+        environment: Mapping[str, str] | None = None,
+        search_path: Sequence[str] | None = None,
+    ) -> None:
+        """Describe the child; nothing is started.
+
+        Args:
+            python: an interpreter with jaxlib; None for this one, with its `sys.path`.
+            limits: of each request.
+            setup: a function to call when it has started; `state` is what it returns.
+            forks: when the server, once it is set up, forks a process that answers (on POSIX): a
+                fork that dies costs less than a child, and flags of XLA are read once a process.
+            environment: variables beside those of this process.
+            search_path: `sys.path` of the child.
+        """
+        self.python = str(python or sys.executable)
+        self.limits = limits
+        self.state: Any = None
+        self._setup, self._forks = setup, forks
+        # XLA aborts on a flag that it does not know. It logs errors where jax's variable says so.
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if name != "XLA_FLAGS"},
+            "JAX_PLATFORMS": "cpu",
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            **(environment or {}),
+        }
+        self._path = search_path if search_path or python else sys.path
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log: IO[bytes] | None = None
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start it if it does not run, and call its `setup`.
+
+        Raises:
+            UsageError: the interpreter cannot be run.
+            ChildError: `setup` raised an exception.
+            ChildDied: it did not survive it.
+        """
+        if self._process is not None:
+            return
+        terms = {
+            "parent": os.getpid(),
+            "memory": self.limits.bytes,
+            "setup": _request(self._setup, {}, START_SECONDS),
+            "forks": self._forks,
+            "path": None if self._path is None else list(self._path),
+            "package": str(_PACKAGE),
+        }
+        self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115  it lives as long as the child
+        try:
+            self._process = subprocess.Popen(
+                [self.python, "-P", "-c", _START, json.dumps(terms)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=self._environment,
+                # A signal of the terminal reaches the parent alone, which ends the whole group.
+                process_group=None if sys.platform == "win32" else 0,
+            )
+        except OSError as error:
+            self.close()
+            raise UsageError(f"{self.python} cannot be run: {error.strerror}") from error
+        try:
+            self.state, _ = self._answer(START_SECONDS)
+        except ChildError:
+            self.close()
+            raise
+
+    def call(
+        self, function: Callable[_P, Answer], *blocks: _P.args, **arguments: _P.kwargs
+    ) -> Answer:
+        """The answer of a function of this package that the child calls.
+
+        Args:
+            function: a function of a module, which takes bytes by place and JSON by name.
+
+        Raises:
+            UsageError: the interpreter cannot be run.
+            ChildError: the function raised an exception.
+            ChildDied: the child did not survive it, or took too long.
+        """
+        self.start()
+        request = _request(function, arguments, self.limits.seconds)
+        return self._answer(self.limits.seconds, request, blocks)
+
+    def log(self) -> str:
+        """The last lines that the child wrote since its last request."""
+        assert self._log is not None
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - MAX_LOG))
+        return decode(self._log.read())
+
+    def close(self) -> None:
+        """End the child, and what it started."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                with suppress(OSError):  # what was not sent cannot be sent
+                    pipe.close()
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _answer(
+        self,
+        seconds: float,
+        request: Mapping[str, Any] | None = None,
+        blocks: Sequence[Any] = (),
+    ) -> Answer:
+        """The answer to a request, or that of `setup`, which is sent without one."""
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert self._log is not None
+        # The child shares the place in the file.
+        self._log.seek(0)
+        self._log.truncate()
+        late: float | None = None
+
+        def stop() -> None:
+            nonlocal late
+            late = seconds
+            _kill(process)
+
+        clock = threading.Timer(seconds, stop)
+        clock.daemon = True
+        clock.start()
+        try:
+            if request is not None:
+                write_message(process.stdin, request, blocks)
+            answer, results = read_message(process.stdout)
+        except (EOFError, BrokenPipeError):
+            death = ChildDied(process.wait(), self.log(), late)
+            self.close()
+            raise death from None
+        except BaseException:  # an interrupt: the answer would be taken for that of the next one
+            self.close()
+            raise
+        finally:
+            clock.cancel()
+        if "died" in answer:
+            raise ChildDied(answer["died"], self.log())
+        if "error" in answer:
+            raise ChildError(*answer["error"])
+        return answer["value"], results
+
+
+def _request(
+    function: Callable[..., Answer], arguments: Mapping[str, Any], seconds: float
+) -> dict[str, Any]:
+    name = [function.__module__, function.__name__]
+    return {"function": name, "arguments": arguments, "seconds": seconds}
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+class Closeable(Protocol):
+    """Something that holds a child process, which `close` ends."""
+
+    def close(self) -> None:
+        """End the child."""
+
+
+_Held = TypeVar("_Held", bound=Closeable)
+
+
+class Pool(AbstractContextManager["Pool[_Held]"], Generic[_Held]):
+    """Children, one for each thread that needs one at a time."""
+
+    def __init__(self, start: Callable[[], _Held]) -> None:
+        self._start = start
+        self._idle: queue.SimpleQueue[_Held] = queue.SimpleQueue()
+        self._all: list[_Held] = []
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every child."""
+        for child in self._all:
+            child.close()
+
+    @contextmanager
+    def one(self) -> Iterator[_Held]:
+        """A child that no other thread uses until the context ends."""
+        try:
+            child = self._idle.get_nowait()
+        except queue.Empty:
+            child = self._start()
+            self._all.append(child)
+        try:
+            yield child
+        finally:
+            self._idle.put(child)

@@ -1,0 +1,108 @@
+"""The time and the memory that XLA may take in a child process."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hlo_lint.text.errors import UsageError
+
+SECONDS: Final = "HLO_LINT_XLA_SECONDS"
+"""The variable with the seconds that XLA may take for one request."""
+MEMORY: Final = "HLO_LINT_XLA_MEMORY"
+"""The variable with the MB that a child may allocate."""
+
+
+@dataclass(frozen=True)
+class ChildLimits:
+    """The resources that a child may take."""
+
+    seconds: float
+    """For one request, from question to answer."""
+    memory: int | None = None
+    """Bytes that it may allocate; None for as many as the machine has."""
+
+    @classmethod
+    def by_default(cls, seconds: float, memory: int | None = None) -> ChildLimits:
+        """ChildLimits that the environment variables override.
+
+        Raises:
+            UsageError: for a variable that is not a positive number.
+        """
+        megabytes = _positive(MEMORY)
+        return cls(
+            _positive(SECONDS) or seconds, memory if megabytes is None else int(megabytes) << 20
+        )
+
+    @property
+    def bytes(self) -> int | None:
+        """`memory`, or the memory of the machine; None if that is unknown."""
+        if self.memory is not None:
+            return self.memory
+        try:
+            return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):
+            return None
+
+
+def _positive(variable: str) -> float | None:
+    text = os.environ.get(variable, "")
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0
+    if not 0 < number < 1e12:
+        raise UsageError(f"{variable} is a positive number, not {text!r}")
+    return number
+
+
+# ---- in the child
+
+
+def begin(terms: Mapping[str, Any]) -> None:
+    """Limit the memory of this process, and have it end with its parent."""
+    if sys.platform != "win32":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _lower(resource.RLIMIT_DATA, terms["memory"])
+    end_with(terms["parent"])
+
+
+def end_with(parent: int) -> None:
+    """Have this process end when its parent has ended."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def limit_time(seconds: float) -> None:
+    """Limit the processor time of what this process does next.
+
+    The parent looks at the clock. This is for a child in C++ whose parent was killed.
+    """
+    if sys.platform != "win32":
+        import resource
+
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        used = usage.ru_utime + usage.ru_stime
+        _lower(resource.RLIMIT_CPU, used + seconds * (os.cpu_count() or 1) + 1)
+
+
+def _lower(kind: int, value: float | None) -> None:
+    import resource
+
+    _, hard = resource.getrlimit(kind)
+    if value is not None and (hard == resource.RLIM_INFINITY or value < hard):
+        resource.setrlimit(kind, (int(value), hard))

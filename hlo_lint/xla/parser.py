@@ -1,0 +1,105 @@
+"""XLA's own parser, of any release of jaxlib, asked about many texts.
+
+with XlaParser() as parser:
+    for text in texts:
+        print(parser.release, parser.refusal(text))
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.source import decode, encode, shown
+from hlo_lint.xla import bindings
+from hlo_lint.xla.child import Child, ChildDied, ChildError, logged_errors
+from hlo_lint.xla.limits import ChildLimits
+
+MAX_SECONDS: Final = 60.0
+"""Time that one text may take, unless the environment says another."""
+
+_placed = re.compile(r"(\d+):(\d+): (.*)", re.DOTALL).fullmatch
+
+
+@dataclass(frozen=True)
+class XlaRefusal:
+    """The reason why XLA does not read a text."""
+
+    message: str
+    """XLA's own; where it aborted or met a limit, how it ended."""
+    line: int | None = None
+    """From 1; None where XLA names no place in the text."""
+    column: int | None = None
+    """From 1, in characters."""
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"{self.line}:{self.column}: {self.message}"
+
+
+class XlaParser(AbstractContextManager["XlaParser"]):
+    """XLA's parser in one child process, which is restarted after a text that ends it."""
+
+    def __init__(self, python: Path | str | None = None) -> None:
+        """`python` is an interpreter with jaxlib; None for this one."""
+        limits = ChildLimits.by_default(MAX_SECONDS)
+        self._python = python
+        self._child = Child(python, limits=limits, setup=bindings.release, forks="after death")
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.close()
+
+    @property
+    def release(self) -> str:
+        """The release of the jaxlib that answers: "0.10.2".
+
+        Raises:
+            UsageError, DumpError: as `refusal`.
+        """
+        try:
+            self._child.start()
+        except ChildError as error:
+            if self._python is not None:
+                raise UsageError(f"{self._python} has no jaxlib: {shown(f'{error}')}") from None
+            raise DumpError(
+                f"pip install 'hlo-lint[xla]' to ask XLA's parser: {shown(f'{error}')}"
+            ) from None
+        except ChildDied as death:
+            raise DumpError(f"XLA's parser cannot be asked: {death}") from None
+        return str(self._child.state)
+
+    def refusal(self, text: str) -> XlaRefusal | None:
+        """The reason why XLA does not read a text; None if it reads it.
+
+        Raises:
+            DumpError: jaxlib is not installed.
+            UsageError: the other interpreter cannot be run, or has no jaxlib.
+        """
+        data = encode(text)
+        assert self.release
+        try:
+            self._child.call(bindings.parsed, data)
+        except ChildDied as death:
+            return XlaRefusal(f"{death}")
+        except ChildError as error:
+            message = bindings.xla_message(f"{error}") or error.kind
+            placed = _placed(message)
+            if placed is None:
+                # The reason of a check that failed is in the log alone.
+                logged = logged_errors(self._child.log()) if message.endswith(":") else []
+                return XlaRefusal(shown(logged[0].partition("] ")[2] if logged else message))
+            line, column = int(placed[1]), int(placed[2])
+            rows = data.split(b"\n")
+            if not (0 < line <= len(rows) and column > 0):
+                return XlaRefusal(shown(placed[3]))
+            # XLA counts bytes.
+            column = len(decode(rows[line - 1][: column - 1])) + 1
+            return XlaRefusal(shown(placed[3]), line, column)
+        return None

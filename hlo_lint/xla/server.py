@@ -1,0 +1,74 @@
+"""The child process: calls the functions that its parent asks for, and sends what they return.
+
+`child.py` starts it, under an interpreter that may have neither hlo_lint nor what that needs: this
+package is loaded by its path, and the functions import jaxlib, numpy and the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import IO, Any
+
+from hlo_lint.xla.limits import begin, end_with, limit_time
+from hlo_lint.xla.messages import read_message, write_message
+
+_DONE = 10
+"""Exit status of a fork that has answered, and is to be followed by another one."""
+
+
+def serve(terms: Mapping[str, Any]) -> None:
+    """Answer requests on standard input until it ends."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)  # nothing else may print into the answers
+    begin(terms)
+    write_message(answers, *_answer(terms["setup"]))
+    if terms["forks"] == "never" or not hasattr(os, "fork"):
+        while _serve_one(requests, answers):
+            pass
+        return
+    while True:
+        server, child = os.getpid(), os.fork()
+        if not child:
+            status = 1
+            try:
+                end_with(server)
+                while _serve_one(requests, answers):
+                    if terms["forks"] == "each time":
+                        status = _DONE
+                        break
+                else:
+                    status = 0
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if not status:
+            return
+        if status != _DONE:
+            write_message(answers, {"died": status})
+
+
+def _serve_one(requests: IO[bytes], answers: IO[bytes]) -> bool:
+    """Answer the next request; False if there is none."""
+    try:
+        request, blocks = read_message(requests)
+    except EOFError:
+        return False
+    write_message(answers, *_answer(request, blocks))
+    return True
+
+
+def _answer(
+    request: Mapping[str, Any], blocks: Sequence[bytes] = ()
+) -> tuple[dict[str, Any], Sequence[bytes]]:
+    """The value and the blocks that the function returns, or its error."""
+    limit_time(request["seconds"])
+    module, name = request["function"]
+    try:
+        value, results = getattr(import_module(module), name)(*blocks, **request["arguments"])
+    except Exception as error:
+        kind = "ImportError" if isinstance(error, ImportError) else type(error).__name__
+        return {"error": [kind, f"{error}"]}, ()
+    return {"value": value}, results
