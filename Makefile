@@ -16,7 +16,7 @@ PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
 ORACLE := .venv-xla0.11
 # XLA's compilers for GPUs and TPUs, which need no chip; made as `hlo-lint capture --jax` makes them.
 RELEASES := .venv-releases
-MAKE_RELEASE := from sys import argv; from hlo_lint.apps.jax.capture.environments import environment_of; environment_of(argv[1], for_tpu=argv[2:] == ["tpu"])
+MAKE_RELEASE := from sys import argv; from hlo_lint.xla.environments import Platform, environment_of; environment_of(argv[1], platform=Platform[argv[2]])
 WITH_ORACLES = HLO_LINT_ORACLES=$$(ls $(CURDIR)/$(ORACLE)/bin/python 2>/dev/null) \
 	HLO_LINT_RELEASES=$(CURDIR)/$(RELEASES)
 
@@ -46,13 +46,13 @@ else
 endif
 	@touch $@
 
-$(RELEASES)/made: $(PINS) hlo_lint/apps/jax/capture/environments.py | $(VENV)/tools
+$(RELEASES)/made: $(PINS) hlo_lint/xla/environments.py | $(VENV)/tools
 	@for release in $(COMPILERS); do \
-		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release \
+		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release GPU \
 		|| echo "tests that need the GPU compiler of jax $$release are skipped"; \
 	done
 	@for release in $(TPU_COMPILERS); do \
-		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release tpu \
+		XDG_CACHE_HOME=$(CURDIR)/$(RELEASES) $(BIN)/python -c '$(MAKE_RELEASE)' $$release TPU \
 		|| echo "tests that need the TPU compiler of jax $$release are skipped"; \
 	done
 	@mkdir -p $(RELEASES) && touch $@

@@ -20,10 +20,10 @@ from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
 from hlo_lint.engine.values.validate import validate_dumps
-from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.xla.cpu import NotRun, XlaCpu
 
 MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""

@@ -34,7 +34,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import Outcome
 from hlo_lint.engine.values.validate import validate_dumps
-from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.xla.cpu import XlaCpu
 
 LARGE: Final = 1 << 20
 """Bytes of dumps from which the steps of one compilation run several at a time."""

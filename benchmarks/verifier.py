@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hlo_lint.apps.jax.capture.targets import target_of
-from hlo_lint.engine.reduce.xla import Ending, XlaServers
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.rules.verifier import VerifierRule
+from hlo_lint.xla.compiler import Ending, XlaCompiler
 
 RESULTS = Path(__file__).parent / "VERIFIER.md"
 FLAGS: Final = "--xla_enable_hlo_passes_only=hlo-verifier --xla_backend_extra_options=--end-here"
@@ -59,7 +59,7 @@ def verdict(ending: Ending) -> tuple[str, str]:
 def asked(python: Path) -> Iterator[Asked]:
     """The verdict of XLA on the example of each check."""
     target = target_of("h200").description
-    with XlaServers(python, compiles=True, timeout=_SECONDS) as servers:
+    with XlaCompiler(python, timeout=_SECONDS) as compiler:
         for rule in (rule for rule in all_rules() if isinstance(rule, VerifierRule)):
             for check, (place, _) in rule.demands.items():
                 if check not in rule.rows:
@@ -67,7 +67,7 @@ def asked(python: Path) -> Iterator[Asked]:
                     continue
                 text = rule.rows[check].source
                 counts = (_count("replica_count", text), _count("num_partitions", text))
-                by, message = verdict(servers.ask(text, target, FLAGS, counts))
+                by, message = verdict(compiler.compile(text, target, FLAGS, counts))
                 if by == ACCEPTED and not place:
                     by = OWN
                 yield Asked(check, place, by, message)

@@ -21,8 +21,9 @@ from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, VerifierRule
+from hlo_lint.rules.verifier import VerifierRule
 from tests.pages import replayed
+from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
 DOCS = Path(__file__).parent.parent / "docs"
 RULES = DOCS / "rules.md"

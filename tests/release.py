@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.environments import environment_of
 from hlo_lint.dumps.pass_lists import pass_list, pass_lists
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.opcodes import OPCODES
+from hlo_lint.xla.environments import Platform, environment_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = ROOT / "fixtures" / "programs"
@@ -32,7 +32,7 @@ OF_THE_OPERAND = {"conditional": {"true_computation", "false_computation"}}
 def main(release: str) -> None:
     """Make what is new, and print what differs."""
     gpu = environment_of(release, print).path
-    tpu = environment_of(release, print, for_tpu=True).path
+    tpu = environment_of(release, print, Platform.TPU).path
     for python, backend in ((gpu, "cpu"), (gpu, "gpu"), (tpu, "tpu")):
         before = pass_lists(backend)[-1].name
         for kept in ("pipelines", "releases"):

@@ -13,8 +13,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hlo_lint.apps.api import fix, lint
-from hlo_lint.apps.jax.capture.children import Interpreter
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.crash import find_crash_site
@@ -28,14 +28,18 @@ from hlo_lint.engine.reduce.interest import LOOSE, FindingTest, InterestTest, op
 from hlo_lint.engine.reduce.search import Progress, Reduction, ReductionState, Search
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
-from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Ending, Guard, XlaServers
+from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Guard, is_check, kind_of
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import shown
+from hlo_lint.xla.child import Pool
+from hlo_lint.xla.compiler import Ending, XlaCompiler
+from hlo_lint.xla.environments import Interpreter, environment_of, interpreter_at
+from hlo_lint.xla.parser import XlaParser
 
 _HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
 """A module that every compiler compiles."""
@@ -97,14 +101,15 @@ def reduce_problem(
 
 @contextmanager
 def parser() -> Iterator[Guard]:
-    """XLA's parser, if jaxlib is installed here; else strict mode."""
-    with XlaServers() as servers:
+    """XLA's parser, if jaxlib is installed here; else the lenient parser and malformed-text."""
+    with Pool(XlaParser) as parsers:
         try:
-            servers.ask("HloModule m")
-        except UsageError:
+            with parsers.one() as first:
+                assert first.release
+        except DumpError:
             yield Guard(None)
         else:
-            yield Guard(servers)
+            yield Guard(parsers)
 
 
 # ---- findings
@@ -194,7 +199,7 @@ def _problem_of(
 def crash_problem(
     path: Path,
     interpreter: Interpreter,
-    servers: XlaServers,
+    compiler: XlaCompiler,
     target: str,
     *,
     flags: str = "",
@@ -211,12 +216,12 @@ def crash_problem(
     """
     dump = as_dump(path)
     pipeline = _crashed(dump, path)
-    config = _description(target, servers)
+    config = _description(target, compiler)
     endings = []
     problem: Problem | None = None
     for file, given in _attempts(pipeline, path, flags, passes):
         text = modules_of(file)[0].text
-        test = CrashTest(servers, config, given, message=message)
+        test = CrashTest(compiler, config, given, message=message)
         at_rest = test.ending(_HEALTHY)
         if at_rest.crashed:  # the flags are at fault, not the module
             endings.append(at_rest)
@@ -228,12 +233,12 @@ def crash_problem(
         if (
             problem is not None
             and problem.ending is not None
-            and ending.kind != problem.ending.kind
+            and kind_of(ending) != kind_of(problem.ending)
         ):
             continue  # it does not die of the same
-        if ONLY_PASSES in given and problem is None and not (passes or ending.is_check):
+        if ONLY_PASSES in given and problem is None and not (passes or is_check(ending)):
             continue  # other passes would have made of it what can be emitted
-        test = replace(test, kind="" if message else ending.kind)
+        test = replace(test, kind="" if message else kind_of(ending))
         problem = Problem(
             text, test, file.path, ending=ending, flags=given, options=pipeline.options
         )
@@ -256,7 +261,7 @@ def crash_problem(
 def values_problem(
     path: Path,
     interpreter: Interpreter,
-    servers: XlaServers,
+    compiler: XlaCompiler,
     target: str,
     *,
     flags: str = "",
@@ -271,7 +276,7 @@ def values_problem(
     """
     from hlo_lint.engine.reduce.values import ValuesTest
     from hlo_lint.engine.values.validate import validate_dumps
-    from hlo_lint.engine.values.xla_cpu import XlaCpu
+    from hlo_lint.xla.cpu import XlaCpu
 
     pipeline = _crashed(as_dump(path), path)
     file, name = pipeline.dumps[0], passes
@@ -287,7 +292,7 @@ def values_problem(
     elif not passes:
         raise UsageError("--values needs a dump directory, or --passes with the pass to look at")
     given = _without_disabled(flags or flags_of(pipeline.options))
-    with ValuesTest(servers, _description(target, servers), given, name) as test:
+    with ValuesTest(compiler, _description(target, compiler), given, name) as test:
         text = modules_of(file)[0].text
         change = test.change(text)
         if change is None:
@@ -299,21 +304,17 @@ def values_problem(
         yield Problem(text, test, file.path, ending=ending, flags=given, extra=extra)
 
 
-def _description(name: str, servers: XlaServers) -> str:
+def _description(name: str, compiler: XlaCompiler) -> str:
     """The description of a GPU, without the fields that this release of XLA does not know."""
-    from hlo_lint.apps.jax.capture.targets import target_of
-    from hlo_lint.apps.jax.capture.worker import UNKNOWN_FIELD, without_field
+    from hlo_lint.apps.jax.capture.targets import readable_part, target_of
 
     target = target_of(name)
     if target.is_tpu:
         raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
     text = target.description
-    while True:
-        unknown = UNKNOWN_FIELD.search(servers.ask(_HEALTHY, text).log)
-        shorter = unknown and without_field(text, unknown[3], int(unknown[1]), int(unknown[2]))
-        if not shorter:
-            return text
-        text = shorter
+    while part := readable_part(text, compiler.compile(_HEALTHY, text).log):
+        text = part
+    return text
 
 
 def _crashed(dump: Dump, path: Path) -> Pipeline:
@@ -382,9 +383,6 @@ def interpreter_of(
         UsageError: it has no jax.
         CaptureError: an environment for the release cannot be made.
     """
-    from hlo_lint.apps.jax.capture.children import interpreter_at
-    from hlo_lint.apps.jax.capture.environments import environment_of
-
     if release is not None:
         return environment_of(release, announce)
     return interpreter_at(python or sys.executable)

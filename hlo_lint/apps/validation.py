@@ -54,7 +54,7 @@ def validate_dump(
 
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.validate import validate_dumps, validate_pair
-        from hlo_lint.engine.values.xla_cpu import xla_cpus
+        from hlo_lint.xla.cpu import xla_cpus
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     compilations: list[tuple[Pipeline, ...]]

@@ -54,7 +54,7 @@ class PassDump:
             if may_be_other and self.kind is not Kind.HLO:
                 self._file = HloFile.of_text(text, self.path)
             elif is_record:
-                from hlo_lint.hlo.proto import read_proto
+                from hlo_lint.xla.proto import read_proto
 
                 self._has_directives = False
                 self._file = parse_file(read_proto(on_disk(self.path)), self.path, self.memo)

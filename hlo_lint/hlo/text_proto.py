@@ -2,7 +2,7 @@
 
 Python's jaxlib reads no text format, and ships no `_pb2` modules. But protoc leaves each `.proto`
 in the shared object that it is compiled into, as a serialized FileDescriptorProto: a release says
-itself what its messages are. Only the child process (`xla_child`) imports this.
+itself what its messages are. Only the child process of `xla` imports this.
 """
 
 from __future__ import annotations

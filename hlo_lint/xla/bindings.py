@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING
+
+from hlo_lint.xla.pjrt import xla_bindings
 
 if TYPE_CHECKING:
     from hlo_lint.xla.child import Answer
@@ -29,17 +30,6 @@ def xla_message(text: str) -> str:
     return f"{place}: {message.rstrip(':')}"
 
 
-def xla_bindings() -> ModuleType:
-    """XLA's Python bindings of HLO: `_hlo`, and before jaxlib 0.10.2 `_jax`."""
-    for name in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
-        try:
-            return import_module(name)
-        except ModuleNotFoundError as error:
-            if error.name != name:
-                raise
-    raise ImportError("this jaxlib has no bindings of HLO")
-
-
 def release() -> Answer:
     """The release of jaxlib, which is loaded."""
     xla_bindings()
@@ -52,12 +42,6 @@ def parsed(text: bytes) -> Answer:
         _surrogate.sub("?", text.decode("utf-8", "surrogateescape"))
     )
     return None, ()
-
-
-def module_of_text(data: bytes) -> bytes:
-    """The serialized HloModuleProto of HLO text."""
-    module = xla_bindings().hlo_module_from_text(data.decode())
-    return bytes(module.as_serialized_hlo_module_proto())
 
 
 def long_text(data: bytes) -> str:

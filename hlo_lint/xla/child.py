@@ -20,18 +20,19 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Generic, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import IO, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
 from hlo_lint.xla.messages import read_message, write_message
+from hlo_lint.xla.server import ready
 
 START_SECONDS: Final = 120.0
 """Time in which a child has to import what it needs."""
-MAX_LOG: Final = 1 << 20
+MAX_LOG: Final = 1 << 26
 """Bytes of a log that are looked at, from its end."""
 
 # -P: the child imports nothing from the current directory, which may hold dumps.
@@ -123,7 +124,7 @@ class Child(AbstractContextManager["Child"]):
         python: Path | str | None = None,
         *,
         limits: ChildLimits,
-        setup: Callable[[], Answer],
+        setup: Callable[[], Answer] = ready,
         forks: Forks = "never",
         environment: Mapping[str, str] | None = None,
         search_path: Sequence[str] | None = None,
@@ -196,7 +197,7 @@ class Child(AbstractContextManager["Child"]):
             raise
 
     def call(
-        self, function: Callable[_P, Answer], *blocks: _P.args, **arguments: _P.kwargs
+        self, function: Callable[_P, Answer], /, *blocks: _P.args, **arguments: _P.kwargs
     ) -> Answer:
         """The answer of a function of this package that the child calls.
 
@@ -293,41 +294,25 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-class Closeable(Protocol):
-    """Something that holds a child process, which `close` ends."""
-
-    def close(self) -> None:
-        """End the child."""
+_Held = TypeVar("_Held", bound=AbstractContextManager[Any])
 
 
-_Held = TypeVar("_Held", bound=Closeable)
-
-
-class Pool(AbstractContextManager["Pool[_Held]"], Generic[_Held]):
-    """Children, one for each thread that needs one at a time."""
+class Pool(ExitStack, Generic[_Held]):
+    """Holders of children, one for each thread that needs one at a time; ends them at its end."""
 
     def __init__(self, start: Callable[[], _Held]) -> None:
+        super().__init__()
         self._start = start
         self._idle: queue.SimpleQueue[_Held] = queue.SimpleQueue()
-        self._all: list[_Held] = []
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End every child."""
-        for child in self._all:
-            child.close()
 
     @contextmanager
     def one(self) -> Iterator[_Held]:
-        """A child that no other thread uses until the context ends."""
+        """One that no other thread uses until the context ends."""
         try:
-            child = self._idle.get_nowait()
+            holder = self._idle.get_nowait()
         except queue.Empty:
-            child = self._start()
-            self._all.append(child)
+            holder = self.enter_context(self._start())
         try:
-            yield child
+            yield holder
         finally:
-            self._idle.put(child)
+            self._idle.put(holder)

@@ -6,10 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-import zipfile
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +23,8 @@ from hlo_lint import (
     check_jit,
     compile_for,
 )
-from hlo_lint.apps.jax.capture.environments import environment_of, run_installer
-from hlo_lint.apps.jax.capture.targets import target_names, target_of
+from hlo_lint.apps.jax.capture.targets import target_names, target_of, without_field
 from hlo_lint.apps.jax.capture.winners import cublaslt_wins
-from hlo_lint.apps.jax.capture.worker import without_field
 from tests.conftest import DUMPS, ROOT
 
 pytestmark = pytest.mark.slow
@@ -227,31 +221,6 @@ def test_without_jax_it_is_said_what_to_install() -> None:
     )
 
 
-def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
-    """By pip itself, from an index of one package."""
-    record = "tiny-1.0.dist-info/{}"
-    about = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
-    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(record.format("METADATA"), about)
-        wheel.writestr(record.format("WHEEL"), "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        wheel.writestr(record.format("RECORD"), "")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    announced: list[str] = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        page = f"http://127.0.0.1:{server.server_address[1]}/"
-        pip = [sys.executable, "-m", "pip", "--isolated", "--no-cache-dir", "install"]
-        command = [*pip, "--no-index", "--find-links", page, "--target", str(tmp_path / "out")]
-        try:
-            run_installer("0.11.2", [*command, "tiny"], announced.append)
-            with pytest.raises(CaptureError, match=r"jax 0\.11\.2: .*No matching distribution"):
-                run_installer("0.11.2", [*command, "huge"], announced.append)
-        finally:
-            server.shutdown()
-    (line,) = announced
-    assert re.fullmatch(r"downloading tiny-1\.0-py3-none-any\.whl \(\d+ bytes\)", line)
-
-
 def test_targets_have_the_arguments_of_a_topology() -> None:
     assert target_names() == ("h100", "h200")
     gpu = target_of("H200").topology()
@@ -264,13 +233,6 @@ def test_targets_have_the_arguments_of_a_topology() -> None:
     for name in ("v5e:", "v5e:2", "v3", "v5e:2x2x2x2"):
         with pytest.raises(UsageError, match=f"no target is named {name}; .*here are"):
             target_of(name)
-
-
-def test_a_release_before_the_compiler_without_a_chip_is_too_old() -> None:
-    with pytest.raises(UsageError, match=r"jax 0\.4\.37 is too old to compile for a GPU"):
-        environment_of("0.4.37")
-    with pytest.raises(UsageError, match=r"jax 0\.4\.38 is too old to compile for a TPU"):
-        environment_of("0.4.38", for_tpu=True)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from hlo_lint.apps.jax.capture.children import Interpreter, interpreter_at
+from hlo_lint.xla.environments import Interpreter, interpreter_at
 from tests.conftest import DUMPS, ROOT
 from tests.terminal import on_terminal
 
@@ -293,9 +293,7 @@ def test_a_process_that_xla_ends_is_a_death_with_its_last_words(tmp_path: Path) 
     found = programs(done)["f"]
     assert found["verdict"] == f"f on h200: dies (jax {NEWEST})"
     (trial,) = found["trials"]
-    assert (
-        trial["message"] == "XLA's process was ended by SIGABRT: pass.cc:12] Check failed: a == b"
-    )
+    assert trial["message"] == "XLA was ended by SIGABRT: pass.cc:12] Check failed: a == b"
 
 
 IN_PROCESS = """
@@ -369,7 +367,7 @@ def texts(folder):
 # In a child and here: the same texts.
 here, there = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp())
 with Compiler(target) as compiler:
-    lowered = worker.lower_for(step, shapes, {}, target)
+    lowered = worker.lower_for(step, shapes, {}, compiler.target)
     assert compiler.compile(lowered, there, {}, ".*") is None
 assert worker.compile_lowered(lowered, here, {})[1] is None
 assert len(texts(here)) >= 2
@@ -377,7 +375,7 @@ assert texts(here) == texts(there)
 
 # What ends the child is a failure.
 with Compiler(target) as compiler:
-    os.kill(compiler._child.pid, signal.SIGSEGV)
+    os.kill(compiler._child._process.pid, signal.SIGSEGV)
     print(compiler.compile(lowered, there, {}, ".*"))
 for variable, value in (
     ("XLA_FLAGS", "--xla_nonsense=1"),
@@ -403,8 +401,8 @@ def test_xla_compiles_for_a_target_in_a_child_whose_end_is_not_the_callers(relea
     )
     assert done.returncode == 0, done.stderr
     killed, flags, late, memory = done.stdout.splitlines()
-    assert killed == "XLA's process was ended by SIGSEGV"
-    assert flags.startswith("XLA's process ended with status 1: parse_flags_from_env.cc")
+    assert killed == "XLA was ended by SIGSEGV"
+    assert flags.startswith("XLA ended with status 1: parse_flags_from_env.cc")
     assert late == (
         "the description of the target: XLA was still at it after 0.2 seconds "
         "(HLO_LINT_XLA_SECONDS sets another limit)"

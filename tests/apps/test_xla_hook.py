@@ -9,11 +9,11 @@ import pytest
 
 import hlo_lint
 from hlo_lint.apps.jax import xla_hook as live
-from hlo_lint.hlo.xla_child import long_text, xla_bindings
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.kernels.custom_calls.triton import AutotunedKernelCall
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.errors import UsageError
+from hlo_lint.xla.bindings import long_text
 from tests.conftest import FIXTURES
 
 pytestmark = pytest.mark.slow
@@ -115,7 +115,7 @@ def test_xla_goes_on_with_the_mended_module() -> None:
     texts: list[str] = []
     with live.install("fix", platforms=["cpu"]) as checks:
         register_hlo_module_transformation(
-            lambda proto: texts.append(long_text(xla_bindings(), proto)),
+            lambda proto: texts.append(long_text(proto)),
             name="after",
             platforms=["cpu"],
         )

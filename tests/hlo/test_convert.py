@@ -20,6 +20,7 @@ from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.converted_files import convert_file, convert_tree, in_format
 from hlo_lint.hlo.attributes.devices import (
     IotaReplicaGroups,
     MeshReplicaGroups,
@@ -28,7 +29,6 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.dialects import DIALECTS, convert
-from hlo_lint.hlo.dialects.files import convert_file, convert_tree, in_format
 from hlo_lint.hlo.dialects.tuples import elided_predecessors
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.parser.module import parse_file
@@ -152,7 +152,7 @@ def test_the_line_of_an_instruction_is_where_an_older_release_looks_for_it(
     assert f"metadata={metadata}" in new.text
     assert "sharding={devices=[2]<=[2]}" in new.text
     assert ("StackFrames" in new.text) == (dialect == "jax0.9")
-    assert not hlo_lint.parse(new.text, strict=True).problems
+    assert not hlo_lint.parse(new.text).problems
 
 
 @pytest.mark.parametrize("dialect", OLDER)
@@ -766,7 +766,7 @@ def test_what_xla_does_not_read_is_no_protocol_buffer(tmp_path: Path) -> None:
     with pytest.raises(DumpError, match=r"x\.hlo\.pb: not an HLO module: jaxlib .*: 4:26: "):
         in_format(undefined, tmp_path / "x.hlo.pb")
     deadly = "HloModule m\n\nENTRY %e {\n  ROOT %a = " + "(" * 300_000
-    with pytest.raises(DumpError, match="XLA's code was ended by SIG"):
+    with pytest.raises(DumpError, match="XLA was ended by SIG"):
         in_format(deadly, tmp_path / "x.hlo.pb")
 
 

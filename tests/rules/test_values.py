@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from hlo_lint import lint
-from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.rules.registry import find_rule
+from hlo_lint.xla.cpu import XlaCpu
 
 CLAIMS: list[tuple[str, int, list[Any], Iterable[float]]] = [
     ("accumulator-too-narrow", 0, [np.ones((4, 1000), np.uint8)], [1000 % 256] * 4),

@@ -16,9 +16,10 @@ import click
 from hlo_lint.apps.cli import common, completing, parameters
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.jax.capture.children import Interpreter, Job
+    from hlo_lint.apps.jax.capture.children import Job
     from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Trial
     from hlo_lint.apps.jax.capture.targets import Target
+    from hlo_lint.xla.environments import Interpreter
 
 BACKENDS = ("default", "cublaslt")
 
@@ -105,7 +106,9 @@ def command(
     output_format: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Compile FUNCTION, or what SCRIPT jits, for a GPU or a TPU that need not be present.
+    """Compile for a GPU or a TPU that need not be present, and check.
+
+    SCRIPT:FUNCTION is compiled, or all that SCRIPT jits.
 
     The arguments of FUNCTION come from --shape, from `example_args` in the script, or, if it takes
     none, from what it returns: a function and its arguments. Without FUNCTION the script runs on
@@ -204,13 +207,12 @@ def _shape(text: str) -> Any:
 def _interpreters(
     releases: Sequence[str], pythons: Sequence[str], target: Target
 ) -> list[Interpreter]:
-    from hlo_lint.apps.jax.capture.children import interpreter_at
-    from hlo_lint.apps.jax.capture.environments import environment_of
+    from hlo_lint.xla.environments import Platform, environment_of, interpreter_at
 
     announce = partial(click.echo, err=True)
+    platform = Platform.TPU if target.is_tpu else Platform.GPU
     interpreters = [
-        environment_of(release, announce, for_tpu=target.is_tpu)
-        for release in dict.fromkeys(releases)
+        environment_of(release, announce, platform) for release in dict.fromkeys(releases)
     ]
     interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
     return interpreters or [interpreter_at(sys.executable)]

@@ -13,7 +13,7 @@ from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.dialects.files import Written
+    from hlo_lint.apps.converted_files import Written
 
 
 @click.command("convert")
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     "also with `.gz`, are protocol buffers. By default a text goes to standard output.",
 )
 def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None) -> None:
-    """Spell HLO as another release prints it, or write it in another format.
+    """Write HLO as another release prints it, or in another format.
 
     PATH is a file, text or protocol buffer, `-` for standard input, or a directory of which the HLO
     texts are converted and the rest copied. Without --to the text stays as it is.
     """
-    from hlo_lint.hlo.dialects.files import convert_file, convert_text, convert_tree, in_format
+    from hlo_lint.apps.converted_files import convert_file, convert_text, convert_tree, in_format
     from hlo_lint.text.errors import UsageError
 
     names = common.names(dialects) or []
@@ -61,7 +61,7 @@ def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None)
 
 
 def _report_conversion(written: Sequence[Written], out: Path) -> None:
-    from hlo_lint.hlo.dialects.files import summed_notes
+    from hlo_lint.apps.converted_files import summed_notes
 
     copied = [file.source for file in written if file.notes is None]
     done = len(written) - len(copied)

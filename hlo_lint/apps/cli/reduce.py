@@ -19,9 +19,9 @@ from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.text.source import encode, shown
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.jax.capture.children import Interpreter
     from hlo_lint.apps.reduction import Effort, Problem
     from hlo_lint.engine.reduce.search import Progress
+    from hlo_lint.xla.environments import Interpreter
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,17 @@ class ReduceOptions:
     def problem(self, path: Path) -> Iterator[Problem]:
         """The change of values by a pass of XLA, or the crash of XLA, on a path."""
         from hlo_lint.apps.reduction import crash_problem, values_problem
-        from hlo_lint.engine.reduce.xla import XlaServers
+        from hlo_lint.xla.compiler import XlaCompiler
 
         interpreter = self.interpreter()
-        with XlaServers(interpreter.path, compiles=True, timeout=self.timeout) as servers:
+        with XlaCompiler(interpreter.path, timeout=self.timeout) as compiler:
             kind = (
                 values_problem
                 if self.changes_values
                 else partial(crash_problem, message=self.message)
             )
             with kind(
-                path, interpreter, servers, self.target, flags=self.flags, passes=self.passes
+                path, interpreter, compiler, self.target, flags=self.flags, passes=self.passes
             ) as problem:
                 if not self.quiet and problem.ending is not None:
                     first = problem.ending.message.partition("\n")[0]
@@ -192,7 +192,9 @@ def command(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Reduce the module in PATH, a file or a dump directory, to what still shows a problem.
+    """Reduce a module to what still shows a problem.
+
+    PATH is a file or a dump directory.
 
     XLA's parser reads the result, if it reads PATH.
     """

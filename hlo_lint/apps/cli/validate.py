@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     envvar="HLO_LINT_XLA_SECONDS",
     default=60.0,
     show_default=True,
-    help="CPU time that one program may take.",
+    help="Time that one program may take, to compile and to run.",
 )
 @click.option(
     "--memory",
@@ -92,7 +92,7 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Find the first pass after which a module of the dumps in PATH computes something else.
+    """Find the first pass that changes what a module computes.
 
     The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib.
 

@@ -24,16 +24,18 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlo_lint.apps.api import FixResult, fix, lint
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.fixes import FixResult, fix
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import final_dump
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.xla_child import long_text, xla_bindings
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import select_rules
 from hlo_lint.text.errors import HloLintError, UsageError
+from hlo_lint.xla.bindings import long_text
+from hlo_lint.xla.pjrt import module_of_text
 
 if TYPE_CHECKING:  # loaded with the first proof
     from hlo_lint.engine.proof.gate import Verdict
@@ -86,8 +88,7 @@ class Live(AbstractContextManager["Live"]):
         Raises:
             LiveError: for an error, with `Action.RAISE`.
         """
-        xla = xla_bindings()
-        text = long_text(xla, proto)
+        text = long_text(proto)
         file = parse_file(text)
         name = file.modules[0].name
         # A module with fusions is XLA:CPU's, which no pass rewrites any more. Of another the text
@@ -110,9 +111,9 @@ class Live(AbstractContextManager["Live"]):
         _warn(name, result.remaining, [v for v in result.verdicts if not v.passes])
         if not result.edits:
             return None
-        fixed = xla.hlo_module_from_text(result.files[0].after)
+        fixed = module_of_text(result.files[0].after.encode())
         self.mended.append(result)
-        return bytes(fixed.as_serialized_hlo_module_proto())
+        return fixed
 
     def remove(self) -> None:
         """Compilations from here on are not looked at."""

@@ -15,11 +15,12 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.fixes import apply, chosen, kind_of
 from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
-from hlo_lint.engine.proof.xla_parser import refusals
 from hlo_lint.engine.reporter import PlannedFix
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.edits import Safety
+from hlo_lint.text.errors import DumpError
+from hlo_lint.xla.parser import XlaParser, XlaRefusal
 
 NOT_ASKED: Final = "XLA's parser was not asked: jaxlib is not installed"
 Plans: TypeAlias = "dict[PassDump, list[PlannedFix]]"
@@ -223,27 +224,27 @@ def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, s
     by_dump: Plans = {}
     for plan in plans:
         by_dump.setdefault(plan.dump, []).append(plan)
-    texts = [
-        text
-        for dump, of_dump in by_dump.items()
-        for text in (dump.file.text, apply(dump.file.text, [plan.fix for plan in of_dump])[0])
-    ]
-    answers = refusals(texts) if texts else []
-    if answers is None:
-        return [(plan, "", NOT_ASKED) for plan in plans]
-    outcome = []
-    for number, (dump, of_dump) in enumerate(by_dump.items()):
-        before, after = answers[2 * number : 2 * number + 2]
-        if before:
-            note = f"XLA's parser refuses the text without the fix, too: {before}"
-            outcome += [(plan, "", note) for plan in of_dump]
-        elif after:
-            alone = refusals([apply(dump.file.text, [plan.fix])[0] for plan in of_dump]) or []
-            if not any(alone):  # only together do they make a text that is refused
-                alone = [after] * len(of_dump)
-            outcome += [
-                (plan, f"XLA's parser refuses the text: {reason}", "")
-                for plan, reason in zip(of_dump, alone, strict=True)
-                if reason
-            ]
+    outcome: list[tuple[PlannedFix, str, str]] = []
+    with XlaParser() as parser:
+        for dump, of_dump in by_dump.items():
+
+            def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:
+                return parser.refusal(apply(text, [plan.fix for plan in fixes])[0])
+
+            try:
+                before, after = refusal(), refusal(*of_dump)
+            except DumpError:
+                return [(plan, "", NOT_ASKED) for plan in plans]
+            if before:
+                note = f"XLA's parser refuses the text without the fix, too: {before}"
+                outcome += [(plan, "", note) for plan in of_dump]
+            elif after:
+                alone = [refusal(plan) for plan in of_dump]
+                if not any(alone):  # only together do they make a text that is refused
+                    alone = [after] * len(of_dump)
+                outcome += [
+                    (plan, f"XLA's parser refuses the text: {reason}", "")
+                    for plan, reason in zip(of_dump, alone, strict=True)
+                    if reason
+                ]
     return outcome

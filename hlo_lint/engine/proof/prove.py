@@ -99,7 +99,7 @@ def _executed(before: Module, after: Module) -> Proof:
     from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
     from hlo_lint.engine.values.lowering.lower import Lowering
     from hlo_lint.engine.values.programs import Outcome, Runs
-    from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
+    from hlo_lint.xla.cpu import NotRun, XlaCpu
 
     nodes = Nodes()
     try:
@@ -112,7 +112,7 @@ def _executed(before: Module, after: Module) -> Proof:
             verdict = runs.compare(one, other, one.inputs, range(SEEDS))
             executed = f"executed with seed {verdict.seed}"
             if verdict.outcome is Outcome.WITHIN_BOUND:
-                old, new = (runs.results(each, one.inputs, verdict.seed) for each in (one, other))
+                old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
                 reason = f"{executed}, {difference(old, new)}: no more than rounding changes"
                 return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:

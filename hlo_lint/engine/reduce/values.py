@@ -11,9 +11,10 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import InterestVerdict
-from hlo_lint.engine.reduce.xla import ONLY_PASSES, XlaServers
+from hlo_lint.engine.reduce.xla import ONLY_PASSES
 from hlo_lint.engine.values.validate import ValueChange, validate_dumps
-from hlo_lint.engine.values.xla_cpu import xla_cpus
+from hlo_lint.xla.compiler import XlaCompiler
+from hlo_lint.xla.cpu import xla_cpus
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
 """Flags with which a compilation writes each step to the folder that is named next."""
@@ -26,8 +27,10 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
     `hlo-lint validate` runs the steps of a dump.
     """
 
-    def __init__(self, servers: XlaServers, target_config: str, flags: str, pass_name: str) -> None:
-        self._servers = servers
+    def __init__(
+        self, compiler: XlaCompiler, target_config: str, flags: str, pass_name: str
+    ) -> None:
+        self._compiler = compiler
         self.target_config = target_config
         self.flags = f"{flags} --{ONLY_PASSES}={pass_name}".strip()
         self.pass_name = pass_name
@@ -66,7 +69,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
     def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
         """The dumps of the compilation of a text by the pass alone, with the title of each run."""
         with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
-            self._servers.ask(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
+            self._compiler.compile(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
             yield [
                 (
                     pipeline.title,

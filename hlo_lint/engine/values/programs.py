@@ -19,9 +19,9 @@ from hlo_lint.engine.values.compare import (
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
 from hlo_lint.engine.values.lowering.graph import in_order
-from hlo_lint.engine.values.xla_cpu import NotRun, XlaCpu
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
 from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.xla.cpu import NotRun, XlaCpu
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

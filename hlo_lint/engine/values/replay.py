@@ -16,8 +16,8 @@ from hlo_lint.engine.values.compare import Bound, LargestDifference, array_diffe
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
 from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
-from hlo_lint.engine.values.xla_cpu import NotRun
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.xla.cpu import NotRun
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -24,9 +24,9 @@ from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, incomparable
 from hlo_lint.engine.values.replay import Culprit, culprit
-from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
+from hlo_lint.xla.cpu import XlaCpu
 
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""

@@ -1,50 +1,32 @@
-"""The child process in which JAX's MLIR bindings read bytecode and print its content.
-
-The bytecode is standard input; JSON, or else the reason, is standard output; `mosaic.read_module`
-knows what the exit status means.
-"""
+"""JAX's MLIR bindings read bytecode and print its content, in the child of `mosaic.read_module`."""
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hlo_lint.kernels.custom_calls.mosaic import NO_JAX, REFUSED
-from hlo_lint.text.phrases import listed
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Answer
 
 INIT_DESCRIPTOR = "mosaic_gpu_init_tma_desc"
 _MAX_DIMENSIONS = 16
 
 
-def main() -> None:
-    """Read a module from standard input and end the process."""
-    answer = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what else is printed is not the answer
-    status, text = _answer(sys.stdin.buffer.read())
-    with os.fdopen(answer, "wb") as out:
-        out.write(text.encode("utf-8", "surrogateescape"))
-    sys.exit(status)
+def read(data: bytes) -> Answer:
+    """The text of a module of MLIR bytecode, and its descriptors."""
+    context, ir = _context()
+    with context:
+        module = ir.Module.parse(data)
+        text = module.operation.get_asm(print_generic_op_form=True)
+        return {"text": text, "descriptors": list(_descriptors(module.operation))}, ()
 
 
-def _answer(data: bytes) -> tuple[int, str]:
-    try:
-        context, ir = _context()
-    except ImportError as error:
-        return NO_JAX, str(error)
-    try:
-        with context:
-            module = ir.Module.parse(data)
-            text = module.operation.get_asm(print_generic_op_form=True)
-            descriptors = list(_descriptors(module.operation))
-    except (ir.MLIRError, ValueError) as error:
-        lines = [line.strip() for line in str(error).splitlines()]
-        return REFUSED, listed(filter(None, lines), 3, "; ")
-    return 0, json.dumps({"text": text, "descriptors": descriptors})
+def loaded() -> Answer:
+    """Import JAX's MLIR bindings."""
+    _context()
+    return None, ()
 
 
 def _context() -> tuple[Any, Any]:

@@ -11,24 +11,19 @@ host code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hlo_lint.hlo import children
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
 from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import decode, encode, shown
+from hlo_lint.xla.child import Child, ChildDied, ChildError
+from hlo_lint.xla.limits import ChildLimits
 
 TARGETS: Final = frozenset({"mosaic_gpu_v2", "mosaic_gpu"})
-
-NO_JAX: Final = 3
-"""Exit status of the child process if jax cannot be imported; standard output says why."""
-REFUSED: Final = 4
-"""Its exit status if MLIR refuses the module; standard output says why."""
 
 INSTALL: Final = "install jax (pip install 'hlo-lint[xla]') to read MLIR bytecode"
 PATIENCE_IN_SECONDS: Final = 120.0
@@ -96,26 +91,21 @@ def read_module(
     Raises:
         PayloadError: MLIR refuses it, or jax is not installed.
     """
-    limits = children.ResourceLimits.by_default(seconds=timeout)
-    command = children.python_command(
-        "hlo_lint.kernels.custom_calls.mlir_child", limits=limits, search_path=search_path
-    )
-    try:
-        child = children.run(command, data, limits, children.environment(JAX_PLATFORMS="cpu"))
-    except children.ChildTimeout as error:
-        raise PayloadError(f"{error}") from None
-    except OSError as error:
-        raise PayloadError(f"{sys.executable} cannot be started: {error}") from None
-    if child.returncode == 0:
-        return _module(json.loads(child.stdout))
-    reason = shown(decode(child.stdout).strip())
-    if child.returncode == NO_JAX:
-        raise PayloadError(f"{INSTALL}: {reason}")
-    if child.returncode == REFUSED:
-        raise PayloadError(f"MLIR does not read it: {reason}")
-    log = decode(child.stderr)
-    last = shown(log.strip().rpartition("\n")[2])[-200:]
-    raise PayloadError(f"MLIR {children.ending(child.returncode, log)}: {last}")
+    from hlo_lint.kernels.custom_calls import mlir_child
+
+    limits = ChildLimits.by_default(timeout)
+    with Child(limits=limits, setup=mlir_child.loaded, search_path=search_path) as child:
+        try:
+            answer, _ = child.call(mlir_child.read, data)
+        except ChildDied as death:
+            raise PayloadError(f"{death}" if death.is_late else f"MLIR: {death}") from None
+        except ChildError as error:
+            if error.kind == "ImportError":
+                raise PayloadError(f"{INSTALL}: {error}") from None
+            lines = [line.strip() for line in f"{error}".splitlines()]
+            reason = shown(listed(filter(None, lines), 3, "; "))
+            raise PayloadError(f"MLIR does not read it: {reason}") from None
+    return _module(answer)
 
 
 def _module(answer: dict[str, object]) -> MlirModule:

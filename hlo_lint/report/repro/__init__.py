@@ -21,12 +21,12 @@ from pathlib import Path
 from string import Template
 
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.reduce import xla
 from hlo_lint.engine.reduce.interest import LOOSE
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
+from hlo_lint.xla import pjrt
 
 FIXED = "fixed.hlo"
 _TEMPLATES = Path(__file__).parent
@@ -120,7 +120,7 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
         "test_repro.py": _filled(f"test_{_kind(repro)}.py", repro),
         "repro_test.cc": _cpp_test(repro),
         "run.sh": _filled("run.sh", repro),
-        "compile_hlo.py": xla.SERVER.read_text("utf-8"),
+        "compile_hlo.py": Path(pjrt.__file__).read_text("utf-8"),
         "gpu.pbtxt": repro.environment.target_config,
         "REPORT.md": _report(repro),
     }

@@ -16,7 +16,6 @@ from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.proof.gate import Gate, Verdict
 from hlo_lint.engine.proof.prove import Level, prove, prove_ptx
-from hlo_lint.engine.proof.xla_parser import refusals
 from hlo_lint.engine.reporter import PlannedFix
 from hlo_lint.engine.runner import Checker
 from hlo_lint.engine.suppressions.apply import UNUSED
@@ -205,15 +204,6 @@ def test_a_fix_that_repeats_a_line_is_refused() -> None:
 
     (verdict,) = hlo_lint.fix(NEGATED, [Repeating], verify=True).verdicts
     assert "an edit repeats the line 'minus = f32[4]{0} constant({-1, -1, -1, -1})'" in str(verdict)
-
-
-@pytest.mark.slow
-def test_xla_is_asked_about_each_text() -> None:
-    text = "HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }"
-    answers = refusals([text, text.replace("p =", "p"), text])
-    assert answers is not None
-    assert answers[::2] == ["", ""]
-    assert "expects '='" in answers[1]
 
 
 def test_a_kernel_may_wait_and_nothing_else() -> None:

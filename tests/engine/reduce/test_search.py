@@ -13,9 +13,11 @@ import pytest
 
 from hlo_lint.engine.reduce.interest import CommandTest, InterestVerdict
 from hlo_lint.engine.reduce.search import ReductionState, Search
-from hlo_lint.engine.reduce.xla import Guard, XlaServers
+from hlo_lint.engine.reduce.xla import Guard
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import UsageError
+from hlo_lint.xla.child import Pool
+from hlo_lint.xla.parser import XlaParser
 from tests.engine.reduce.programs import random_module
 
 pytestmark = pytest.mark.slow
@@ -44,8 +46,8 @@ class HasOpcode:
 @pytest.fixture(scope="module")
 def reads() -> Iterator[Guard]:
     pytest.importorskip("jaxlib")
-    with XlaServers() as servers:
-        yield Guard(servers)
+    with Pool(XlaParser) as parsers:
+        yield Guard(parsers)
 
 
 @pytest.mark.parametrize("with_anchor", [True, False])
@@ -78,6 +80,13 @@ def test_what_xla_refuses_is_never_taken(reads: Guard) -> None:
     reduction = Search(Anything(), reads).run(random_module(1))
     assert reads(reduction.text)
     assert reduction.after.size == 5  # the computation it calls needs two parameters
+
+
+def test_without_jaxlib_what_is_malformed_is_never_taken() -> None:
+    reads, text = Guard(None), random_module(1)
+    assert reads(text)
+    assert not reads(text.replace("parameter(0)", "parameter(0", 1))
+    assert not reads(text.replace("dimensions=", "dimension=", 1))
 
 
 def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:

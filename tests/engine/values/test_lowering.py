@@ -13,7 +13,7 @@ from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
-from hlo_lint.engine.values.xla_cpu import XlaCpu
+from hlo_lint.xla.cpu import XlaCpu
 
 HEAD = "HloModule m\n\n"
 

@@ -12,8 +12,8 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import Outcome
 from hlo_lint.engine.values.validate import Validation, validate_dumps
-from hlo_lint.engine.values.xla_cpu import XlaCpu
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import FIXTURES
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from hlo_lint.apps.api import lint, validate
-from hlo_lint.apps.jax.capture.children import Answer, Interpreter, Job, ProgramOutcome, run
+from hlo_lint.apps.jax.capture.children import Answer, Job, ProgramOutcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
-from hlo_lint.apps.jax.capture.targets import version_of
 from hlo_lint.apps.jax.capture.winners import (
     CUBLASLT_CALL,
     LOGGING,
@@ -25,6 +24,7 @@ from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.xla.environments import Interpreter, version_of
 
 TWO_FORMATS = (0, 11)
 """The first release of jax whose autotuner has two formats of results."""

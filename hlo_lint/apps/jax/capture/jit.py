@@ -199,7 +199,7 @@ def capture_jit(
     try:
         if topology is not None:
             with Compiler(topology) as compiler:
-                lowered = lower_for(function, arguments, {}, topology)
+                lowered = lower_for(function, arguments, {}, compiler.target)
                 made = new_folder()
                 failure = compiler.compile(lowered, made, options, passes)
             compiled = partial(lowered.compile, options)
@@ -336,7 +336,7 @@ def without_folder(report: Report, folder: Path) -> Report:
         )
 
     skipped = tuple(
-        replace(skip, path=within(skip.path))
+        skip._replace(path=within(skip.path))
         for skip in report.skipped
         if not Path(skip.path).is_dir()
     )

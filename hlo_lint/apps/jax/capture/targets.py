@@ -71,10 +71,34 @@ def target_of(name: str) -> Target:
         return Target(Path(name).name, False, path.read_text("utf-8"))
 
 
-def version_of(release: str) -> tuple[int, ...]:
-    """The numbers of a release: "0.11.2.dev5" is (0, 11, 2).
+_UNKNOWN_FIELD = re.compile(
+    r"Error parsing text-format \S+: (\d+):(\d+): "
+    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
+)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
 
-    >>> version_of("0.10.0") < version_of("0.11.2")
-    True
+
+def readable_part(description: str, log: str) -> str | None:
+    """A description without the field that XLA's log does not know; None where it names none."""
+    unknown = _UNKNOWN_FIELD.search(log)
+    return unknown and without_field(description, unknown[3], int(unknown[1]), int(unknown[2]))
+
+
+def without_field(text: str, name: str, line: int, column: int) -> str | None:
+    """A protobuf text less the field of that name before a place; None where there is none.
+
+    >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
+    'a { b: 1 d: 2 }'
     """
-    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])
+    lines = text.splitlines(keepends=True)
+    place = sum(map(len, lines[: line - 1])) + column
+    heads = re.finditer(rf"\b{name}\s*(?::|(?=[{{\[]))", text)
+    head = max((match for match in heads if match.start() < place), key=re.Match.end, default=None)
+    if head is None:
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(text, head.end()):
+        depth += (token[0] in "{[") - (token[0] in "}]")
+        if not depth:
+            return text[: head.start()] + text[token.end() :].lstrip(" ")
+    return None

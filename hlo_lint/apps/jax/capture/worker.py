@@ -1,8 +1,7 @@
 """Compiles, and has XLA write down what each pass left.
 
-Imported where jax is the caller's own. Run as a script it serves `children.py`: in a process of its
-own, under an interpreter that may have another jax and no hlo_lint, so it needs nothing but jax and
-the standard library. The job is JSON on standard input.
+Imported where jax is the caller's own, and called in a child process by `children`: under an
+interpreter that may have another jax, so it needs nothing but jax and the standard library.
 """
 
 from __future__ import annotations
@@ -11,17 +10,20 @@ import functools
 import importlib
 import importlib.util
 import io
-import json
 import os
 import re
 import runpy
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from hlo_lint.xla.pjrt import ABSENT
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Answer
 
 EVERYTHING = {
     "xla_dump_hlo_as_text": True,
@@ -32,13 +34,6 @@ EVERYTHING = {
 
 BAD_OPTION = re.compile(r"INVALID_ARGUMENT: (No such compile option|While setting option)")
 BAD_TARGET = "Failed to parse GpuTargetConfigProto"
-UNKNOWN_FIELD = re.compile(
-    r"Error parsing text-format \S+: (\d+):(\d+): "
-    r"(?:Message type .* has no field named|Unknown enumeration value of .* for field) \"(\w+)\""
-)
-"""XLA's log where a description of a GPU is of a newer release than itself."""
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]]|[^\s{}\[\]"]+')
-"""A token of a protobuf text."""
 
 
 class OptionRefused(Exception):
@@ -173,7 +168,16 @@ def bytecode_of(lowered: Any) -> tuple[bytes, list[bool], list[bool]]:
     return module.getvalue(), parameters, results
 
 
-def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> str | None:
+def compile_module(
+    module: bytes,
+    *,
+    target: Mapping[str, str],
+    folder: str,
+    options: Mapping[str, Any],
+    passes: str,
+    parameters: list[bool],
+    results: list[bool],
+) -> Answer:
     """The error of XLA, which compiles the bytecode of a module for one chip.
 
     The options are those with which jax itself calls XLA, so that it dumps the same texts.
@@ -181,35 +185,31 @@ def compile_module(module: bytes, device: Any, request: Mapping[str, Any]) -> st
     Raises:
         OptionRefused: for a compiler option that XLA does not take.
     """
+    import numpy
     from jax._src import compiler
     from jax._src.interpreters import mlir
 
-    dumping = {"xla_dump_to": request["folder"], "xla_dump_hlo_pass_re": request["passes"]}
-    flags: dict[str, Any] = {**EVERYTHING, **dumping, **request["options"]}
+    device = _mesh(target).devices[0]
+    dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": passes}
+    flags: dict[str, Any] = {**EVERYTHING, **dumping, **options}
     compile_options = compiler.get_compile_options(
         num_replicas=1,
         num_partitions=1,
-        device_assignment=_array([[device]]),
+        device_assignment=numpy.array([[device]]),
         env_options_overrides=flags,
         backend=device.client,
     )
     build = compile_options.executable_build_options
-    build.allow_spmd_sharding_propagation_to_parameters = request["parameters"]
-    build.allow_spmd_sharding_propagation_to_output = request["results"]
+    build.allow_spmd_sharding_propagation_to_parameters = parameters
+    build.allow_spmd_sharding_propagation_to_output = results
     devices = importlib.import_module("jaxlib._jax").DeviceList((device,))
     ir = importlib.import_module("jaxlib.mlir.ir")
     try:
         with mlir.make_ir_context():
             device.client.compile(ir.Module.parse(module), devices, compile_options)
     except _xla_error() as error:
-        return _message(error)
-    return None
-
-
-def _array(values: Any) -> Any:
-    import numpy
-
-    return numpy.array(values)
+        return _message(error), ()
+    return None, ()
 
 
 def unmeasured(target: Mapping[str, str]) -> dict[str, Any]:
@@ -226,17 +226,14 @@ def _xla_error() -> type[Exception]:
     return getattr(errors, "JaxRuntimeError", RuntimeError)
 
 
-# A compiler is only asked to compile: it need not look for CUDA's libraries, nor for a TPU.
-ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
-
-
 def _mesh(target: Mapping[str, str]) -> Any:
     import numpy
+    from jax.experimental import topologies
 
     before = {name: os.environ.get(name) for name in ABSENT}
     os.environ.update(ABSENT)
     try:
-        topology = _topology(target)
+        topology = topologies.get_topology_desc(**target)
     except NotImplementedError as error:
         raise TargetRefused(
             "its CUDA plugin is not installed, or did not load: install hlo-lint[gpu-compiler] "
@@ -257,67 +254,6 @@ def _mesh(target: Mapping[str, str]) -> Any:
             else:
                 os.environ[name] = value
     return _jax().sharding.Mesh(numpy.array(topology.devices[:1]), ("device",))
-
-
-def _topology(target: Mapping[str, str]) -> Any:
-    """The devices of a target, less the fields of a GPU that this release does not know."""
-    from jax.experimental import topologies
-
-    target = dict(target)
-    while True:
-        topology, error, log = _logged(lambda: topologies.get_topology_desc(**target))
-        unknown = UNKNOWN_FIELD.search(log)
-        shorter = unknown and without_field(
-            target["target_config"], unknown[3], int(unknown[1]), int(unknown[2])
-        )
-        if error is None or not shorter:
-            os.write(2, log.encode())
-            if error is not None:
-                raise error
-            return topology
-        target["target_config"] = shorter
-
-
-def _logged(call: Callable[[], Any]) -> tuple[Any, Exception | None, str]:
-    """The result of a call or its error, and what XLA wrote to standard error meanwhile.
-
-    XLA says which field it does not know in its log alone.
-    """
-    sys.stderr.flush()
-    real = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
-        result, error = None, None
-        try:
-            result = call()
-        except Exception as raised:
-            error = raised
-        finally:
-            sys.stderr.flush()
-            os.dup2(real, 2)
-            os.close(real)
-        file.seek(0)
-        return result, error, file.read().decode("utf-8", "replace")
-
-
-def without_field(text: str, name: str, line: int, column: int) -> str | None:
-    """A protobuf text less the field of that name before a place; None where there is none.
-
-    >>> without_field('a { b: 1 new { c: "}" } d: 2 }', "new", 1, 15)
-    'a { b: 1 d: 2 }'
-    """
-    lines = text.splitlines(keepends=True)
-    place = sum(map(len, lines[: line - 1])) + column
-    heads = re.finditer(rf"\b{name}\s*(?::|(?=[{{\[]))", text)
-    head = max((match for match in heads if match.start() < place), key=re.Match.end, default=None)
-    if head is None:
-        return None
-    depth = 0
-    for token in TOKEN.finditer(text, head.end()):
-        depth += (token[0] in "{[") - (token[0] in "}]")
-        if not depth:
-            return text[: head.start()] + text[token.end() :].lstrip(" ")
-    return None
 
 
 # What a script has to compile
@@ -490,94 +426,62 @@ def _argument(shape: Any) -> Any:
     return tuple(_argument(element) for element in shape)
 
 
-# The job
+# In the child
 
 
-def serve() -> None:
-    """Make the target of the first line, then compile the module after the second.
+def read_target(*, target: Mapping[str, str]) -> Answer:
+    """Have XLA read the description of a chip.
 
-    The answers, a line each, are empty objects, or hold XLA's error, or a refusal.
+    Raises:
+        TargetRefused: where this jax cannot compile for it.
     """
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # nothing else may print into the answers
-    answer: dict[str, Any] = {}
-    try:
-        device = _mesh(json.loads(sys.stdin.buffer.readline())).devices[0]
-        print("{}", file=answers, flush=True)
-        line = sys.stdin.buffer.readline()
-        if not line:
-            return
-        request = json.loads(line)
-        module = sys.stdin.buffer.read(request["size"])
-        answer["failure"] = compile_module(module, device, request)
-    except (TargetRefused, OptionRefused) as error:
-        answer["refusal"] = [type(error).__name__, str(error)]
-    print(json.dumps(answer), file=answers, flush=True)
+    _mesh(target)
+    return None, ()
 
 
-def main() -> None:
-    """Compile what the job names; `job["answer"]` is where to say what came of it."""
-    if sys.argv[1:] == ["serve"]:
-        serve()
-        return
-    job = json.load(sys.stdin)
-    # It returns before anything is traced, so that it is in no stack of a dump.
-    runpy.run_path(job["limited"])["begin"](job["limits"])
-    script = Path(job["script"])
-    sys.path.insert(0, str(script.resolve().parent))
-    answer: dict[str, Any] = {"programs": []}
-    try:
-        for programs in _compile_all(job, script):
-            answer["programs"] = programs
-            _write(job["answer"], answer)
-    except (ScriptFailed, TargetRefused, OptionRefused) as error:
-        answer["error"] = [type(error).__name__, str(error)]
-        _write(job["answer"], answer)
+_loaded: list[tuple[Path, CalledFunction]] = []
 
 
-def _compile_all(job: Any, script: Path) -> Iterator[list[dict[str, Any]]]:
-    """The states of all programs, before and after each: XLA may end the process."""
-    if job["function"] is None:
-        programs = programs_of(script, job["arguments"])
-    else:
-        programs = [function_of(script, job["function"], job["shapes"])]
-    outcomes: list[dict[str, Any]] = []
+def load(
+    *, script: str, function: str | None, shapes: list[Any] | None, arguments: Sequence[str]
+) -> Answer:
+    """The names of the programs of a script, which folders can have: `step`, and then `step-2`.
+
+    Raises:
+        ScriptFailed: where the script raises, or lacks something.
+    """
+    path = Path(script)
+    sys.path.insert(0, str(path.resolve().parent))
+    programs = (
+        programs_of(path, arguments) if function is None else [function_of(path, function, shapes)]
+    )
+    _loaded.extend((path, program) for program in programs)
+    names: list[str] = []
     for program in programs:
-        name = _numbered(program.name, [outcome["name"] for outcome in outcomes])
-        folder = Path(job["folder"]) / name
-        folder.mkdir(parents=True)
-        entry: dict[str, Any] = {"name": name, "folder": str(folder), "state": "compiling"}
-        outcomes.append(entry)
-        yield outcomes
-        try:
-            lowered = lower_for(
-                program.function, program.arguments, program.keywords, job["target"]
-            )
-        except TargetRefused:
-            raise
-        except Exception as error:
-            if len(programs) == 1:
-                raise ScriptFailed(_where(error, script)) from error
-            entry |= {"state": "not lowered", "message": _where(error, script)}
-            continue
-        options = {**unmeasured(job["target"]), **job["options"]}
-        _, failure = compile_lowered(lowered, folder, options)
-        entry["state"] = "compiled" if failure is None else "failed"
-        entry["message"] = failure
-        yield outcomes
-    yield outcomes
+        plain = re.sub(r"[^\w.\-]", "_", program.name)
+        numbers = (f"{plain}-{number}" for number in range(2, len(names) + 3))
+        names.append(next(name for name in (plain, *numbers) if name not in names))
+    return names, ()
 
 
-def _numbered(name: str, taken: Sequence[str]) -> str:
-    """A name that a folder can have: `step`, and then `step-2`."""
-    plain = re.sub(r"[^\w.\-]", "_", name)
-    numbers = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-    return next(candidate for candidate in (plain, *numbers) if candidate not in taken)
+def compile_loaded(
+    *, number: int, target: Mapping[str, str], options: Mapping[str, Any], folder: str
+) -> Answer:
+    """The end of the compilation of a program, and the message: `not lowered`, `failed`.
 
-
-def _write(path: str, answer: dict[str, Any]) -> None:
-    Path(path).write_text(json.dumps(answer), "utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    Raises:
+        ScriptFailed: the only program cannot be lowered.
+        TargetRefused, OptionRefused: the target or an option is not taken.
+    """
+    script, program = _loaded[number]
+    Path(folder).mkdir(parents=True)
+    try:
+        lowered = lower_for(program.function, program.arguments, program.keywords, target)
+    except TargetRefused:
+        raise
+    except Exception as error:
+        if len(_loaded) == 1:
+            raise ScriptFailed(_where(error, script)) from error
+        return ("not lowered", _where(error, script)), ()
+    _, failure = compile_lowered(lowered, Path(folder), {**unmeasured(target), **options})
+    return ("compiled" if failure is None else "failed", failure), ()

@@ -118,7 +118,7 @@ class Lowering:
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
-        needed = entry.parameters if self.watch is None else self._in_order(entry)
+        needed = set(entry.parameters if self.watch is None else self._in_order(entry))
         for parameter in entry.parameters:
             if parameter not in needed:
                 arguments.append([None])
@@ -346,7 +346,7 @@ class Lowering:
     def _carried(self, *computations: str) -> list[Instruction]:
         """The watched instructions in computations, whose values go with their results."""
         inside = self.watch.inside if self.watch is not None else lambda _: []
-        return list(dict.fromkeys(each for name in computations for each in inside(name)))
+        return list(dict.fromkeys(watched for name in computations for watched in inside(name)))
 
     def _state(
         self, shape: Shape, shapes: Shapes, carried: Sequence[Instruction] = ()

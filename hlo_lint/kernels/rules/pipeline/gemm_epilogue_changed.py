@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.constants import number_of
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:  # loaded where a module has such a call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,11 @@ from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import copy_file, is_proto, mirrored, write
 from hlo_lint.text.source import encode
+from hlo_lint.xla.child import Answer
+from hlo_lint.xla.pjrt import module_of_text
+from hlo_lint.xla.proto import TEXT_SUFFIXES, asked
 
+SNAPSHOT = "hlo_snapshot.pb"
 _PROTOS = (".pb", ".pbtxt", ".textproto", ".txtpb")
 
 
@@ -47,7 +52,7 @@ def convert_file(path: Path, dialects: Sequence[str]) -> Converted:
     """
     conversions(dialects)
     if _is_proto(path):
-        from hlo_lint.hlo.proto import read_proto
+        from hlo_lint.xla.proto import read_proto
 
         return _converted(parse_file(read_proto(path), path), dialects)
     return convert_text(_content(path), dialects, path)
@@ -61,8 +66,6 @@ def in_format(text: str, path: Path) -> bytes:
     """
     if not _is_proto(path):
         return encode(text)
-    from hlo_lint.hlo.proto import write_proto
-
     return write_proto(path, text)
 
 
@@ -123,3 +126,64 @@ def _converted(file: HloFile, dialects: Sequence[str]) -> Converted:
 def _content(path: Path) -> bytes:
     with os_errors_as(f"{path}: cannot be read"):
         return path.read_bytes()
+
+
+# ---- protocol buffers
+
+
+def write_proto(
+    path: Path,
+    text: str,
+    *,
+    timeout: float = 300.0,
+    search_path: Sequence[str] | None = None,
+) -> bytes:
+    """Serialize a module given as text, in the format that the file's name asks for.
+
+    `.pbtxt`, `.textproto` and `.txtpb` are in the text format, `.hlo_snapshot.pb` is an
+    HloSnapshot without arguments, and `.gz` is compressed.
+
+    Args:
+        path: the file they are for; nothing is written.
+        text: HLO that the jaxlib at hand reads.
+        timeout: seconds that XLA's code may take.
+        search_path: `sys.path` of the child process; that of this process if None.
+
+    Raises:
+        DumpError: XLA does not accept the text, or jaxlib is not installed.
+    """
+    name = path.name.removesuffix(".gz")
+    if name.endswith(TEXT_SUFFIXES):
+        function = text_proto
+    else:
+        function = snapshot if name.endswith(SNAPSHOT) else proto
+    advice = "convert it to what this jaxlib reads, or take another"
+    data = asked(path, function, encode(text), "write", advice, timeout, search_path)
+    # No time and no name: the same module is the same file.
+    return gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
+
+
+# in the child
+
+
+def proto(text: bytes) -> Answer:
+    """A serialized HloProto with the module of a text."""
+    from hlo_lint.hlo.wire import delimited
+
+    return None, [delimited(1, module_of_text(text)).raw]
+
+
+def snapshot(text: bytes) -> Answer:
+    """A serialized HloSnapshot with the module of a text."""
+    from hlo_lint.hlo.wire import delimited
+
+    _, (data,) = proto(text)
+    return None, [delimited(1, data).raw]
+
+
+def text_proto(text: bytes) -> Answer:
+    """The text format of the HloProto with the module of a text."""
+    from hlo_lint.hlo.text_proto import proto_to_text
+
+    _, (data,) = proto(text)
+    return None, [proto_to_text(data)]

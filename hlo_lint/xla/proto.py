@@ -1,7 +1,7 @@
 """Protocol buffers that hold HLO: find the module in them, and let XLA print it.
 
-XLA's own code turns a module into text and text into a module, in a process of its own: a broken
-file reaches C++ that may abort on it. Only the child process (`xla_child`) imports jaxlib.
+XLA's own code turns a module into text and text into a module, in a child process: a broken file
+reaches C++ that may abort on it.
 
     HloProto       { hlo_module = 1; buffer_assignment = 3; }     --xla_dump_hlo_as_proto
     HloSnapshot    { hlo = 1; arguments = 2; result = 3; … }      --xla_dump_hlo_snapshots
@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import gzip
 import os
-import sys
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.hlo import children
-from hlo_lint.hlo.xla_log import fatal_messages
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.text.stored import plain_name, read_expanded
+from hlo_lint.xla.bindings import long_text, release, xla_message
+from hlo_lint.xla.child import Child, ChildDied, ChildError
+from hlo_lint.xla.limits import ChildLimits
 
 if TYPE_CHECKING:  # loaded with the first protocol buffer
     from hlo_lint.hlo.wire import Field, Reader
+    from hlo_lint.xla.child import Answer
 
 MAX_BYTES: Final = 1 << 31
 """Protobuf itself reads no message of 2 GiB or more."""
@@ -35,14 +35,7 @@ MAX_EXPANSION: Final = 200
 ANY_EXPANSION: Final = 64 << 20
 
 INSTALL: Final = "pip install 'hlo-lint[xla]' to {} protocol buffers"
-SNAPSHOT: Final = "hlo_snapshot.pb"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
-
-
-NO_JAXLIB: Final = 3
-"""Exit status of `xla_child` if a package cannot be imported; standard output says which."""
-REFUSED: Final = 4
-"""Exit status of `xla_child` if the input holds no module; standard output says why."""
 
 
 def read_proto(
@@ -70,42 +63,9 @@ def read_proto(
                 f"{path}: not an HloProto or HloModuleProto: {error}; dump it again, or give the "
                 "text"
             ) from error
-    request = _Request(
-        "text" if is_text else "wire", path, "read", "give the text, or another jaxlib"
-    )
-    return decode(request.send(data, timeout, search_path))
-
-
-def write_proto(
-    path: Path,
-    text: str,
-    *,
-    timeout: float = 300.0,
-    search_path: Sequence[str] | None = None,
-) -> bytes:
-    """Serialize a module given as text, in the format that the file's name asks for.
-
-    `.pbtxt`, `.textproto` and `.txtpb` are in the text format, `.hlo_snapshot.pb` is an
-    HloSnapshot without arguments, and `.gz` is compressed.
-
-    Args:
-        path: the file they are for; nothing is written.
-        text: HLO that the jaxlib at hand reads.
-        timeout: seconds that XLA's code may take.
-        search_path: `sys.path` of the child process; that of this process if None.
-
-    Raises:
-        DumpError: XLA does not accept the text, or jaxlib is not installed.
-    """
-    name = path.name.removesuffix(".gz")
-    if name.endswith(TEXT_SUFFIXES):
-        kind = "to text"
-    else:
-        kind = "to snapshot" if name.endswith(SNAPSHOT) else "to wire"
-    request = _Request(kind, path, "write", "convert it to what this jaxlib reads, or take another")
-    data = request.send(encode(text), timeout, search_path)
-    # No time and no name: the same module is the same file.
-    return gzip.compress(data, mtime=0) if path.name.endswith(".gz") else data
+    function = printed_text_proto if is_text else printed
+    advice = "give the text, or another jaxlib"
+    return decode(asked(path, function, data, "read", advice, timeout, search_path))
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -178,48 +138,51 @@ def _content(path: Path) -> bytes:
     return data
 
 
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """A conversion by the child process."""
+def asked(
+    path: Path,
+    function: Callable[[bytes], Answer],
+    data: bytes,
+    verb: str,
+    advice: str,
+    timeout: float,
+    search_path: Sequence[str] | None,
+) -> bytes:
+    """The bytes that a function of the child makes of others.
 
-    kind: str
-    path: Path
-    verb: str
-    """`read` or `write`."""
-    advice: str
-
-    def send(self, data: bytes, timeout: float, search_path: Sequence[str] | None) -> bytes:
-        """The converted bytes.
-
-        Raises:
-            DumpError: the child refused, crashed, or took too long.
-        """
-        limits = children.ResourceLimits.by_default(seconds=timeout)
-        command = children.python_command(
-            "hlo_lint.hlo.xla_child", self.kind, limits=limits, search_path=search_path
-        )
+    Raises:
+        DumpError: it refuses them, crashes, or takes too long.
+    """
+    limits = ChildLimits.by_default(timeout)
+    with Child(limits=limits, setup=release, search_path=search_path) as child:
         try:
-            child = children.run(command, data, limits, children.environment())
-        except children.ChildTimeout as error:
-            raise DumpError(f"{self.path}: {error}, or {self.advice}") from error
-        except OSError as error:
-            raise DumpError(f"{self.path}: {sys.executable} cannot be started: {error}") from error
-        if child.returncode == 0:
-            return child.stdout
-        reason = shown(decode(child.stdout).strip())
-        if child.returncode == NO_JAXLIB:
-            raise DumpError(f"{self.path}: {INSTALL.format(self.verb)}: {reason}")
-        if child.returncode == REFUSED:
-            raise DumpError(f"{self.path}: not an HLO module: {reason}; {self.advice}")
-        raise DumpError(
-            f"{self.path}: XLA's code {children.ending(child.returncode, decode(child.stderr))} "
-            "while it read this file; "
-            f"{self.advice}{_last_log_line(child.stderr)}"
-        )
+            _, (result,) = child.call(function, data)
+        except ChildDied as death:
+            if death.is_late:
+                raise DumpError(f"{path}: {death}, or {advice}") from None
+            words = f": {death.last_words}" if death.last_words else ""
+            raise DumpError(
+                f"{path}: XLA {death.reason} while it read this file; {advice}{words}"
+            ) from None
+        except ChildError as error:
+            reason = shown(xla_message(f"{error}"))
+            if error.kind == "ImportError":
+                raise DumpError(f"{path}: {INSTALL.format(verb)}: {reason}") from None
+            raise DumpError(
+                f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {advice}"
+            ) from None
+    return result
 
 
-def _last_log_line(stderr: bytes) -> str:
-    """The fatal message of absl, without time and process (`F0000 …`); else the last line."""
-    log = decode(stderr)
-    lines = fatal_messages(log) or [line.strip() for line in log.splitlines() if line.strip()]
-    return "".join(f": {shown(line)[:300]}" for line in lines[-1:])
+# ---- in the child
+
+
+def printed(module: bytes) -> Answer:
+    """The text of a serialized HloModuleProto."""
+    return None, [encode(long_text(module))]
+
+
+def printed_text_proto(data: bytes) -> Answer:
+    """The text of a module in the text format."""
+    from hlo_lint.hlo.text_proto import module_from_text
+
+    return printed(module_from_text(data))

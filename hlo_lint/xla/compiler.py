@@ -1,0 +1,125 @@
+"""XLA's compilers for chips that are not there, each text in a process of its own.
+
+with XlaCompiler(python) as compiler:
+    ending = compiler.compile(text, target_config, "--xla_dump_to=…")
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import encode
+from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
+from hlo_lint.xla.limits import ChildLimits
+from hlo_lint.xla.pjrt import ABSENT, Plugin, module_of_text, plugin_path, xla_bindings
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Answer
+
+_unknown = re.compile(r"Unknown flags? in XLA_FLAGS: ([^\n]*)")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The end of one compilation."""
+
+    status: str
+    """`ok`, `refused` by the parser, `error`, `died`, `timeout`."""
+    message: str
+    log: str = field(default="", compare=False, repr=False)
+    """XLA's log."""
+
+    @property
+    def crashed(self) -> bool:
+        """True if XLA did not compile a module that its parser read."""
+        return self.status in ("error", "died", "timeout")
+
+
+class XlaCompiler(AbstractContextManager["XlaCompiler"]):
+    """XLA's compiler for GPUs, in one child process for each thread that asks at a time."""
+
+    def __init__(self, python: Path | None = None, *, timeout: float = 60.0) -> None:
+        """`python` is an interpreter with jax's CUDA plugin; `timeout` in seconds for a text."""
+        limits = ChildLimits(timeout, ChildLimits.by_default(timeout).memory)
+        self._children = Pool(
+            lambda: Child(
+                python, limits=limits, setup=loaded, forks="each time", environment=ABSENT
+            )
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._children.close()
+
+    def compile(
+        self,
+        text: str,
+        target_config: str,
+        flags: str = "",
+        devices: Sequence[int] = (1, 1),
+    ) -> Ending:
+        """The end of the compilation of a text for a GPU, described in the text format.
+
+        `devices` are the numbers of replicas and of partitions: those of a header do not count.
+
+        Raises:
+            UsageError: where there is no jaxlib, no compiler for GPUs, or no such flag.
+        """
+        target = {"platform": "cuda", "target_config": target_config, "topology": "1x1x1"}
+        with self._children.one() as child:
+            try:
+                (status, message), _ = child.call(
+                    compiled, encode(text), target=target, flags=flags, devices=list(devices)
+                )
+            except ChildDied as death:
+                if unknown := _unknown.search(death.log):
+                    raise UsageError(f"this XLA does not know the flags {unknown[1]}") from None
+                if death.is_late:
+                    return Ending("timeout", f"no answer in {child.limits.seconds:g} s", death.log)
+                return Ending("died", death.last_words or death.reason, death.log)
+            except ChildError as error:
+                if error.kind != "ImportError":
+                    raise UsageError(f"{child.python}: {error}") from None
+                raise UsageError(
+                    f"{child.python} has no GPU compiler ({error}): install "
+                    "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE"
+                ) from None
+            return Ending(status, message.strip(), child.log())
+
+
+# ---- in the child
+
+
+@cache
+def _plugin(platform: str) -> Plugin:
+    path = plugin_path(platform)
+    if path is None:
+        raise ImportError(f"no PJRT plugin for {platform}")
+    return Plugin(path)
+
+
+def loaded() -> Answer:
+    """Load jaxlib, and its CUDA plugin."""
+    xla_bindings()
+    _plugin("cuda")
+    return None, ()
+
+
+def compiled(
+    text: bytes, *, target: dict[str, str], flags: str, devices: list[int]
+) -> tuple[tuple[str, str], Sequence[bytes]]:
+    """The status and the message of the compilation of a text."""
+    os.environ["XLA_FLAGS"] = flags  # which XLA reads once in a process
+    try:
+        module = module_of_text(text)
+    except Exception as refusal:  # absl::Status, as jaxlib raises it
+        return ("refused", f"{refusal}"), ()
+    error = _plugin(target["platform"]).compile(module, target, devices)
+    return ("error" if error else "ok", error), ()

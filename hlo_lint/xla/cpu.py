@@ -1,0 +1,211 @@
+"""XLA:CPU of the installed jaxlib, in a child process with limits on time and memory.
+
+    with XlaCpu() as xla:
+        results = xla.run(text, inputs)
+
+The child serves many texts, because importing jax takes longer than most compilations. A text on
+which XLA aborts ends the child, not the caller: the next text starts another child.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
+from hlo_lint.hlo.parser.literals import numpy_dtype
+from hlo_lint.text.errors import DumpError, HloLintError
+from hlo_lint.text.source import encode, shown
+from hlo_lint.xla.bindings import xla_message
+from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
+from hlo_lint.xla.limits import ChildLimits
+from hlo_lint.xla.pjrt import module_of_text
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.xla.child import Answer
+
+    Flags = Mapping[str, bool | int | str]
+
+MAX_SECONDS: Final = 60.0
+"""Time that one text may take, to compile and to run."""
+MAX_BYTES: Final = 8 << 30
+"""Memory of the child."""
+
+FLAGS: Final[Flags] = {
+    # A rewrite of XLA:CPU would be applied to both sides, and hide the same rewrite in a dump.
+    "xla_disable_hlo_passes": "algsimp,constant_folding,cse,reshape-mover,simplify-fp-conversions",
+    "xla_allow_excess_precision": False,
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_multi_thread_eigen": False,
+}
+"""Flags of the first attempt, which compiles fast and rewrites little."""
+DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
+"""Flags of the second attempt: some texts compile only with every pass."""
+MAX_EXECUTABLES: Final = 4
+"""Executables that are kept: two programs, in their own types and in f64, run on several seeds."""
+
+
+class NotRun(HloLintError):
+    """A text that XLA:CPU did not run to the end; the message says why."""
+
+
+class XlaCpu(AbstractContextManager["XlaCpu"]):
+    """XLA:CPU in a child process, which starts with the first text and ends with the context."""
+
+    def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
+        """`seconds` for each text, `memory` in bytes for the child."""
+        limits = ChildLimits.by_default(MAX_SECONDS, MAX_BYTES)
+        self._limits = ChildLimits(seconds or limits.seconds, memory or limits.memory)
+        self.texts_run = 0
+        """The number of texts that ran to the end."""
+        self._child = Child(
+            limits=self._limits,
+            setup=loaded,
+            environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def sibling(self) -> XlaCpu:
+        """Another child with the same limits."""
+        return XlaCpu(seconds=self._limits.seconds, memory=self._limits.memory)
+
+    def close(self) -> None:
+        """End the child process."""
+        self._child.close()
+
+    def run(
+        self, text: str, inputs: Sequence[NDArray[Any]] = (), *, flags: Flags | None = None
+    ) -> list[NDArray[Any]]:
+        """The results of a module: the leaves of its root, in order.
+
+        Args:
+            text: HLO that the installed jaxlib reads, with one device and arrays as parameters.
+            inputs: a value for each parameter of the entry computation.
+            flags: XLA flags for this compilation, beside those of the child.
+
+        Raises:
+            NotRun: XLA refused the text, aborted, or needed more time or memory than the limits.
+            DumpError: jaxlib is not installed.
+        """
+        types, blocks = packed(inputs)
+        try:
+            types, results = self._child.call(
+                run, encode(text), *blocks, types=types, flags=dict(flags or {})
+            )
+        except ChildDied as death:
+            raise NotRun(f"{death}") from None
+        except ChildError as error:
+            if error.kind == "ImportError":
+                raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from None
+            raise NotRun(shown(xla_message(f"{error}")) or error.kind) from None
+        self.texts_run += 1
+        return unpacked(types, results)
+
+
+def xla_cpus(*, seconds: float | None = None, memory: int | None = None) -> Pool[XlaCpu]:
+    """Several such children with the limits of `XlaCpu`, one for each thread at a time."""
+    return Pool(lambda: XlaCpu(seconds=seconds, memory=memory))
+
+
+# ---- arrays
+
+
+_NAMES: Final = {kind.numpy: name for name, kind in reversed(ELEMENT_TYPES.items())}
+
+
+def packed(arrays: Sequence[NDArray[Any]]) -> tuple[list[Any], list[bytes]]:
+    """The element type and the dimensions of each array, and its bytes."""
+    types = [[_NAMES[array.dtype.name], list(array.shape)] for array in arrays]
+    return types, [array.tobytes() for array in arrays]
+
+
+def unpacked(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]]:
+    """The arrays that were packed."""
+    import numpy as np
+
+    return [
+        np.frombuffer(data, numpy_dtype(name)).reshape(dims)
+        for (name, dims), data in zip(types, blocks, strict=True)
+    ]
+
+
+# ---- in the child
+
+
+def run(text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any]) -> Answer:
+    """Compile a text, and run it."""
+    device = _device()
+    executable = _compiled(text, tuple(flags.items()))
+    results = executable.execute([device.put(array) for array in unpacked(types, arrays)])
+    return packed([device.fetch(array) for array in results])
+
+
+def loaded() -> Answer:
+    """Import jax, or jaxlib alone."""
+    _device()
+    return None, ()
+
+
+@lru_cache(MAX_EXECUTABLES)
+def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...]) -> Any:
+    jaxlib = import_module("jaxlib._jax")
+    device = _device().device
+    program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
+    options = jaxlib.CompileOptions()
+
+    def compiled(own: Flags) -> Any:
+        options.env_option_overrides = list({**own, **dict(flags)}.items())
+        return device.client.compile_and_load(program, jaxlib.DeviceList((device,)), options)
+
+    try:
+        return compiled(FLAGS)
+    except RuntimeError:
+        return compiled(DEFAULT_FLAGS)
+
+
+class _Device(NamedTuple):
+    device: Any
+    put: Callable[[NDArray[Any]], Any]
+    fetch: Callable[[Any], NDArray[Any]]
+
+
+@cache
+def _device() -> _Device:
+    """The CPU, a function that puts an array on it, and one that fetches an array from it."""
+    jaxlib = import_module("jaxlib._jax")
+    try:
+        jax = import_module("jax")
+    except ImportError:
+        # jaxlib alone does, from 0.11 on: the classes of its arrays were written in Python before.
+        if not hasattr(jaxlib.ArrayImpl, "_to_np_array_did_copy"):
+            raise
+        device = import_module("jaxlib.xla_client").make_cpu_client().devices()[0]
+        sharding = jaxlib.SingleDeviceSharding(device)
+
+        def put(array: NDArray[Any]) -> Any:
+            shape = _ShapedArray(array.shape, array.dtype)
+            return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
+
+        return _Device(
+            device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
+        )
+    device = jax.devices("cpu")[0]
+    return _Device(
+        device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
+    )
+
+
+class _ShapedArray(NamedTuple):
+    """The fields of `jax.core.ShapedArray` that jaxlib reads."""
+
+    shape: tuple[int, ...]
+    dtype: object
+    weak_type: bool = False

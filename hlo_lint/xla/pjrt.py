@@ -1,0 +1,179 @@
+"""XLA's compilers for GPUs and TPUs that are not there, called through PJRT's table of functions.
+
+They take HLO as it is (`pjrt_c_api.h`, format "hlo"): jax's Python API takes StableHLO, which has
+no layouts and no bitcasts. No driver and no device are needed.
+
+This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
+arguments FILE and TARGET it compiles one file, for the GPU that a text of XLA's
+`GpuTargetConfigProto` describes. `XLA_FLAGS` has the flags.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+ABSENT = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "TPU_SKIP_MDS_QUERY": "1"}
+"""The variables of a process that only compiles: it need not look for CUDA's libraries or a TPU."""
+
+# The table has five words of sizes and the version, then functions. It only grows at its end, so
+# their places do not change: tests call each of these in each release.
+_FUNCTIONS = 5
+_ERROR_MESSAGE, _PLUGIN_INITIALIZE, _TOPOLOGY_CREATE, _COMPILE = 1, 3, 82, 89
+
+
+def _arguments(*fields: tuple[str, Any]) -> type[C.Structure]:
+    """The struct of a call's arguments: its size, extensions, then the fields."""
+    head = [("struct_size", C.c_size_t), ("extension_start", C.c_void_p)]
+    return type("Arguments", (C.Structure,), {"_fields_": [*head, *fields]})
+
+
+def _text(name: str) -> tuple[tuple[str, Any], tuple[str, Any]]:
+    return (name, C.c_char_p), (f"{name}_size", C.c_size_t)
+
+
+_Nothing = _arguments()
+_Message = _arguments(("error", C.c_void_p), ("message", C.c_void_p), ("size", C.c_size_t))
+_Option = _arguments(*_text("name"), ("type", C.c_int), *_text("value"))
+_Topology = _arguments(
+    *_text("name"), ("options", C.c_void_p), ("options_size", C.c_size_t), ("topology", C.c_void_p)
+)
+_Program = _arguments(*_text("code"), *_text("format"))
+_Compile = _arguments(
+    ("topology", C.c_void_p),
+    ("program", C.c_void_p),
+    *_text("options"),
+    ("client", C.c_void_p),
+    ("executable", C.c_void_p),
+)
+
+
+def _varint(number: int) -> bytes:
+    parts = []
+    while number > 0x7F:
+        parts.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*parts, number))
+
+
+class Plugin:
+    """The compiler of a platform, from the library of a plugin."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the library.
+
+        Raises:
+            OSError: it cannot be loaded.
+            RuntimeError: it is of another PJRT, or refuses to begin.
+        """
+        library = C.CDLL(str(path))
+        library.GetPjrtApi.restype = C.c_void_p
+        self._table = (C.c_size_t * (_FUNCTIONS + _COMPILE + 1)).from_address(library.GetPjrtApi())
+        major, minor = divmod(self._table[4], 1 << 32)[::-1]
+        self.version = major, minor
+        """Of PJRT's C API."""
+        if self._table[0] < C.sizeof(self._table) or major != 0:
+            raise RuntimeError(f"{path} has version {major}.{minor} of PJRT's table of functions")
+        if refusal := self._run(_PLUGIN_INITIALIZE, _Nothing(C.sizeof(_Nothing))):
+            raise RuntimeError(refusal)
+
+    def compile(
+        self, module: bytes, target: Mapping[str, str], devices: Sequence[int] = (1, 1)
+    ) -> str:
+        """Compile a serialized HloModuleProto; the error, or empty text.
+
+        `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
+        replicas and of partitions.
+        """
+        replicas, partitions = devices
+        counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
+        # CompileOptionsProto { executable_build_options { num_replicas num_partitions } }
+        build = b"\x1a" + _varint(len(counts)) + counts
+        texts = {name: text.encode() for name, text in target.items()}
+        del texts["platform"]
+        name = texts.pop("topology_name", b"")
+        options = (_Option * len(texts))(
+            *(
+                _Option(C.sizeof(_Option), None, key.encode(), len(key), 0, value, len(value))
+                for key, value in texts.items()
+            )
+        )
+        topology = _Topology(
+            *(C.sizeof(_Topology), None, name, len(name), C.addressof(options), len(options), None)
+        )
+        if error := self._run(_TOPOLOGY_CREATE, topology):
+            return error
+        program = _Program(C.sizeof(_Program), None, module, len(module), b"hlo", 3)
+        where = topology.topology, C.addressof(program)
+        request = _Compile(C.sizeof(_Compile), None, *where, build, len(build), None, None)
+        return self._run(_COMPILE, request)
+
+    def _run(self, number: int, arguments: C.Structure) -> str:
+        """The error of a call; empty text if there is none."""
+        error = self._function(number)(C.addressof(arguments))
+        if not error:
+            return ""
+        message = _Message(C.sizeof(_Message), None, error)
+        self._function(_ERROR_MESSAGE)(C.addressof(message))
+        # An error may be without a message, and is one nevertheless.
+        return C.string_at(message.message, message.size).decode(errors="replace") or "error"
+
+    def _function(self, number: int) -> Any:
+        return C.CFUNCTYPE(C.c_void_p, C.c_void_p)(self._table[_FUNCTIONS + number])
+
+
+def plugin_path(platform: str = "cuda") -> Path | None:
+    """The library of the plugin for `cuda` or `tpu`; None if it is not installed."""
+    files = {"libtpu": "libtpu.so"}
+    if platform == "cuda":
+        files = {f"jax_plugins.xla_cuda{number}": "xla_cuda_plugin.so" for number in (12, 13)}
+    for module, name in files.items():
+        try:
+            spec = find_spec(module)
+        except ModuleNotFoundError:
+            continue
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            if (path := Path(folder, name)).exists():
+                return path
+    return None
+
+
+def xla_bindings() -> ModuleType:
+    """XLA's Python bindings of HLO: `_hlo`, and before jaxlib 0.10.2 `_jax`."""
+    for name in ("jaxlib._hlo", "jaxlib._jax"):
+        try:
+            return import_module(name)
+        except ModuleNotFoundError as error:
+            missing = error
+            if error.name != name:
+                break
+    raise missing
+
+
+def module_of_text(data: bytes) -> bytes:
+    """The serialized HloModuleProto of HLO text."""
+    module = xla_bindings().hlo_module_from_text(data.decode())
+    return bytes(module.as_serialized_hlo_module_proto())
+
+
+def main(file: str, target: str) -> int:
+    """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
+    library = plugin_path()
+    if library is None:
+        print("jax's CUDA plugin is not installed")
+        return 2
+    description = Path(target).read_text("utf-8")
+    chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
+    error = Plugin(library).compile(module_of_text(Path(file).read_bytes()), chip)
+    print(f"error: {error.strip()}" if error else "ok")
+    return 1 if error else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,102 @@
+"""Pythons with a release of jax."""
+
+from __future__ import annotations
+
+import re
+import sys
+import threading
+import zipfile
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from hlo_lint.text.errors import CaptureError, UsageError
+from hlo_lint.xla.environments import (
+    INSTALLED,
+    Platform,
+    environment_of,
+    interpreter_at,
+    python_between,
+    run_installer,
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "hlo_lint"
+
+
+@pytest.mark.parametrize(
+    ("release", "platform", "message"),
+    [
+        ("0.4.37", Platform.CPU, "too old to compile for a CPU$"),
+        ("0.4.37", Platform.GPU, "too old to compile for a GPU that is not there"),
+        ("0.4.38", Platform.TPU, "too old to compile for a TPU that is not there"),
+        ("newest", Platform.CPU, "newest is not a release of jax; give one as in"),
+    ],
+)
+def test_a_release_that_does_not_do_is_an_error(
+    release: str, platform: Platform, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        environment_of(release, platform=platform)
+
+
+@pytest.mark.parametrize("platform", Platform)
+def test_for_the_cpu_any_environment_of_the_release_will_do(
+    cache: Path, platform: Platform
+) -> None:
+    folder = platform.folder("0.11.2")
+    assert folder.parent == cache
+    folder.mkdir(parents=True)
+    (folder / INSTALLED).touch()
+    found = environment_of("0.11.2", platform=Platform.CPU)
+    assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.2")
+
+
+def test_a_python_without_jax_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot be run: No such file"):
+        interpreter_at(tmp_path / "python")
+
+
+def test_the_newest_python_that_a_release_takes_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for minor in (12, 14):
+        path = tmp_path / f"python3.{minor}"
+        path.write_text(f"#!/bin/sh\necho 3 {minor}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    assert python_between((3, 12), (3, 14), this=(3, 11)) == str(tmp_path / "python3.14")
+    assert python_between((3, 12), (3, 13), this=(3, 11)) == str(tmp_path / "python3.12")
+    assert python_between((3, 15), (3, 15), this=(3, 11)) is None
+
+
+@pytest.mark.slow
+def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
+    """By pip itself, from an index of one package."""
+    record = "tiny-1.0.dist-info/{}"
+    about = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
+    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(record.format("METADATA"), about)
+        wheel.writestr(record.format("WHEEL"), "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        wheel.writestr(record.format("RECORD"), "")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    announced: list[str] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = f"http://127.0.0.1:{server.server_address[1]}/"
+        pip = [sys.executable, "-m", "pip", "--isolated", "--no-cache-dir", "install"]
+        command = [*pip, "--no-index", "--find-links", page, "--target", str(tmp_path / "out")]
+        try:
+            run_installer("0.11.2", [*command, "tiny"], announced.append)
+            with pytest.raises(CaptureError, match=r"jax 0\.11\.2: .*No matching distribution"):
+                run_installer("0.11.2", [*command, "huge"], announced.append)
+        finally:
+            server.shutdown()
+    (line,) = announced
+    assert re.fullmatch(r"downloading tiny-1\.0-py3-none-any\.whl \(\d+ bytes\)", line)
