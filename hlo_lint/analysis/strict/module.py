@@ -150,6 +150,11 @@ def _unmade(computation: Computation, offset: int, errors: Sequence[ParseError])
         yield Span(offset + begin, offset + end)
 
 
+def _inline(module: Module) -> set[int]:
+    """The computations that are written into an attribute."""
+    return {at for at, each in enumerate(module.computations) if each.text.startswith("{")}
+
+
 def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     yield from module.parse_errors
     is_single = not module.header and any(
@@ -158,7 +163,7 @@ def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError
     if not is_single:
         yield from _around(module)
         yield from _header(module)
-    elif len(module.computations) > len(module.within) + 1:
+    elif len(module.computations) > len(_inline(module)) + 1:
         at = module.offset(1)
         yield ParseError("nothing may follow a single instruction", at, at + 1)
     yield from _foreign_blanks(module.text)
@@ -258,7 +263,7 @@ def _around(module: Module) -> Iterator[ParseError]:
     text = module.text
     if not module.header:
         # XLA takes `name (` at the beginning for the beginning of a single instruction.
-        numbers = (at for at in range(len(module.computations)) if at not in module.within)
+        numbers = (at for at in range(len(module.computations)) if at not in _inline(module))
         number = next(numbers, None)
         if number is None:
             return
@@ -279,7 +284,7 @@ def _around(module: Module) -> Iterator[ParseError]:
             yield from blank_errors(text, end, at)
     unread = sorted(start for _, start, _ in module.parse_errors)
     for number, computation in enumerate(module.computations):
-        if number in module.within:
+        if number in _inline(module):
             continue
         begin = module.offset(number)
         if not _any_between(unread, at, begin):
@@ -457,7 +462,7 @@ def _calls(module: Module) -> Iterator[ParseError]:
                 start, end = computation.spans[at]
                 for message in _call(record, defined, module, computation, at):
                     yield ParseError(message, begin + start, begin + end)
-        if computation.name in defined and number not in module.within:
+        if computation.name in defined and number not in _inline(module):
             yield ParseError(f"computation already exists: %{computation.name}", begin, begin + 1)
         defined.setdefault(computation.name, computation)
 
