@@ -95,7 +95,7 @@ def _graph(text: str) -> object:
 
 
 def _one_by_one(text: str) -> object:
-    """What reading each statement by itself makes of a text."""
+    """The graph of a text of which each statement is read by itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrintedReader, "read", lambda self, at, computations: at)
         patch.setattr(general, "MAX_TOGETHER", len(text))
@@ -103,7 +103,7 @@ def _one_by_one(text: str) -> object:
 
 
 def _by_line(text: str) -> object:
-    """What reading lines together makes of a text that is too short for that."""
+    """The graph of a text of which lines are read together, though it is short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrintedReader, "read", lambda self, at, computations: at)
         patch.setattr(general, "MAX_TOGETHER", min(800, len(text) - 1))

@@ -152,7 +152,7 @@ def _unmade(computation: Computation, offset: int, errors: Sequence[ParseError])
 
 def _inline(module: Module) -> set[int]:
     """The computations that are written into an attribute."""
-    return {at for at, each in enumerate(module.computations) if each.text.startswith("{")}
+    return {at for at, body in enumerate(module.computations) if body.text.startswith("{")}
 
 
 def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:

@@ -185,10 +185,10 @@ class PrintedReader:
             if text[at] == "\n":
                 at += 1
                 continue
-            known = memo.known(text, at) if memo is not None else None
-            if known is not None:
-                group.append((at, known))
-                at += len(known.text) + 2
+            computation = memo.known(text, at) if memo is not None else None
+            if computation is not None:
+                group.append((at, computation))
+                at += len(computation.text) + 2
                 continue
             outline = _outline_at(text, at)
             if outline is None:
@@ -229,7 +229,8 @@ class PrintedReader:
 
     def _rows(self, outlines: list[_Outline]) -> list[InstructionRecord] | None:
         if self._memo is not None:
-            return _read_lines([self._text[each.start : each.end] for each in outlines], self._memo)
+            texts = [self._text[outline.start : outline.end] for outline in outlines]
+            return _read_lines(texts, self._memo)
         # Without a memo nothing is known, and no other computation stands between them.
         count = sum(outline.lines for outline in outlines)
         return _find_rows(self._text, outlines[0].start, outlines[-1].end, count, self._spelling)

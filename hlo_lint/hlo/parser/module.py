@@ -114,17 +114,17 @@ def _is_void(part: str) -> bool:
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
-    reader = _Reader(text, memo)
+    reader = _ModuleReader(text, memo)
     # Where a printer wrote all of it, no second module begins.
     parts = _split(text) if reader.at < len(text) else []
     if len(parts) > 1:
-        modules = tuple([_Reader(part, memo).module() for part in parts])
+        modules = tuple([_ModuleReader(part, memo).module() for part in parts])
         if any(module.header or module.computations for module in modules):
-            return modules  # else it is no HLO at all, though with separators
+            return modules  # a log has separators, too, and no part of it is HLO
     return (reader.module(),)
 
 
-class _Reader:
+class _ModuleReader:
     """Reads one module, from the first character of a text to the last."""
 
     def __init__(self, text: str, memo: Memo | None) -> None:
