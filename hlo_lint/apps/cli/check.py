@@ -69,8 +69,8 @@ _COMMAND = "hlo_lint.command"
 )
 @click.option(
     "--executor",
-    metavar="dask://…|ray://…",
-    help="Check on the workers of a Dask or Ray cluster: dask://HOST:PORT, ray://HOST:PORT.",
+    metavar="dask://…",
+    help="Check on the workers of a Dask cluster: dask://HOST:PORT.",
 )
 @click.option(
     "--shard",
