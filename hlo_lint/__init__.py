@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.suppressions.allowances import Allowance
-    from hlo_lint.hlo import dialects
     from hlo_lint.hlo.ir import Computation, Instruction, Module
     from hlo_lint.report.report import Report
     from hlo_lint.rules.base import (
@@ -146,7 +145,6 @@ __all__ = [
     "capture_jit",
     "check_jit",
     "compile_for",
-    "dialects",
     "emit",
     "fix",
     "lint",
@@ -192,7 +190,7 @@ def _public(name: str) -> "Any":
     for home, names in _HOMES.items():
         if name in names.split():
             return globals().setdefault(name, getattr(import_module(home), name))
-    if name in ("dialects", "live", "match", "testing"):
+    if name in ("live", "match", "testing"):
         return import_module(f"hlo_lint.{name}")
     if name in _RENAMED:
         import warnings

@@ -1,6 +1,6 @@
 """Old paths of public modules: each still imports, with a DeprecationWarning, for one release.
 
-`hlo_lint.match`, `testing`, `live` and `dialects` are names of the public API and stay.
+`hlo_lint.match`, `testing` and `live` are names of the public API and stay.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 MODULES = {
-    "hlo_lint.dialects": "hlo_lint.hlo.dialects",
     "hlo_lint.live": "hlo_lint.apps.jax.xla_hook",
     "hlo_lint.match": "hlo_lint.analysis.match",
     "hlo_lint.testing": "hlo_lint.apps.testing",

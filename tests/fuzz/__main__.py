@@ -48,7 +48,7 @@ DICTIONARY = (
 )  # fmt: skip
 SHARES = {
     "parse": 10, "memo": 6, "strict": 10, "lint": 12, "lint_before": 6, "report": 4, "fix": 12,
-    "values": 10, "convert": 6, "match": 2, "payload": 4, "artefact": 6, "kernel_text": 3,
+    "values": 10, "match": 2, "payload": 4, "artefact": 6, "kernel_text": 3,
     "comment": 2, "settings": 1, "baseline": 1, "editor": 5, "message": 6, "options": 1,
     "directory": 8, "file_name": 1,
 }  # fmt: skip

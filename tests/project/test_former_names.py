@@ -24,7 +24,6 @@ from tests.conftest import ROOT
 
 # What the pages of 0.1.0 imported, with a name from each.
 STAY = {
-    "hlo_lint.dialects": "convert",
     "hlo_lint.live": "install",
     "hlo_lint.match": "find",
     "hlo_lint.report.formats": "render",
@@ -66,8 +65,6 @@ check: SHARED --color --cured --exit-zero --jobs --output --output-format --quie
     --statistics --verbose --watch -j -o -q -v
 config: SHARED --schema --show
 config-diff: --json
-convert: --output --to -o
-dialects:
 diff: --all --in --json --metadata --module
 explain:
 fix: SHARED --color --diff --exit-non-zero-on-fix --exit-zero --form --no-unsafe-fixes --output

@@ -20,8 +20,6 @@ LATE = (
     "completion",
     "config",
     "config-diff",
-    "convert",
-    "dialects",
     "diff",
     "explain",
     "fix",
