@@ -150,11 +150,6 @@ def _unmade(computation: Computation, offset: int, errors: Sequence[ParseError])
         yield Span(offset + begin, offset + end)
 
 
-def _inline(module: Module) -> set[int]:
-    """The computations that are written into an attribute."""
-    return {at for at, body in enumerate(module.computations) if body.text.startswith("{")}
-
-
 def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError]:
     yield from module.parse_errors
     is_single = not module.header and any(
@@ -163,7 +158,7 @@ def _module_errors(module: Module, checked: CheckedTexts) -> Iterator[ParseError
     if not is_single:
         yield from _around(module)
         yield from _header(module)
-    elif len(module.computations) > len(_inline(module)) + 1:
+    elif sum(not body.text.startswith("{") for body in module.computations) > 1:
         at = module.offset(1)
         yield ParseError("nothing may follow a single instruction", at, at + 1)
     yield from _foreign_blanks(module.text)
@@ -263,7 +258,11 @@ def _around(module: Module) -> Iterator[ParseError]:
     text = module.text
     if not module.header:
         # XLA takes `name (` at the beginning for the beginning of a single instruction.
-        numbers = (at for at in range(len(module.computations)) if at not in _inline(module))
+        numbers = (
+            at
+            for at in range(len(module.computations))
+            if not module.computations[at].text.startswith("{")
+        )
         number = next(numbers, None)
         if number is None:
             return
@@ -284,7 +283,7 @@ def _around(module: Module) -> Iterator[ParseError]:
             yield from blank_errors(text, end, at)
     unread = sorted(start for _, start, _ in module.parse_errors)
     for number, computation in enumerate(module.computations):
-        if number in _inline(module):
+        if computation.text.startswith("{"):
             continue
         begin = module.offset(number)
         if not _any_between(unread, at, begin):
@@ -462,7 +461,7 @@ def _calls(module: Module) -> Iterator[ParseError]:
                 start, end = computation.spans[at]
                 for message in _call(record, defined, module, computation, at):
                     yield ParseError(message, begin + start, begin + end)
-        if computation.name in defined and number not in _inline(module):
+        if computation.name in defined and not computation.text.startswith("{"):
             yield ParseError(f"computation already exists: %{computation.name}", begin, begin + 1)
         defined.setdefault(computation.name, computation)
 
