@@ -273,7 +273,7 @@ def _reads(
                 _index(attributes_of(row)),
                 _place(references_of(row)[0], places),
             )
-            # Elements are read through: dialects disagree on whether they are instructions of their
+            # Elements are read through: releases disagree on whether they are instructions of their
             # own.
             if element is not None and 0 <= position < at and index[name_of(row)] == at:
                 places[name_of(row)] = (position, (*path, element))

@@ -132,7 +132,7 @@ class Computation:
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under a key of its own; see `cached_analysis`."""
 
-    def again(self) -> Computation:
+    def copy(self) -> Computation:
         """The same, as another computation: a module may spell one twice."""
         return Computation(
             *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,10 +36,8 @@ class Module:
         "name",
         "parse_errors",
         "pieces",
-        "places",
         "start",
         "tables",
-        "within",
     )
 
     def __init__(
@@ -50,12 +47,10 @@ class Module:
         tables: tuple[str, ...],
         pieces: tuple[str, ...],
         computations: tuple[Computation, ...],
-        places: tuple[int, ...],
+        offsets: tuple[int, ...],
         parse_errors: tuple[ParseError, ...] = (),
-        within: Mapping[int, int] | None = None,
-        offsets: tuple[int, ...] | None = None,
     ) -> None:
-        """`offsets` are the first characters of the computations, if they are known."""
+        """`offsets` are the first characters of the computations."""
         self.name = name
         self.header = header
         """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
@@ -64,10 +59,6 @@ class Module:
         self.pieces = pieces
         """The whole text: joined, they give back every character."""
         self.computations = computations
-        self.places = places
-        """The number of the piece that holds each computation."""
-        self.within = within or {}
-        """Offsets in their piece of computations that are written into an attribute."""
         self.parse_errors = parse_errors
         """Stretches outside computations that could not be read, in characters of the text."""
         self.file = HloFile((self,), None)
@@ -241,11 +232,6 @@ class Module:
 
     def offset(self, number: int) -> int:
         """The first character of a computation, in this module's text."""
-        if self._offsets is None:
-            starts = tuple(accumulate(map(len, self.pieces), initial=0))
-            self._offsets = tuple(
-                starts[place] + self.within.get(at, 0) for at, place in enumerate(self.places)
-            )
         return self._offsets[number]
 
     def computation_start(self, computation: Computation) -> int:
