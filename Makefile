@@ -128,7 +128,7 @@ fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what w
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
 hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md
-	$(BIN)/python -m benchmarks.hostile
+	$(BIN)/python -m tests.hostile
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)

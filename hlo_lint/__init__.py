@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hlo_lint.analysis import match
+    from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import FixResult, emit, fix, lint, parse, parse_all, validate
+    from hlo_lint.apps.api import emit, lint, parse, parse_all, validate
+    from hlo_lint.apps.fixes import FixResult, fix
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
         Capture,
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
         Findings,
         Form,
         Good,
-        PassPair,
         Rule,
         Stage,
     )
@@ -70,8 +71,10 @@ if TYPE_CHECKING:
     from hlo_lint.text.source import Span
 
 _HOMES = {
+    "hlo_lint.analysis.pass_pairs": "PassPair",
     "hlo_lint.analysis.rewrite": "Rewrite",
-    "hlo_lint.apps.api": "FixResult emit fix lint parse parse_all validate",
+    "hlo_lint.apps.api": "emit lint parse parse_all validate",
+    "hlo_lint.apps.fixes": "FixResult fix",
     "hlo_lint.apps.jax.capture.jit": "Capture FindingsError capture_jit check_jit compile_for",
     "hlo_lint.apps.settings.load": "load_settings",
     "hlo_lint.apps.settings.settings": "Settings",
@@ -84,7 +87,7 @@ _HOMES = {
     "hlo_lint.report.report": "Report",
     "hlo_lint.rules.base": (
         "AutotuningRuns Bad BeforeAutotuner Compilation DumpFolder FinalModule Findings Form "
-        "Good PassPair Rule Stage"
+        "Good Rule Stage"
     ),
     "hlo_lint.rules.findings": "Finding Severity",
     "hlo_lint.rules.options": "Option",

@@ -103,24 +103,24 @@ T = TypeVar("T", bound=Hashable)
 def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
     """Values and all that they depend on, each once and after its operands.
 
-    On a circle, the value that is met first comes after the others.
+    On a circle, the value that is reached first comes after the others.
 
     >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
     ['c', 'b', 'a']
     """
     order: list[T] = []
-    met: set[T] = set()
+    reached: set[T] = set()
     stack: list[tuple[T, Iterator[T]]] = []
     for value in values:
-        if value in met:
+        if value in reached:
             continue
-        met.add(value)
+        reached.add(value)
         stack.append((value, iter(operands(value))))
         while stack:
             user, waiting = stack[-1]
             for operand in waiting:
-                if operand not in met:
-                    met.add(operand)
+                if operand not in reached:
+                    reached.add(operand)
                     stack.append((operand, iter(operands(operand))))
                     break
             else:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
+
+if TYPE_CHECKING:
+    from hlo_lint.text.edits import Fix
 
 STAGE = "Stage"
 VIOLATIONS = "Violations"
@@ -47,6 +49,7 @@ class Check:
         parameters: Mapping[str, str],
         on_crash: OnCrash | None = None,
         before_each: Callable[[], None] = lambda: None,
+        seen_as: Callable[[Any], object] = lambda subject: subject,
     ) -> None:
         self.rule = rule
         self.method = method
@@ -56,6 +59,7 @@ class Check:
         """The parameter of each type that it asks for."""
         self._on_crash = on_crash
         self._before_each = before_each
+        self._seen_as = seen_as
         self._subject = parameters[kind]
         self._function: Any = getattr(rule, method)
         self.takes_stage = STAGE in parameters or kind == VIOLATIONS
@@ -69,6 +73,11 @@ class Check:
         What `before_each` raises before a subject ends the check.
         """
         return Check(self.rule, self.method, self.kind, self.parameters, on_crash, before_each)
+
+    def seeing(self, seen_as: Callable[[Any], object]) -> Check:
+        """The same check, which is given what a function makes of each subject."""
+        watched = self._on_crash, self._before_each
+        return Check(self.rule, self.method, self.kind, self.parameters, *watched, seen_as)
 
     @property
     def artefacts(self) -> Iterable[str]:
@@ -87,7 +96,7 @@ class Check:
             RuleError: the rule crashed, and nobody reports it; names the rule and the subject.
         """
         self._before_each()
-        views = {self._subject: subject}
+        views = {self._subject: self._seen_as(subject)}
         if STAGE in self.parameters:
             views[self.parameters[STAGE]] = stage
         if artefacts:

@@ -18,7 +18,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.kernels.rules.tma.tma_descriptor_refused': [('tma-descriptor-refused', 'tma', 'hlo_lint.kernels.rules.tma.tma_descriptor_refused', 'TmaDescriptorRefused', True, '', (('FinalModule',), ('Log',)), ('custom-call',), ('TMA', 'Tma', 'tma'))],
     'hlo_lint.rules.form.dropped_operand': [('dropped-operand', 'form', 'hlo_lint.rules.form.dropped_operand', 'DroppedOperand', True, '', (('Computation',),), None, None)],
     'hlo_lint.rules.form.malformed_text': [('malformed-text', 'form', 'hlo_lint.rules.form.malformed_text', 'MalformedText', True, '', (('Module',),), None, None)],
-    'hlo_lint.rules.form.parser_refuses': [('parser-refuses', 'form', 'hlo_lint.rules.form.parser_refuses', 'ParserRefuses', False, '', (('HloFile',),), None, None)],
+    'hlo_lint.rules.form.parser_refuses': [('parser-refuses', 'form', 'hlo_lint.rules.form.parser_refuses', 'ParserRefuses', False, '', (('ParserVerdict',),), None, None)],
     'hlo_lint.rules.form.unknown_word': [('unknown-word', 'form', 'hlo_lint.rules.form.unknown_word', 'UnknownWord', True, '', (('Computation',),), None, None)],
     'hlo_lint.rules.form.unreadable_text': [('unreadable-text', 'form', 'hlo_lint.rules.form.unreadable_text', 'UnreadableText', True, '', (('HloFile',),), None, None)],
     'hlo_lint.rules.form.unused_allowance': [('unused-allowance', 'form', 'hlo_lint.rules.form.unused_allowance', 'UnusedAllowance', True, '', (), None, None)],

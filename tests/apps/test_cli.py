@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import stat
@@ -244,11 +245,14 @@ def test_strict_reports_what_xla_refuses_as_errors() -> None:
         "  n = f32[4]{0} negate(p\n  ROOT t = f32[4]{0} transpose(p)\n}\n"
     )
     write("refused.hlo", text.encode())
-    assert "error" not in run("check", "refused.hlo").out
+    plain = run("check", "refused.hlo").out
+    assert "error" not in plain
+    assert "warning[unreadable-text]" in plain
+    assert "warning[malformed-text]: transpose needs the attribute dimensions" in plain
     ran = run("check", "--strict", "refused.hlo")
     assert ran.status == 1
-    assert "error[unreadable-text]" in ran.out
-    assert "error[parser-refuses]: transpose needs the attribute dimensions" in ran.out
+    assert "error[parser-refuses]: jaxlib 0." in ran.out
+    assert "--> refused.hlo:5:24" in ran.out
 
 
 def test_bytes_of_no_meaning_are_a_warning() -> None:
@@ -272,6 +276,15 @@ def test_help_is_said_of_every_command(args: tuple[str, ...]) -> None:
     ran = run(*args)
     assert ran.status == 0
     assert ran.out.startswith("Usage: hlo-lint")
+
+
+def test_the_help_groups_the_commands_and_cuts_no_description() -> None:
+    from hlo_lint.apps.cli.main import GROUPS
+
+    listed = run("--help", COLUMNS="80").out.partition("\nFind and fix:")[2]
+    assert "..." not in listed
+    rows = re.findall(r"^  ([a-z-]+) +\S", listed, re.M)
+    assert rows == [name for names in GROUPS.values() for name in names]
 
 
 # What people read

@@ -20,7 +20,7 @@ ENTRY e {
   ROOT n = f32[8]{0} negate(p)
 }
 """
-MAX_MODULES = 132
+MAX_MODULES = 136
 MAX_MODULES_OF_A_HIT = 103
 LATE = (
     *(
@@ -50,6 +50,7 @@ except SystemExit as end:
 """
 RULES = {
     "form.dropped_operand",
+    "form.malformed_text",
     "form.unknown_word",
     "form.unreadable_text",
     "layout.layout_changed",

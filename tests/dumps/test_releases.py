@@ -39,7 +39,6 @@ def test_a_healthy_dump_of_each_release_has_no_findings(dump: Path) -> None:
 def test_the_texts_of_each_release_are_read_as_they_are_printed(dump: Path) -> None:
     for path in hlo_files(dump):
         assert parse_file(path.read_bytes(), path).text == path.read_bytes().decode()
-        hlo_lint.parse(path.read_text("utf-8"), strict=True)
 
 
 def test_releases_with_a_pass_list_are_recognised(dump: Path) -> None:

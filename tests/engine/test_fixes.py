@@ -41,7 +41,7 @@ SHAPES = [
 def module(operand: str, result: str, tail: str = "") -> str:
     opcode = "not" if result.startswith("pred") else "negate"
     return (
-        "HloModule m\n\nENTRY %e (p: f32[]) -> f32[] {\n"
+        "HloModule m\n\nENTRY %e {\n"
         f'  %p = {operand} parameter(0), metadata={{op_name="p"}}\n'
         f"  %r = {result} reshape(%p){tail}\n"
         f"  ROOT %n = {result} {opcode}(%r)\n}}\n"
@@ -252,7 +252,7 @@ def test_what_may_come_before_layout_assignment_is_not_edited_and_the_warning_sa
 
 
 def test_a_bitcast_shows_that_layouts_are_assigned() -> None:
-    text = ASSIGNED.replace("}\n", "  b = f32[24]{0} bitcast(p)\n}\n")
+    text = ASSIGNED.replace("\n}\n", "\n  b = f32[24]{0} bitcast(p)\n}\n")
     assert hlo_lint.fix(text).findings == ()
 
 

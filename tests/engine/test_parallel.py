@@ -26,7 +26,7 @@ from hlo_lint.rules.base import FinalModule, Findings, Rule
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
-TASK = Task.of(Checker(all_rules(), cured=True))
+TASK = Task.of(Checker(all_rules(), resolved=True))
 
 
 def report(path: Path, executor: str | None = None, jobs: int = 1) -> str:

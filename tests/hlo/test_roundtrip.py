@@ -81,14 +81,6 @@ def test_one_odd_line_hides_nothing_else() -> None:
     assert [i.name for i in module.entry.instructions] == ["p", "r", "s"]
 
 
-def test_strict_parsing_names_the_place() -> None:
-    with pytest.raises(hlo_lint.HloSyntaxError) as caught:
-        hlo_lint.parse(ODD_LINES, "broken.hlo", strict=True)
-    assert (caught.value.line, caught.value.column) == (10, 24)
-    assert str(caught.value).startswith("broken.hlo:10:24: `(` is never closed\n")
-    assert str(caught.value).endswith(" " * 23 + "^")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "line",

@@ -85,7 +85,7 @@ def evil(crash: Report) -> Report:
         op_name=EVIL,
     )
     severities = (replace(found, severity=severity) for severity in Severity)
-    skipped = tuple(replace(each, path=EVIL, reason=EVIL) for each in crash.skipped)
+    skipped = tuple(each._replace(path=EVIL, reason=EVIL) for each in crash.skipped)
     allowed = SuppressedFinding(found, EVIL, SuppressedBy.CONFIGURATION)
     return Report(tuple(severities), skipped, crash.stats, (allowed,))
 

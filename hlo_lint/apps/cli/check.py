@@ -64,7 +64,10 @@ MAX_FINDINGS = 1000
     help="With --fix or --diff: also fixes that may change a value or the cost.",
 )
 @click.option("--diff", is_flag=True, help="Print what --fix would change, and write nothing.")
-@click.option("--strict", is_flag=True, help="Report what XLA's parser refuses, as errors.")
+@click.option("--strict", is_flag=True, help="Report what XLA's own parser refuses: asks jaxlib.")
+@click.option(
+    "--jax", metavar="RELEASE", help="With --strict: ask the parser of this release of jax: 0.11.2."
+)
 @click.option("--cured", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
     "-j",
@@ -129,7 +132,10 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Check dump directories and files of HLO; `-` is standard input."""
+    """Report what is wrong in dump directories and files of HLO.
+
+    The PATH `-` is standard input.
+    """
     options = printing.ReportOptions(
         *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
         *(fix or diff, unsafe_fixes, diff),
@@ -137,10 +143,13 @@ def command(
     if options.fix and ("-" in paths or shard is not None):
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
     if strict:
-        shared = shared._replace(
-            extend_select=(*shared.extend_select, "parser-refuses"),
-            severity=("unreadable-text=error", *shared.severity),
-        )
+        shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
+        if shared.jax is not None:  # here, where its progress is shown
+            from hlo_lint.xla.environments import Platform, environment_of
+
+            environment_of(shared.jax, partial(click.echo, err=True), Platform.CPU)
+    elif shared.jax is not None:
+        raise click.UsageError("--jax goes with --strict")
     if show_files:
         _show_files(common.open_given(paths, common.settings_of(paths, shared), shared))
         return
@@ -190,8 +199,8 @@ def _checked(
 
 def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun: float) -> Report:
     """Fix what can be fixed, or print what would change, and print the report of what remains."""
-    from hlo_lint.apps.api import fix
     from hlo_lint.apps.cli.fix import write_diff, write_in_place
+    from hlo_lint.apps.fixes import fix
 
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         result = fix(dump, settings=settings, progress=progress)

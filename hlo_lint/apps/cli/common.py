@@ -50,6 +50,8 @@ class SharedOptions(NamedTuple):
     no_cache: bool = False
     config: str | None = None
     isolated: bool = False
+    jax: str | None = None
+    """The release of jax whose parser `--strict` asks."""
 
 
 NO_OPTIONS = SharedOptions()
@@ -78,6 +80,9 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         settings = settings.overridden(severity={**settings.severity, **levels})
     if shared.exclude:
         settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
+    if shared.jax:
+        of_parser = {**settings.rules.get("parser-refuses", {}), "jax": shared.jax}
+        settings = settings.overridden(rules={**settings.rules, "parser-refuses": of_parser})
     if shared.no_cache:
         settings = settings.overridden(cache=False)
     elif settings.cache is None:

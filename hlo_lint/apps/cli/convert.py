@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     "also with `.gz`, are protocol buffers. By default a text goes to standard output.",
 )
 def command(paths: tuple[str, ...], dialects: tuple[str, ...], out: Path | None) -> None:
-    """Spell HLO as another release prints it, or write it in another format.
+    """Write HLO as another release prints it, or in another format.
 
     PATH is a file, text or protocol buffer, `-` for standard input, or a directory of which the HLO
     texts are converted and the rest copied. Without --to the text stays as it is.

@@ -243,12 +243,12 @@ class Terms(ModuleNumbering[_Summary]):
 
     def explain(self, before: Term, after: Term) -> str:
         """The element in which two views of one array differ; empty if they read others."""
-        pairs, met = [(before, after)], set[tuple[Term, Term]]()
+        pairs, compared = [(before, after)], set[tuple[Term, Term]]()
         while pairs:
             pair = one, other = pairs.pop()
-            if one == other or pair in met:
+            if one == other or pair in compared:
                 continue
-            met.add(pair)
+            compared.add(pair)
             if isinstance(one, tuple) or isinstance(other, tuple):
                 if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
                     pairs += zip(one[::-1], other[::-1], strict=True)

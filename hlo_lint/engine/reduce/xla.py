@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from hlo_lint.analysis.strict import strict_problems
 from hlo_lint.engine.reduce.interest import InterestVerdict, skeleton
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.rules.form.malformed_text import MalformedText
 from hlo_lint.xla.child import Pool
 from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.parser import XlaParser
@@ -37,7 +37,7 @@ def kind_of(ending: Ending) -> str:
 
 
 class Guard:
-    """True of texts that XLA's parser reads; where jaxlib is absent, of those strict mode reads."""
+    """True of texts that XLA's parser reads; without jaxlib, of those where no mistake is seen."""
 
     def __init__(self, parsers: Pool[XlaParser] | None) -> None:
         self._parsers = parsers
@@ -47,7 +47,10 @@ class Guard:
         if self._parsers is not None:
             with self._parsers.one() as parser:
                 return parser.refusal(text) is None
-        return next(strict_problems(parse_file(text)), None) is None
+        return not any(
+            module.problems or any(True for _ in MalformedText().check(module))
+            for module in parse_file(text).modules
+        )
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,22 @@ class Instruction:
         return numbers if len(numbers) == len(value) else None
 
     @property
+    def tuple_index(self) -> int | None:
+        """The element that a get-tuple-element takes; None if it says no number from 0 on."""
+        index = self.integer_attribute("index")
+        return None if index is None or index < 0 else index
+
+    def dimensions_attribute(self, name: str, rank: int) -> tuple[int, ...] | None:
+        """The dimensions of an array of that rank that an attribute names.
+
+        `dimensions={1,0}` and `iota_dimension=1` are read alike; None if one is not a dimension.
+        """
+        value = self.attribute_or_none(name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        found = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
+        return found if len(found) == len(numbers) else None
+
+    @property
     def custom_call_target(self) -> str:
         """The target of a custom call; empty if there is none."""
         before, first, rest = self.row[TAIL].partition(', custom_call_target="')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Final
@@ -9,8 +10,9 @@ from typing import Final
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.kinds import instructions_where, kinds_of
 from hlo_lint.analysis.shape_inference.types import compatible
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes_strictly
-from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.splitting import split_attributes_strictly
+from hlo_lint.hlo.comments import BLANK
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.opcodes import demands_on
@@ -20,7 +22,7 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
-from hlo_lint.text.source import Span
+from hlo_lint.text.source import Span, whole_number
 
 _WORDS: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(words.split())
@@ -33,7 +35,10 @@ _WORDS: Final[Mapping[str, frozenset[str]]] = {
     }.items()
 }
 """Attributes that are one of a few words."""
-_header_name = late(r"HloModule\s+[^\s,]+").match
+_header_name = late(rf"HloModule{BLANK}[^\s,/]+", re.S).match
+_scalar = late(r"(s|u|c|f|bf)(\d+)\w*\[\](?:\{.*\})?").fullmatch
+_is_integer = late(r"-?\d+").fullmatch
+_is_real = late(r"-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan(?:\(0x[0-9a-fA-F]+\))?)").fullmatch
 _find_heads = late(r"([\w.\-]+)\s*=").findall
 
 
@@ -46,8 +51,9 @@ class MalformedText(Rule):
     root. Other rules pass over what they cannot read.
 
     ## Where
-    It asks no jaxlib, and looks at what people get wrong. `hlo-lint check --strict` asks XLA's own
-    parser, which also knows the rest: values of constants, names that are keywords, blanks.
+    No jaxlib is asked, and all mistakes are found at once. `hlo-lint check --strict` asks XLA's own
+    parser, which also refuses what is not looked at here: elements of constant arrays, names that
+    are keywords, missing blanks.
     """
 
     severity = Severity.WARNING
@@ -87,7 +93,8 @@ class MalformedText(Rule):
             for instruction in instructions_where(module, opcode, _is_malformed):
                 attributes = attributes_before_metadata(instruction.attributes_text)
                 problem = _problem(opcode, instruction.type_text, attributes)
-                yield Finding(instruction, problem)
+                literal = _literal_problem(instruction.type_text, instruction.operands_text)
+                yield Finding(instruction, problem or literal)
 
 
 def _line(module: Module, offset: int) -> Span:
@@ -97,7 +104,8 @@ def _line(module: Module, offset: int) -> Span:
 
 
 def _is_malformed(kind: RowKind) -> bool:
-    return bool(_problem(*kind[:3]))
+    literal = kind[3][0] if kind[0] == "constant" and kind[3] else None
+    return bool(_problem(*kind[:3]) or (literal and _literal_problem(kind[1], literal)))
 
 
 @lru_cache(maxsize=1 << 15)
@@ -111,12 +119,14 @@ def _problem(opcode: str, type_text: str, attributes: str) -> str:
     demands = demands_on(opcode)
     if demands is None:
         return ""
+    if demands.has_free_type and not type_text:
+        return f"{opcode} needs a type: its operands do not give it"
     try:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
         return error.message
     missing = [name for name in demands.required if name not in spans]
-    wrong = [name for name in spans if name not in demands.allowed and name in ATTRIBUTE_NAMES]
+    wrong = [name for name in spans if name not in demands.allowed and _is_known(name)]
     if missing:
         return f"{opcode} needs the attribute {' and '.join(missing)}"
     if wrong:
@@ -124,7 +134,34 @@ def _problem(opcode: str, type_text: str, attributes: str) -> str:
     return _value_problem(attributes, spans)
 
 
+def _literal_problem(type_text: str, text: str) -> str:
+    """The mistake in the number of a scalar constant; other constants are not looked at."""
+    scalar = _scalar(type_text)
+    if scalar is None or scalar[1] == "c" or "/" in text:
+        return ""
+    kind, bits, number = scalar[1], int(scalar[2]), whole_number(text.strip())
+    if kind == "f" or kind == "bf":
+        return "" if _is_real(text.strip()) else f"expected a number: {text}"
+    if number is None:
+        return "" if _is_integer(text.strip()) else f"expected an integer: {text}"
+    low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if kind == "s" else (0, (1 << bits) - 1)
+    fits = low <= number <= high or bits == 64
+    return "" if fits else f"{number} does not fit into {kind}{bits}: {low} to {high}"
+
+
+def _is_known(name: str) -> bool:
+    """True for the name of an attribute; what reads them takes long to import."""
+    from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
+
+    return name in ATTRIBUTE_NAMES
+
+
 def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str:
+    if not attributes:
+        return ""
+    from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
+    from hlo_lint.hlo.attributes.reading import read_attribute
+
     last = 0
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
         heads = _find_heads(attributes[last:start])
@@ -135,7 +172,8 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str
             if name and not ("=" in value and name in CALLING_ATTRIBUTES):
                 read_attribute(name, value)
         except AttributeSyntaxError as error:
-            return f"{name}: {error.message}"
+            if error.message != NOT_A_PERMUTATION:  # which XLA reads
+                return f"{name}: {error.message}"
         if name in _WORDS and value not in _WORDS[name]:
             return f"unknown {name}: {value}: {nearest(value, _WORDS[name])}"
     return ""
@@ -150,12 +188,12 @@ def _header_problem(header: str) -> str:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
         return error.message
-    unknown = [name for name in spans if name not in ATTRIBUTE_NAMES]
+    unknown = [name for name in spans if not _is_known(name)]
     return f"unknown attribute: {unknown[0]}" if unknown else _value_problem(attributes, spans)
 
 
 def _computation_problems(module: Module) -> Iterator[tuple[int, str]]:
-    """What is wrong with computations, with an offset in the text of the module."""
+    """Mistakes in computations, each with an offset in the text of the module."""
     if not module.computations and not module.parse_errors:
         yield module.text.find(module.header), "a module needs a computation"
     seen: set[str] = set()

@@ -1,11 +1,11 @@
-"""Text that XLA's parser refuses, as strict mode finds it."""
+"""Text that XLA's own parser refuses."""
 
 from __future__ import annotations
 
 from hlo_lint.dumps.pass_dump import is_fusion_body
-from hlo_lint.hlo.ir import HloFile
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, ParserVerdict, Rule
 from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.options import Option
 
 
 class ParserRefuses(Rule):
@@ -13,16 +13,19 @@ class ParserRefuses(Rule):
 
     ## Why
     Tools of XLA, tests and `jax.export` begin with the parser: a module that it refuses cannot be
-    compiled, run or converted there. The measure is the parser of jaxlib 0.11.2, which refuses the
-    printed text of some other releases; so the rule runs only if it is selected, by its name or by
-    `hlo-lint check --strict`. The bodies of fusions that XLA:GPU writes beside its dumps, files of
-    one computation that end with `.hlo`, are not for the parser.
+    compiled, run or converted there. The parser of the jaxlib that is installed is asked, in a
+    child process, since some texts abort it; the option `jax` names another release. A release
+    refuses the printed text of some others, so the rule runs only if it is selected, by its name or
+    by `hlo-lint check --strict`. The bodies of fusions that XLA:GPU writes beside its dumps, files
+    of one computation that end with `.hlo`, are not for the parser.
 
-    Text that cannot be read at all is reported by unreadable-text.
+    XLA stops at the first error of a module. The other rules of this family ask no jaxlib, and
+    report all that they find.
     """
 
     always_reported = True
     enabled_by_default = False
+    jax = Option("", "release of jax whose parser is asked, by default that of this Python")
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)
@@ -48,17 +51,9 @@ class ParserRefuses(Rule):
         ),
     )
 
-    def check(self, file: HloFile) -> Findings:
-        """One finding for each error of strict mode."""
-        from hlo_lint.analysis.strict import (
-            strict_problems,  # runs on request: costs others nothing
-        )
-
-        if any(is_fusion_body(file.path, module) for module in file.modules):
+    def check(self, verdict: ParserVerdict) -> Findings:
+        """One finding for each module that is refused."""
+        if any(is_fusion_body(verdict.file.path, module) for module in verdict.file.modules):
             return
-        unread = {
-            (issue.message, issue.span) for module in file.modules for issue in module.problems
-        }
-        for problem in strict_problems(file):
-            if (problem.message, problem.span) not in unread:
-                yield Finding(problem.span, problem.message)
+        for refusal in verdict.refusals:
+            yield Finding(refusal.span, f"jaxlib {verdict.release} refuses: {refusal.message}")

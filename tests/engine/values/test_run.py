@@ -290,8 +290,10 @@ def test_what_has_no_value_is_named_with_the_reason(run: Run) -> None:
     assert run.refusal(lines, [1, 2]) == "%p: f32[<=2] has a size that is known at run time only"
     lines = "p = f32[2] parameter(0) ROOT r = f32[3] negate(p)"
     refusal = run.refusal(lines, [1, 2])
-    assert refusal.startswith("XLA:CPU: ")
+    assert refusal.startswith("XLA:CPU does not run it: ")
     assert "%r" in refusal
+    lines = "p = f32[2] parameter(0) ROOT r = pred[2] compare(p, p)"
+    assert "direction is expected but not seen: %r = pred[2] compare" in run.refusal(lines, [1, 2])
     lines = "ROOT c = f32[9] constant({...})"
     assert run.refusal(lines) == "%c: a constant that was left out when the text was printed"
     lines = "ROOT r = f32[2] rng(), distribution=rng_uniform"
