@@ -142,17 +142,6 @@ class Computation:
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"
 
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import folded
-
-        return folded(repr(self)[1:-1], self.listing(), is_open=True)
-
-    def listing(self) -> str:
-        """Its text as HTML, cut where it is long."""
-        from hlo_lint.text.notebook import listing
-
-        return listing(self.text.splitlines())
-
     def __len__(self) -> int:
         return len(self.rows)
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
     from hlo_lint.hlo.parser.stack_frames import StackFrames
 
-MAX_SHOWN = 20
-"""Computations of a module that a notebook shows."""
-
 
 class Module:
     """One HLO module of a file: its text in pieces, and the computations in them."""
@@ -81,18 +78,6 @@ class Module:
     def __repr__(self) -> str:
         rows = counted(sum(map(len, self.computations)), "instruction")
         return f"<Module {self.name}: {rows} in {counted(len(self), 'computation')}>"
-
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import folded
-
-        shown = self.computations[:MAX_SHOWN]
-        parts = [
-            folded(repr(computation)[1:-1], computation.listing(), is_open=computation.is_entry)
-            for computation in shown
-        ]
-        if len(self) > len(shown):
-            parts.append(f"<i>… {len(self) - len(shown):,} more computations</i>")
-        return folded(repr(self)[1:-1], "".join(parts), is_open=True)
 
     def __len__(self) -> int:
         return len(self.computations)
