@@ -238,8 +238,8 @@ class Instruction:
         """
         value = self.attribute_or_none(name)
         numbers = value if isinstance(value, tuple) else (value,)
-        found = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
-        return found if len(found) == len(numbers) else None
+        dimensions = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
+        return dimensions if len(dimensions) == len(numbers) else None
 
     @property
     def custom_call_target(self) -> str:
