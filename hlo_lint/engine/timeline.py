@@ -149,10 +149,9 @@ class Timeline:
         """True if a check is known to find nothing in some modules."""
         rule = check.rule
         if check.kind == VIOLATIONS:
-            found = (self.violations(module, stage) for module, stage in modules)
-            return all(
-                each is None or check.claims.keys().isdisjoint(each.by_check) for each in found
-            )
+            own = check.claims.keys()
+            held = (self.violations(module, stage) for module, stage in modules)
+            return all(part is None or own.isdisjoint(part.by_check) for part in held)
         may_skip = type(rule).can_skip is not Rule.can_skip
         return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)
 
