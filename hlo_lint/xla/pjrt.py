@@ -141,7 +141,7 @@ def plugin_path(platform: str = "cuda") -> Path | None:
 
 
 def xla_bindings() -> ModuleType:
-    """XLA's Python bindings of HLO: `_hlo`, `_jax` before jaxlib 0.10.2, `xla_extension` before 0.6."""
+    """XLA's Python bindings of HLO; jaxlib has other names for them before 0.10.2 and 0.6."""
     names = ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension")
     return import_module(next((name for name in names if find_spec(name)), names[0]))
 
