@@ -112,10 +112,9 @@ extension:  ## build the extension for VS Code: build/hlo-lint.vsix (needs npm)
 	@cd build/vscode && npm install --no-audit --no-fund --silent && npm run --silent package
 	@mv build/vscode/hlo-lint.vsix build/ && rm -rf build/vscode
 
-corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
+corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
 	$(BIN)/python -m benchmarks.proof $(ARCHIVES)
-	$(WITH_ORACLES) $(BIN)/python -m benchmarks.convert $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.suppressions.allowances import Allowance
-    from hlo_lint.hlo import dialects
     from hlo_lint.hlo.ir import Computation, Instruction, Module
     from hlo_lint.report.report import Report
     from hlo_lint.rules.base import (
@@ -101,7 +100,6 @@ _HOMES = {
 its plugin in every run, and most of these runs want nothing of it."""
 
 _MODULES = {
-    "dialects": "hlo_lint.hlo.dialects",
     "live": "hlo_lint.apps.jax.xla_hook",
     "match": "hlo_lint.analysis.match",
     "testing": "hlo_lint.apps.testing",
@@ -152,7 +150,6 @@ __all__ = [
     "capture_jit",
     "check_jit",
     "compile_for",
-    "dialects",
     "emit",
     "fix",
     "lint",

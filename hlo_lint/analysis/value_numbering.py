@@ -17,7 +17,7 @@ from hlo_lint.hlo.ir import Computation, Module
 UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
 
-Callees = Mapping[int, tuple[str, ...]]
+CalleeNames = Mapping[int, tuple[str, ...]]
 """The names of the computations that instructions call, by the positions of these."""
 
 
@@ -57,7 +57,7 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         self._computations: dict[Computation, dict[Hashable, ComputationT]] = {}
 
     @abstractmethod
-    def _callees(self, computation: Computation) -> Callees:
+    def _callees(self, computation: Computation) -> CalleeNames:
         """The computations that each instruction calls."""
 
     @abstractmethod

@@ -80,30 +80,17 @@ def parse_all(
     return file.modules
 
 
-def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
-    r"""The text of the file a module came from, every character of it, or the same graph respelled.
+def emit(module: Module) -> str:
+    r"""The text of the file a module came from, every character of it.
 
     Bytes that are not UTF-8 are surrogate escapes: `encode("utf-8", "surrogateescape")` gives back
-    the bytes. `dialect` is one of `hlo_lint.dialects.DIALECTS`, or several, one after the other;
-    `hlo_lint.dialects.convert` also reports what a dialect cannot express.
+    the bytes.
 
     >>> text = "HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}"
-    >>> print(emit(parse(text), "short"))
-    HloModule m
-    <BLANKLINE>
-    ENTRY e {
-      ROOT p = f32[8] parameter(0)
-    }
-
-    Raises:
-        UsageError: for an unknown dialect.
+    >>> emit(parse(text)) == text
+    True
     """
-    names = [dialect] if isinstance(dialect, str) else list(dialect)
-    if not names:
-        return module.file.text
-    from hlo_lint.hlo.dialects import convert
-
-    return convert(module.file, names).text
+    return module.file.text
 
 
 def lint(
@@ -136,8 +123,8 @@ def lint(
 
     `settings` are those of a settings file (`hlo_lint.load_settings` reads one); the other
     arguments count more, and `allow` is added. No file is read if none are given. There is one
-    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT` or
-    `ray://HOST:PORT`. Calls that are given one `memo` check once what their texts share.
+    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT`.
+    Calls that are given one `memo` check once what their texts share.
 
     Raises:
         DumpError: for a path that is not there, and for a file that is not a baseline.

@@ -1119,10 +1119,6 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
             "no rule or family is named reshape-move-data: did you mean reshape-moves-data?",
         ),
         (
-            ("convert", "x.hlo", "--to", "shrt", "-o", "y.hlo"),
-            "no dialect is named shrt: did you mean short?",
-        ),
-        (
             ("passes", str(CRASH), "--module", "jit_batched_dots"),
             f"{CRASH} has no module named jit_batched_dots: did you mean jit_batched_dot?",
         ),

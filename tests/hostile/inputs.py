@@ -1041,11 +1041,6 @@ def _fix(size: int) -> str:
     return _reshapes(size)
 
 
-@_input("convert: a long chain", 20_000, 32, "convert", "--to", "short")
-def _convert(size: int) -> str:
-    return _chain(size)
-
-
 @_input("match: a long chain", 20_000, 32, "match", "negate(negate(any()))")
 def _match(size: int) -> str:
     return _chain(size)
@@ -1176,47 +1171,6 @@ def _pbtxt(size: int) -> str:
 
 def _beside(ending: str, text: str) -> dict[str, bytes | str]:
     return {FINAL: _final(2), FINAL.removesuffix(".txt") + ending: text}
-
-
-@_input("lines of a thunk sequence", 20_000)
-def _thunks(size: int) -> dict[str, bytes | str]:
-    lines = "".join(
-        f"{i:03d}: kCustomKernel [prev={i - 1:03d} (1) | next={i + 1:03d} (1)] a.{i} grid: [1, 1, 1]"
-        " threads: [1, 1, 1]  shared_memory: 0 bytes\n"
-        for i in range(size)
-    )
-    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
-
-
-@_input("a thunk sequence that is indented ever deeper", 2_000, 32)
-def _thunks_nested(size: int) -> dict[str, bytes | str]:
-    lines = "".join(f"{'  ' * i}{i:03d}: kWhile [source | sink]\n" for i in range(size))
-    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
-
-
-@_input("lines of a live range", 20_000)
-def _live_ranges(size: int) -> dict[str, bytes | str]:
-    lines = "".join(f"    a.{i}{{}}:0-{size - i}\n" for i in range(size))
-    return _beside(
-        "-live-range.txt",
-        f"HloLiveRange (max {size}):\n  InstructionSequence:\n  BufferLiveRange:\n{lines}",
-    )
-
-
-@_input("lines of a memory report", 20_000)
-def _memory_report(size: int) -> dict[str, bytes | str]:
-    lines = "".join(
-        f"     {i}; allocation {i}; size {10**18}\n" + "a" * 99 + "\n" for i in range(size)
-    )
-    return _beside(
-        "-memory-usage-report.txt",
-        f"Total bytes used: 1 (1B)\n\nAllocations sorted by size:\n{lines}",
-    )
-
-
-@_input("brackets of a memory report", 100_000)
-def _memory_brackets(size: int) -> dict[str, bytes | str]:
-    return _beside("-memory-usage-report.txt", "(" * size + ")" * size)
 
 
 @_input("buffer values in each other", 100_000)
@@ -1424,11 +1378,6 @@ def _report(size: int) -> str:
 @_input("report: many dumps", 500, 16, "report", "-o", "/dev/null")
 def _report_dumps(size: int) -> dict[str, bytes | str]:
     return _passes(size, lambda i: _chain(i % 3))
-
-
-@_input("convert: a message of a long chain", 5_000, 32, "convert", "-o", "@.hlo.pb", "@")
-def _convert_proto(size: int) -> str:
-    return _chain(size)
 
 
 @_input("bisect: many dumps", 200, 8, "bisect", "@/a", "@/b")

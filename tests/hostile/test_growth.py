@@ -34,7 +34,6 @@ LEFT_OUT = (
     "wide tuple",
     "of a file of N bytes",
     "a text of a message, nested",  # XLA reads and writes these
-    "convert: a message of",
     "server:",
 )
 """Inputs whose bytes do not double with their size, or that test another thing than growth."""

@@ -78,8 +78,8 @@ MAX_FINDINGS = 1000
 )
 @click.option(
     "--executor",
-    metavar="dask://…|ray://…",
-    help="Check on the workers of a Dask or Ray cluster: dask://HOST:PORT, ray://HOST:PORT.",
+    metavar="dask://…",
+    help="Check on the workers of a Dask cluster: dask://HOST:PORT.",
 )
 @click.option(
     "--shard",

@@ -16,7 +16,7 @@ GROUPS = {
         *("passes", "blame", "diff", "bisect", "validate"),
         *("config-diff", "ranks", "payload"),
     ),
-    "Make it smaller, hand it on": ("reduce", "repro", "convert", "dialects"),
+    "Make it smaller, hand it on": ("reduce", "repro"),
     "Run and compile": ("run", "capture"),
     "Rules and settings": ("rules", "explain", "new-rule", "config", "baseline"),
     "Machines, editors and shells": ("cache", "merge", "server", "completion"),

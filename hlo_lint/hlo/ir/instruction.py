@@ -66,13 +66,6 @@ class Instruction:
     def __repr__(self) -> str:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
 
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import listing
-
-        sources = dict.fromkeys(operand.instruction for operand in self.operands)
-        before = [source.text for source in sources if source is not None]
-        return listing([*before, self.text, *(user.text for user in self.users)], len(before))
-
     @property
     def row(self) -> InstructionRecord:
         """The record that it is a view of."""
@@ -245,8 +238,8 @@ class Instruction:
         """
         value = self.attribute_or_none(name)
         numbers = value if isinstance(value, tuple) else (value,)
-        found = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
-        return found if len(found) == len(numbers) else None
+        dimensions = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
+        return dimensions if len(dimensions) == len(numbers) else None
 
     @property
     def custom_call_target(self) -> str:

@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from hlo_lint import Instruction, Module, parse
 from hlo_lint.engine.values.compare import difference
 from hlo_lint.engine.values.inputs import inputs_of
+from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
 from hlo_lint.engine.values.run import NoValue, Value, arrays_of, values_of
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
@@ -448,6 +452,15 @@ ENTRY e { p = f32[5,6] parameter(0)
 def test_a_program(name: str, run: Run) -> None:
     for seed in range(2):
         check(run, parse(f"HloModule m\n{PROGRAMS[name]}"), seed)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_judge_of_xla_cpu_runs_it_too(name: str, xla: XlaCpu) -> None:
+    program = Lowering(parse(f"HloModule m\n{PROGRAMS[name]}"), Nodes()).program()
+    text = emit(program.graph, WIDE)
+    inputs = in_types(Runs(xla).inputs(program.inputs, 0), program, WIDE)
+    usual, judged = (xla.run(text, inputs, flags=flags) for flags in ({}, JUDGE))
+    assert difference(usual, judged, WIDE_BOUND) is None
 
 
 @pytest.mark.parametrize(
