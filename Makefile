@@ -112,10 +112,9 @@ extension:  ## build the extension for VS Code: build/hlo-lint.vsix (needs npm)
 	@cd build/vscode && npm install --no-audit --no-fund --silent && npm run --silent package
 	@mv build/vscode/hlo-lint.vsix build/ && rm -rf build/vscode
 
-corpus: $(VENV)/tools $(ORACLE)/installed  ## check and convert every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
+corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, compare them and DUMPS with XLA; change them; writes benchmarks/*.md
 	$(BIN)/python -m benchmarks.corpus $(ARCHIVES)
 	$(BIN)/python -m benchmarks.proof $(ARCHIVES)
-	$(WITH_ORACLES) $(BIN)/python -m benchmarks.convert $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.mutations fixtures/dumps $(ARCHIVES)
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
@@ -128,7 +127,7 @@ fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what w
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
 hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md
-	$(BIN)/python -m benchmarks.hostile
+	$(BIN)/python -m tests.hostile
 
 corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; writes benchmarks/CORPORA.md
 	$(BIN)/python -m benchmarks.corpora $(CORPORA)

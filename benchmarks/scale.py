@@ -1,7 +1,7 @@
 """The time that a large directory takes: one process, several, clusters on this machine.
 
     python -m benchmarks.scale make FOLDER --gigabytes 5 DUMP…
-    python -m benchmarks.scale run FOLDER --jobs 1 --jobs 2 --dask 2 --ray 2
+    python -m benchmarks.scale run FOLDER --jobs 1 --jobs 2 --dask 2
 
 `make` writes copies of dumps, as the folders of many ranks, in which every name is another one: no
 line of a copy stands in another. `run` checks a folder in each way, without a cache, and prints a
@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,13 +57,11 @@ def make(out: Path, gigabytes: float, dumps: tuple[Path, ...]) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--jobs", multiple=True)
 @click.option("--dask", type=int, multiple=True, help="Workers of a Dask cluster.")
-@click.option("--ray", type=int, multiple=True, help="Workers of a Ray cluster.")
 @click.option("--shards", type=int, multiple=True, help="Jobs one after the other.")
 def run(
     folder: Path,
     jobs: tuple[str, ...],
     dask: tuple[int, ...],
-    ray: tuple[int, ...],
     shards: tuple[int, ...],
 ) -> None:
     """Check FOLDER in each way."""
@@ -75,7 +73,6 @@ def run(
     first: list[float] = []
     ways: list[tuple[str, Any]] = [(f"-j {count}", ("-j", count)) for count in jobs]
     ways += [(f"dask, {count} workers", ("dask", count)) for count in dask]
-    ways += [(f"ray, {count} workers", ("ray", count)) for count in ray]
     for title, (kind, count) in ways:
         with _executor(kind, count) as options:
             _row(title, folder, options, size, first, reports)
@@ -94,18 +91,11 @@ def rule_under(header: str) -> str:
 def _executor(kind: str, count: Any) -> Iterator[Sequence[str]]:
     if kind == "-j":
         yield ["-j", count]
-    elif kind == "dask":
+    else:
         from distributed import LocalCluster
 
         with LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as made:
             yield ["--executor", made.scheduler_address.replace("tcp://", "dask://")]
-    else:
-        start = ["ray", "start", "--head", f"--num-cpus={count}", "--ray-client-server-port=10001"]
-        quiet = ["--include-dashboard=false", "--disable-usage-stats"]
-        with ExitStack() as stack:
-            subprocess.run([*start, *quiet], check=True, stdout=subprocess.DEVNULL)
-            stack.callback(subprocess.run, ["ray", "stop"], stdout=subprocess.DEVNULL)
-            yield ["--executor", "ray://127.0.0.1:10001"]
 
 
 def _check(options: Sequence[str], folder: Path) -> None:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hlo_lint.analysis import match
+    from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import FixResult, emit, fix, lint, parse, parse_all, validate
+    from hlo_lint.apps.api import emit, lint, parse, parse_all, validate
+    from hlo_lint.apps.fixes import FixResult, fix
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
         Capture,
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.suppressions.allowances import Allowance
-    from hlo_lint.hlo import dialects
     from hlo_lint.hlo.ir import Computation, Instruction, Module
     from hlo_lint.report.report import Report
     from hlo_lint.rules.base import (
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
         Findings,
         Form,
         Good,
-        PassPair,
         Rule,
         Stage,
     )
@@ -70,8 +70,10 @@ if TYPE_CHECKING:
     from hlo_lint.text.source import Span
 
 _HOMES = {
+    "hlo_lint.analysis.pass_pairs": "PassPair",
     "hlo_lint.analysis.rewrite": "Rewrite",
-    "hlo_lint.apps.api": "FixResult emit fix lint parse parse_all validate",
+    "hlo_lint.apps.api": "emit lint parse parse_all validate",
+    "hlo_lint.apps.fixes": "FixResult fix",
     "hlo_lint.apps.jax.capture.jit": "Capture FindingsError capture_jit check_jit compile_for",
     "hlo_lint.apps.settings.load": "load_settings",
     "hlo_lint.apps.settings.settings": "Settings",
@@ -84,7 +86,7 @@ _HOMES = {
     "hlo_lint.report.report": "Report",
     "hlo_lint.rules.base": (
         "AutotuningRuns Bad BeforeAutotuner Compilation DumpFolder FinalModule Findings Form "
-        "Good PassPair Rule Stage"
+        "Good Rule Stage"
     ),
     "hlo_lint.rules.findings": "Finding Severity",
     "hlo_lint.rules.options": "Option",
@@ -98,7 +100,6 @@ _HOMES = {
 its plugin in every run, and most of these runs want nothing of it."""
 
 _MODULES = {
-    "dialects": "hlo_lint.hlo.dialects",
     "live": "hlo_lint.apps.jax.xla_hook",
     "match": "hlo_lint.analysis.match",
     "testing": "hlo_lint.apps.testing",
@@ -149,7 +150,6 @@ __all__ = [
     "capture_jit",
     "check_jit",
     "compile_for",
-    "dialects",
     "emit",
     "fix",
     "lint",

@@ -6,6 +6,7 @@ A test says when any of it is stale.
 from __future__ import annotations
 
 import re
+import sys
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,14 +16,15 @@ from hlo_lint.apps.settings.keys import KEYS
 from hlo_lint.apps.settings.schema import schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import spelled
-from hlo_lint.dumps.contracts import Contract, Order, contracts
+from hlo_lint.dumps.contracts import Contract, Order, check_names, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, VerifierRule
-from tests.pages import replayed
+from hlo_lint.rules.verifier import VerifierRule
+from tests.pages import CommandFailed, replayed
+from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
 DOCS = Path(__file__).parent.parent / "docs"
 RULES = DOCS / "rules.md"
@@ -160,6 +162,7 @@ def _check(name: str, place: str, demand: str, rule: str) -> str:
 
 def contracts_page() -> str:
     """The contracts between passes, and which releases keep the orders among them."""
+    check_names([rule.name() for rule in all_rules()])
     rows = []
     for each in contracts():
         sees = [f"[{name}](rules/{name}.md)" for name in each.rules]
@@ -215,4 +218,7 @@ if __name__ == "__main__":
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:
-            page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
+            try:
+                page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
+            except CommandFailed as error:
+                sys.exit(f"docs/{page.name}: {error}")

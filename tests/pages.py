@@ -3,6 +3,9 @@
 A block after a line that ends with a name in backquotes and a colon is that file. In a `console`
 block each line that begins with `$ ` is a command of the shell; what follows is what it printed.
 All of a page happens in one folder, which has `fixtures` in it.
+
+A command exits with 0, or with 1, which says that there are findings. Before a block with one that
+exits with another status stands that status: `<!-- exit 2 -->`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,9 @@ from pathlib import Path
 from tests.conftest import FIXTURES, ROOT
 
 BLOCK = re.compile(
-    r"(?:`(?P<file>[\w./-]+)`:\n\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S
+    r"(?:`(?P<file>[\w./-]+)`:\n\n|<!-- exit (?P<status>\d+) -->\n)?"
+    r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    re.M | re.S,
 )
 COMMAND = re.compile(r"^\$ (.+)\n", re.M)
 TIME = re.compile(r"\bin \d+\.\d\ds\b")
@@ -29,8 +34,16 @@ PROGRAMS = {
 }
 
 
+class CommandFailed(Exception):
+    """A command of a page that exits with a status that the page does not state."""
+
+
 def replayed(page: str, folder: Path) -> str:
-    """The page, with what its commands print today."""
+    """The page, with what its commands print today.
+
+    Raises:
+        CommandFailed: where one of them fails; says what it printed.
+    """
     work = folder / "work"
     work.mkdir()
     (work / "fixtures").symlink_to(FIXTURES)
@@ -44,8 +57,10 @@ def replayed(page: str, folder: Path) -> str:
         if block["kind"] != "console":
             return block[0]
         commands = COMMAND.findall(block["text"])
-        said = (f"$ {command}\n{_said(command, work, environment)}" for command in commands)
-        return f"```console\n{''.join(said)}```"
+        allowed = {0, 1, int(block["status"] or 0)}
+        said = (f"$ {each}\n{_said(each, work, environment, allowed)}" for each in commands)
+        mark = f"<!-- exit {block['status']} -->\n" if block["status"] else ""
+        return f"{mark}```console\n{''.join(said)}```"
 
     return BLOCK.sub(run, page)
 
@@ -66,7 +81,7 @@ def _environment(folder: Path) -> dict[str, str]:
     }
 
 
-def _said(command: str, folder: Path, environment: dict[str, str]) -> str:
+def _said(command: str, folder: Path, environment: dict[str, str], allowed: set[int]) -> str:
     done = subprocess.run(
         command,
         shell=True,
@@ -75,4 +90,8 @@ def _said(command: str, folder: Path, environment: dict[str, str]) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    return TIME.sub("in 0.50s", done.stdout.decode("utf-8"))
+    said = done.stdout.decode("utf-8")
+    died = done.returncode == 1 and "Traceback (most recent call last)" in said
+    if died or done.returncode not in allowed:
+        raise CommandFailed(f"`{command}` exits with {done.returncode}:\n{said}")
+    return TIME.sub("in 0.50s", said)

@@ -148,4 +148,4 @@ def handed_on_place(
 def element_taken(computation: Computation, at: int) -> int | None:
     """The number of the element that a get-tuple-element takes; None if it cannot be read."""
     printed = _ELEMENT.match(attributes_of(computation.rows[at]))
-    return int(printed[1]) if printed else computation.at(at).integer_attribute("index")
+    return int(printed[1]) if printed else computation.at(at).tuple_index

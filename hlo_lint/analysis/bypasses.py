@@ -94,7 +94,7 @@ def _moves(slice_: Instruction, operand: int) -> bool:
 
 def _is_changed(loop: Instruction, element: Instruction, module: Module) -> bool:
     """True if a loop runs, and gives an element of its state another value."""
-    index = element.integer_attribute("index")
+    index = element.tuple_index
     loops_here = [described for described in loops(module) if described.instruction is loop]
     return any(here.trip_count and not here.is_invariant(index or 0) for here in loops_here)
 

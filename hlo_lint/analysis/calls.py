@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final
 
@@ -48,6 +48,12 @@ def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
     """The instructions of one opcode in a module; computations without any are not looked at."""
     for computation in holders(module).get(opcode, ()):
         yield from computation.with_opcode(opcode)
+
+
+def with_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
+    """The instructions of some opcodes in a computation, in the order of the text."""
+    numbers = sorted(chain.from_iterable(map(computation.positions, opcodes)))
+    return map(computation.at, numbers)
 
 
 def fusions_of(module: Module, bodies: Set[str]) -> Iterator[tuple[Instruction, Computation]]:

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.async_ops import Calls, sequential_calls
 from hlo_lint.analysis.buffers import Position, handed_on, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index

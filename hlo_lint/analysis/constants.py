@@ -60,16 +60,21 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
             numbers = [] if _has_words(text) else [int(number) for number in _find_numbers(text)]
             return numbers if len(numbers) == prod(shape.dims) else None
         case "iota":
-            dimension = value.integer_attribute("iota_dimension") or 0
+            dimensions = value.dimensions_attribute("iota_dimension", shape.rank)
+            if not dimensions:
+                return None
+            (dimension,) = dimensions
             inner = prod(shape.dims[dimension + 1 :])
             return [at // inner % shape.dims[dimension] for at in range(prod(shape.dims))]
         case "broadcast":
             numbers = constant_integers(inputs[0], depth - 1) or []
             return numbers * prod(shape.dims) if len(numbers) == 1 else None
         case "concatenate":
-            dimension = value.integer_attribute("dimensions") or 0
+            dimensions = value.dimensions_attribute("dimensions", shape.rank)
+            if not dimensions:
+                return None
             parts = [constant_integers(part, depth - 1) for part in inputs]
-            rows: list[list[int]] = [[] for _ in range(prod(shape.dims[:dimension]))]
+            rows: list[list[int]] = [[] for _ in range(prod(shape.dims[: dimensions[0]]))]
             for part in parts:
                 if part is None or not rows:
                     return None
@@ -93,9 +98,11 @@ def _may_be_known(instruction: Instruction, operand: int) -> bool:
 def indexed_dimensions(instruction: Instruction) -> list[int]:
     """The dimensions that the indices of a gather or scatter are of; empty where they cannot be."""
     whole = operand_array(instruction, 0)
-    dimensions = instruction.integers_attribute(INDEX_MAPS[instruction.opcode]) or ()
-    is_sound = whole is not None and all(0 <= number < len(whole.dims) for number in dimensions)
-    return sorted(dimensions) if is_sound else []
+    if whole is None:
+        return []
+    return sorted(
+        instruction.dimensions_attribute(INDEX_MAPS[instruction.opcode], whole.rank) or ()
+    )
 
 
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:

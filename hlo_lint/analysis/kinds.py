@@ -141,9 +141,3 @@ def types_in(module: Module) -> frozenset[str]:
         return frozenset([kind[1] for kind in chain.from_iterable(kinds_of(module).values())])
     # Of most modules of a dump directory nobody asks more, and they share their computations.
     return frozenset().union(*map(types_of, module.computations))
-
-
-@cached_analysis
-def attributes_in(module: Module) -> frozenset[str]:
-    """The attributes of all its instructions as spelled, each once and without metadata."""
-    return frozenset([kind[2] for kind in chain.from_iterable(kinds_of(module).values())])

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.async_ops import DISJOINT, Accesses, Life, MemoryAccess, sequential_calls
+from hlo_lint.analysis.memory_accesses import DISJOINT, Accesses, Life, MemoryAccess
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:

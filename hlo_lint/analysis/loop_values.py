@@ -110,7 +110,7 @@ class LoopValues:
         if strides is None or sliced.rank != part.rank:
             return
         if instruction.opcode == "slice":
-            bounds = instruction.attribute("slice")
+            bounds = instruction.attribute_or_none("slice")
             if isinstance(bounds, tuple) and len(bounds) == sliced.rank:
                 starts = [bound.start for bound in bounds if isinstance(bound, Slice)]
                 yield None, sum(map(mul, starts, strides))
@@ -183,8 +183,8 @@ class _Run:
             case "tuple" if path and path[0] < len(operands):
                 return self.operand(operands[path[0]], path[1:], context)
             case "get-tuple-element" if operands:
-                number = instruction.attribute("index")
-                if not isinstance(number, int):
+                number = instruction.tuple_index
+                if number is None:
                     return None
                 return self.operand(operands[0], (number, *path), context)
             case "copy" | "bitcast" | "reshape" | "opt-barrier" | "copy-done" if operands:
@@ -246,8 +246,8 @@ def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index
     operand = root.operands[path[0]]
     source, index = operand.instruction, operand.index
     if source is not None and source.opcode == "get-tuple-element" and not index:
-        number = source.attribute("index")
-        index = (number,) if isinstance(number, int) else ()
+        number = source.tuple_index
+        index = () if number is None else (number,)
         operand = source.operands[0]
         source, index = operand.instruction, (*operand.index, *index)
     return source is parameter and index == path

@@ -9,9 +9,9 @@ from functools import cached_property
 from math import gcd
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.constants import number_of
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -271,7 +271,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     taken = source.producer()
     if taken is None or taken.opcode != "parameter":
         return None
-    return source.integer_attribute("index")
+    return source.tuple_index
 
 
 def operand_shape(instruction: Instruction, operand: int) -> object:

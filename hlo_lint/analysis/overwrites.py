@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from hlo_lint.analysis.async_ops import is_async, sequential_calls
+from hlo_lint.analysis.async_chains import is_async
 from hlo_lint.analysis.buffers import Place, Position, element_taken
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
     SharedBuffers,

@@ -21,11 +21,11 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from hlo_lint.analysis.async_ops import sequential_calls
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.diff.bisection import bisect
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.loops import loops
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline

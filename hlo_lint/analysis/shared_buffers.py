@@ -15,17 +15,13 @@ from functools import cache, cached_property, lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.async_ops import (
-    DISJOINT,
+from hlo_lint.analysis.async_chains import (
     holds_operands,
     is_async,
     is_done,
     is_start,
     is_update,
-    operand_in_start,
-    parameters_of,
-    result_in_start,
-    sequential_calls,
+    source_in_chain,
 )
 from hlo_lint.analysis.buffers import (
     Place,
@@ -36,6 +32,8 @@ from hlo_lint.analysis.buffers import (
 )
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.kinds import template_of
+from hlo_lint.analysis.memory_accesses import DISJOINT
+from hlo_lint.analysis.sequential_calls import parameters_of, sequential_calls
 from hlo_lint.hlo.attributes import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
@@ -99,7 +97,7 @@ def source_of(computation: Computation, number: int, index: Index) -> Place | No
         elif not is_async(opcode):
             return number, index
         else:
-            place = _place_in_flight(computation.at(number), index)
+            place = _place_in_chain(computation.at(number), index)
             if place == (number, index):
                 return place
         if place is None:
@@ -133,15 +131,12 @@ def passes_on(opcode: str) -> bool:
     return opcode in PASSES_ON or is_async(opcode)
 
 
-def _place_in_flight(instruction: Instruction, index: Index) -> Place | None:
+def _place_in_chain(instruction: Instruction, index: Index) -> Place | None:
     """The place that a part of an asynchronous operation comes from: itself, if it is new."""
-    if is_done(instruction):
-        position = result_in_start(instruction, index, _handle)
-    elif is_start(instruction):
-        position = operand_in_start(instruction, index) or (instruction, index)
-    else:
-        position = operand_position(instruction, 0, index)
-    return None if position is None else (position[0].number, position[1])
+    position = source_in_chain(instruction, index, _handle)
+    if position is None:
+        return (instruction.number, index) if is_start(instruction) else None
+    return position[0].number, position[1]
 
 
 def start_of(instruction: Instruction) -> int | None:

@@ -17,7 +17,7 @@ from hlo_lint.hlo.ir import Computation, Module
 UNKNOWN: Final = -1
 """The number of what is not there, or is part of a circle."""
 
-Callees = Mapping[int, tuple[str, ...]]
+CalleeNames = Mapping[int, tuple[str, ...]]
 """The names of the computations that instructions call, by the positions of these."""
 
 
@@ -57,7 +57,7 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         self._computations: dict[Computation, dict[Hashable, ComputationT]] = {}
 
     @abstractmethod
-    def _callees(self, computation: Computation) -> Callees:
+    def _callees(self, computation: Computation) -> CalleeNames:
         """The computations that each instruction calls."""
 
     @abstractmethod
@@ -103,24 +103,24 @@ T = TypeVar("T", bound=Hashable)
 def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
     """Values and all that they depend on, each once and after its operands.
 
-    On a circle, the value that is met first comes after the others.
+    On a circle, the value that is reached first comes after the others.
 
     >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
     ['c', 'b', 'a']
     """
     order: list[T] = []
-    met: set[T] = set()
+    reached: set[T] = set()
     stack: list[tuple[T, Iterator[T]]] = []
     for value in values:
-        if value in met:
+        if value in reached:
             continue
-        met.add(value)
+        reached.add(value)
         stack.append((value, iter(operands(value))))
         while stack:
             user, waiting = stack[-1]
             for operand in waiting:
-                if operand not in met:
-                    met.add(operand)
+                if operand not in reached:
+                    reached.add(operand)
                     stack.append((operand, iter(operands(operand))))
                     break
             else:

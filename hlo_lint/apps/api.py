@@ -1,16 +1,16 @@
-"""The whole tool as functions: parse, emit, lint, fix, open_dump."""
+"""The tool as functions: parse, emit, lint, validate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
-from hlo_lint.dumps.directory import Dump, Skipped
+from hlo_lint.dumps.directory import Dump
 from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
@@ -19,18 +19,15 @@ from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
-from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.errors import HloSyntaxError
-from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.cache.parts import CachedParts
-    from hlo_lint.engine.findings import Diagnostic, FixedFile, SuppressedFinding
-    from hlo_lint.engine.proof.gate import Verdict
+    from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
@@ -83,70 +80,17 @@ def parse_all(
     return file.modules
 
 
-def emit(module: Module, dialect: str | Sequence[str] = ()) -> str:
-    r"""The text of the file a module came from, every character of it, or the same graph respelled.
+def emit(module: Module) -> str:
+    r"""The text of the file a module came from, every character of it.
 
     Bytes that are not UTF-8 are surrogate escapes: `encode("utf-8", "surrogateescape")` gives back
-    the bytes. `dialect` is one of `hlo_lint.dialects.DIALECTS`, or several, one after the other;
-    `hlo_lint.dialects.convert` also reports what a dialect cannot express.
+    the bytes.
 
     >>> text = "HloModule m\n\nENTRY %e (p: f32[8]) -> f32[8] {\n  ROOT %p = f32[8] parameter(0)\n}"
-    >>> print(emit(parse(text), "short"))
-    HloModule m
-    <BLANKLINE>
-    ENTRY e {
-      ROOT p = f32[8] parameter(0)
-    }
-
-    Raises:
-        UsageError: for an unknown dialect.
+    >>> emit(parse(text)) == text
+    True
     """
-    names = [dialect] if isinstance(dialect, str) else list(dialect)
-    if not names:
-        return module.file.text
-    from hlo_lint.hlo.dialects import convert
-
-    return convert(module.file, names).text
-
-
-@dataclass(repr=False)
-class FixResult:
-    """The outcome of `fix`."""
-
-    files: tuple[FixedFile, ...]
-    """The files that change, with their text before and after."""
-    remaining: Report
-    """The findings in the fixed texts."""
-    skipped: tuple[Skipped, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
-    """With `verify`, what the gate says of each fix, in the order of the rounds."""
-
-    def __repr__(self) -> str:
-        return (
-            f"<FixResult: {counted(len(self.edits), 'edit')} in "
-            f"{counted(len(self.files), 'file')}, {counted(len(self.findings), 'finding')} left>"
-        )
-
-    @property
-    def text(self) -> str:
-        """The fixed text of the only file.
-
-        Raises:
-            ValueError: several files were fixed; see `files`.
-        """
-        if len(self.files) != 1:
-            raise ValueError(f"{len(self.files)} files: see .files")
-        return self.files[0].after
-
-    @property
-    def edits(self) -> tuple[Edit, ...]:
-        """All edits, in characters of the texts before; file after file."""
-        return tuple(edit for file in self.files for edit in file.edits)
-
-    @property
-    def findings(self) -> tuple[Diagnostic, ...]:
-        """The findings that remain."""
-        return self.remaining.findings
+    return module.file.text
 
 
 def lint(
@@ -179,15 +123,15 @@ def lint(
 
     `settings` are those of a settings file (`hlo_lint.load_settings` reads one); the other
     arguments count more, and `allow` is added. No file is read if none are given. There is one
-    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT` or
-    `ray://HOST:PORT`. Calls that are given one `memo` check once what their texts share.
+    process unless `settings.jobs` says more; `executor` names a cluster, `dask://HOST:PORT`.
+    Calls that are given one `memo` check once what their texts share.
 
     Raises:
         DumpError: for a path that is not there, and for a file that is not a baseline.
         UsageError: for an unknown rule or pass.
     """
-    settings = _overridden(settings, select, ignore, before, stage, allow, baseline)
-    listed = _baseline(settings)
+    settings = overridden(settings, select, ignore, before, stage, allow, baseline)
+    listed = baseline_of(settings)
     dump = as_dump(target, settings)
     checker = _checker(settings, listed, cured=cured, memo=memo)
     cache = _cache(dump, checker, settings) if settings.cache else None
@@ -199,7 +143,7 @@ def lint(
             cache.save()
     else:
         result = checker.check_dump(dump, progress)
-    return _report(result, checker, settings, listed)
+    return as_report(result, checker, settings, listed)
 
 
 def lint_shard(
@@ -222,7 +166,7 @@ def lint_shard(
     from hlo_lint.engine.parts import Task
     from hlo_lint.engine.shards import positions_in, report_of
 
-    checker = _checker(settings, _baseline(settings), cured=cured)
+    checker = _checker(settings, baseline_of(settings), cured=cured)
     cache = _cache(dump, checker, settings) if settings.cache else None
     pipelines = {at: dump.pipelines[at] for at in positions_in(shard, dump.pipelines)}
     task = Task.of(checker)
@@ -243,9 +187,9 @@ def merge_shards(
     """
     from hlo_lint.engine.shards import merge
 
-    listed = _baseline(settings)
+    listed = baseline_of(settings)
     checker = _checker(settings, listed, cured=cured)
-    return _report(merge(reports, checker), checker, settings, listed)
+    return as_report(merge(reports, checker), checker, settings, listed)
 
 
 def _checker(
@@ -255,7 +199,7 @@ def _checker(
         settings.chosen_rules(),
         before=known_pass(settings.before),
         stage_of=settings.stage_of if settings.has_stages else None,
-        cured=cured,
+        resolved=cured,
         notes_files=bool(settings.allow or listed),
         limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
         memo=memo,
@@ -275,7 +219,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
     facts = (
         checker.reporter.before,
-        checker.reporter.cured,
+        checker.reporter.resolved,
         checker.limits.megabytes,
         checker.limits.nesting,
         checker.notes_files,
@@ -295,68 +239,6 @@ def _installed_judge(rules: ChosenRules) -> str:
         return version("jaxlib")
     except PackageNotFoundError:
         return ""
-
-
-def fix(
-    target: Target,
-    select: Sequence[str | type[Rule]] | None = None,
-    ignore: Sequence[str] | None = None,
-    before: str | None = None,
-    *,
-    stage: Stage | str | None = None,
-    settings: Settings | None = None,
-    unsafe_fixes: bool | None = None,
-    form: Form | str | None = None,
-    allow: Sequence[Allowance] = (),
-    baseline: str | Path | None = None,
-    verify: bool = False,
-    progress: Progress = lambda _: None,
-) -> FixResult:
-    """Apply the safe fixes of all findings that are not suppressed; no file is written.
-
-    Takes the arguments of `lint`. With `unsafe_fixes`, fixes that may change a value or the cost
-    are applied, too. `form` sets the option `move-as` of reshape-moves-data: "copy" or
-    "transpose". By default it is copy if LayoutNormalization is sure to come next, else transpose.
-    With `verify` a fix is safe only if it is proven: see `engine/proof/gate.py`.
-
-    Raises:
-        DumpError: for a path that is not there, and for a file that is not a baseline.
-        UsageError: for an unknown rule, pass or form.
-    """
-    settings = _overridden(settings, select, ignore, before, stage, allow, baseline)
-    settings = settings.overridden(unsafe_fixes=unsafe_fixes)
-    rules, before = _with_form(settings.chosen_rules(), form), known_pass(settings.before)
-    stage_of = settings.stage_of if settings.has_stages else None
-    listed = _baseline(settings)
-    dump, memo = as_dump(target, settings), RunMemo()
-
-    def new_checker() -> Checker:
-        return Checker(rules, before=before, stage_of=stage_of, memo=memo)
-
-    def is_wanted(rule: str, safety: Safety, paths: Iterable[str]) -> bool:
-        if safety is not Safety.SAFE and not settings.unsafe_fixes:
-            return False
-        return not any(settings.ignores(rule, path) for path in paths)
-
-    from hlo_lint.engine.fixes import fix_dump
-
-    gate = None
-    if verify:
-        from hlo_lint.engine.proof.gate import Gate
-        from hlo_lint.rules.registry import all_rules
-
-        # The gate asks XLA's parser itself, and goes without it where there is none.
-        chosen = {rule.name() for rule in rules} | {"parser-refuses"}
-        every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
-        gate = Gate(
-            lambda: Checker(every, before=before, stage_of=stage_of, memo=memo),
-            admits_unproven=bool(settings.unsafe_fixes),
-        )
-    result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress, gate)
-    result.skipped[:0] = dump.skipped
-    report = _report(result, new_checker(), settings, listed)
-    verdicts = tuple(gate.verdicts) if gate is not None else ()
-    return FixResult(files, report, tuple(dump.skipped), verdicts)
 
 
 def validate(
@@ -411,7 +293,7 @@ def validate(
     )
 
 
-def _overridden(
+def overridden(
     settings: Settings | None,
     select: Sequence[str | type[Rule]] | None,
     ignore: Sequence[str] | None,
@@ -432,7 +314,12 @@ def _overridden(
     )
 
 
-def _baseline(settings: Settings) -> Baseline | None:
+def baseline_of(settings: Settings) -> Baseline | None:
+    """The baseline that the settings name.
+
+    Raises:
+        DumpError: for a file that is not a baseline.
+    """
     if settings.baseline is None:
         return None
     from hlo_lint.apps.settings.toml_locations import displayed
@@ -441,9 +328,10 @@ def _baseline(settings: Settings) -> Baseline | None:
     return read_baseline(displayed(settings.baseline))
 
 
-def _report(
+def as_report(
     result: Result, checker: Checker, settings: Settings, baseline: Baseline | None
 ) -> Report:
+    """The report of a result: the findings that count, by settings, baseline and comments."""
     findings: tuple[Diagnostic, ...] = ()
     allowed: tuple[SuppressedFinding, ...] = ()
     has_comments = any(file.comments for file in result.checked)
@@ -482,13 +370,3 @@ def _judged(
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)
     )
     return findings, allowed
-
-
-def _with_form(rules: ChosenRules, form: Form | str | None) -> ChosenRules:
-    """The rules, with the option `move-as` set where a rule has it."""
-    if form is None:
-        return rules
-    option = {"move-as": form.value if isinstance(form, Form) else form}
-    return ChosenRules.of(
-        [rule.with_options(option) if "move-as" in rule.options() else rule for rule in rules]
-    )

@@ -13,7 +13,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hlo_lint.apps.api import fix, lint
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.crash import find_crash_site

@@ -6,13 +6,15 @@ pass lists of the releases, and against the passes that a run is known to have r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hlo_lint.dumps.pass_lists import Pass, PassList
+from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
+from hlo_lint.dumps.phases import PRECONDITIONS, Precondition
+from hlo_lint.text.errors import ConfigError, nearest
 
 
 class OrderKind(Enum):
@@ -174,35 +176,105 @@ class Contract(NamedTuple):
     """The orders of passes that it demands."""
 
 
+_FILE = Path(__file__).parent / "contracts.toml"
+_STATED = ("relies", "promise", "kept_by", "symptom")
+"""The columns that a contract has of its own, or from its precondition."""
+_COLUMNS = ("broken_by", "source", "unchecked", "backends", "rules", "orders")
+_ORDER_COLUMNS = ("kind", "first", "then", "breakers", "pipelines")
+
+
 @cache
 def contracts() -> tuple[Contract, ...]:
     """Every contract, numbered from 1."""
+    return read_contracts(_FILE.read_text("utf-8"))
+
+
+def read_contracts(text: str) -> tuple[Contract, ...]:
+    """The contracts of a text like `contracts.toml`.
+
+    Raises:
+        ConfigError: a key that no contract has, one that is missing, an unknown kind, backend or
+            precondition; says which is near.
+    """
     import tomllib
 
-    table = tomllib.loads((Path(__file__).parent / "contracts.toml").read_text("utf-8"))
+    table = tomllib.loads(text)
     return tuple(_contract(number, row) for number, row in enumerate(table["contract"], 1))
 
 
+def unlisted_passes(text: str | None = None) -> frozenset[str]:
+    """The passes that run only with some flag or device, so that no pass list has them."""
+    import tomllib
+
+    return frozenset(tomllib.loads(text or _FILE.read_text("utf-8"))["unlisted"])
+
+
+def check_names(rules: Collection[str], text: str | None = None) -> None:
+    """Refuse the name of a rule, pass or pipeline that there is not.
+
+    `make docs` and a test ask: to read the pass lists takes longer than most checks.
+
+    Raises:
+        ConfigError: such a name; says which is near.
+    """
+    text = _FILE.read_text("utf-8") if text is None else text
+    lists = pass_lists()
+    passes = {name for release in lists for _, name in release.passes}
+    passes |= unlisted_passes(text)
+    pipelines = {pipeline for release in lists for pipeline, _ in release.passes}
+    for contract in read_contracts(text):
+        where = f"contract {contract.number}"
+        _refuse_others(contract.rules, rules, f"{where}: rule")
+        for order in contract.orders:
+            _refuse_others((*order.first, *order.then, *order.breakers), passes, f"{where}: pass")
+            _refuse_others(order.pipelines, pipelines, f"{where}: pipeline")
+
+
+def _refuse_others(names: Iterable[str], known: Collection[str], what: str) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"contracts.toml, {what} {name}: {nearest(name, known)}")
+
+
 def _contract(number: int, row: Mapping[str, Any]) -> Contract:
+    where = f"contract {number}"
+    demand: Precondition | None = None
+    if "precondition" in row:
+        _refuse_others([row["precondition"]], PRECONDITIONS, f"{where}: precondition")
+        demand = PRECONDITIONS[row["precondition"]]
+    own = _STATED if demand is None else ("precondition",)
+    _refuse_others(row, (*own, *_COLUMNS), f"{where}: key")
+    for name in (*own, "broken_by", "source"):
+        if name not in row:
+            raise ConfigError(f"contracts.toml, {where}: {name} is missing")
+    if demand is None:
+        relies, promise, kept_by, symptom = (row[name] for name in _STATED)
+    else:
+        relies, promise, symptom = demand.demanded_by, demand.fact, demand.failure
+        kept_by = ", ".join(demand.established_by)
+    backends = tuple(row.get("backends", ("gpu",)))
+    _refuse_others(backends, ("gpu", "cpu"), f"{where}: backend")
     return Contract(
         number,
-        row["relies"],
-        row["promise"],
-        row["kept_by"],
+        relies,
+        promise,
+        kept_by,
         row["broken_by"],
         row["source"],
-        row["symptom"],
+        symptom,
         row.get("unchecked", False),
-        tuple(row.get("backends", ("gpu",))),
+        backends,
         tuple(row.get("rules", ())),
-        tuple(map(_order, row.get("orders", ()))),
+        tuple(_order(order, demand, where) for order in row.get("orders", ())),
     )
 
 
-def _order(row: Mapping[str, Any]) -> Order:
-    first, then, breakers, pipelines = (
-        tuple(row.get(column, ())) for column in ("first", "then", "breakers", "pipelines")
-    )
+def _order(row: Mapping[str, Any], demand: Precondition | None, where: str) -> Order:
+    _refuse_others(row, _ORDER_COLUMNS, f"{where}: key of an order")
+    _refuse_others([row["kind"]], [kind.value for kind in OrderKind], f"{where}: kind of an order")
+    if demand is not None:
+        row = {"first": demand.established_by, "then": (demand.demanded_by,), **row}
+    first, then, breakers, pipelines = (tuple(row.get(column, ())) for column in _ORDER_COLUMNS[1:])
     return Order(OrderKind(row["kind"]), first, then, breakers, pipelines)
 
 

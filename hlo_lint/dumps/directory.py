@@ -6,10 +6,11 @@ import os
 import re
 import stat
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
 from hlo_lint.dumps.names import DumpName, parse_name
@@ -47,8 +48,7 @@ _MODULE_START = rb"^[ \t]*HloModule(?![\w.\-])"
 _SETTINGS = ("compile_options.textproto", "topology.textproto")
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(NamedTuple):
     """A file or rule that was skipped, and the reason."""
 
     path: str
@@ -93,7 +93,7 @@ class Dump:
         """
         kept = []
         self.skipped = [
-            replace(entry, given=False) if os.path.isfile(entry.path) else entry
+            entry._replace(given=False) if os.path.isfile(entry.path) else entry
             for entry in self.skipped
         ]
         for pipeline in self.pipelines:

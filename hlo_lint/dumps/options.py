@@ -45,6 +45,13 @@ class DebugOptions:
         """`xla_dump_hlo_pass_re`: which passes were dumped; None where only named dumps were."""
         return self.values.get("xla_dump_hlo_pass_re", (None,))[-1]
 
+    @property
+    def records_every_change(self) -> bool:
+        """True if every pass of every pipeline was dumped, at least where it changed something."""
+        if "xla_dump_hlo_pipeline_re" in self.values:
+            return False
+        return self.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
+
     def disabled(self, name: str) -> bool:
         """True if a flag disables the pass by name."""
         if name in ("pipeline-start", "pipeline-end"):

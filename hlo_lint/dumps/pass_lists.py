@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -32,9 +31,8 @@ _CONFIG_ASSIGNER = (AUTOTUNERS[-1], AUTOTUNERS[-1], "")
 """Releases with this pass write a dump before it that has a name of its own."""
 
 
-@dataclass(frozen=True, eq=False)  # `pass_list` makes each once
 class PassList:
-    """The passes of one backend and release, in the order of the run.
+    """The passes of one backend and release, in the order of the run; `pass_list` makes each once.
 
     >>> gpu = pass_list("gpu-jax0.10.0")
     >>> at = gpu.places("post-layout_assignment", "autotuner", "")
@@ -42,9 +40,10 @@ class PassList:
     ['cublas-gemm-broadcast-folding-rewriter', 'layout_normalization']
     """
 
-    name: str
-    """`gpu-jax0.10.0`"""
-    passes: tuple[Pass, ...]
+    def __init__(self, name: str, passes: tuple[Pass, ...]) -> None:
+        self.name = name
+        """`gpu-jax0.10.0`"""
+        self.passes = passes
 
     def __str__(self) -> str:
         return self.name

@@ -82,13 +82,17 @@ CALL_GRAPH_IS_FLAT = Precondition(
 AUTOTUNERS = ("autotuner", "config-assigner")
 """The pass that chooses a backend for each kernel, by its names in the releases."""
 
-PRECONDITIONS = (
-    RESHAPES_ARE_BITCASTS,
-    SCATTERS_ARE_SIMPLE,
-    REDUCE_INPUTS_LIE_ALIKE,
-    REDUCE_INPUTS_DESCEND,
-    CALL_GRAPH_IS_FLAT,
-)
+PRECONDITIONS = {
+    "reshapes-are-bitcasts": RESHAPES_ARE_BITCASTS,
+    "scatters-are-simple": SCATTERS_ARE_SIMPLE,
+    "reduce-inputs-lie-alike": REDUCE_INPUTS_LIE_ALIKE,
+    "reduce-inputs-descend": REDUCE_INPUTS_DESCEND,
+    "call-graph-is-flat": CALL_GRAPH_IS_FLAT,
+}
+"""All, by the names that contracts.toml has for them."""
+
+DEMANDING = tuple(dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS.values()))
+"""The passes that have one."""
 
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""

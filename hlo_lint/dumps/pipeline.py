@@ -6,19 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.layout_evidence import layouts_bind
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.options import (
-    CHANGED_PASSES,
-    EVERY_PASS,
-    DebugOptions,
-    PassRun,
-    read_debug_options,
-    read_pass_runs,
-)
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
 from hlo_lint.dumps.pass_lists import (
     PassList,
@@ -35,6 +27,9 @@ from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
 from hlo_lint.text.stored import on_disk, plain_name, read
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.options import DebugOptions, PassRun
 
 
 class Transition(NamedTuple):
@@ -109,13 +104,21 @@ class Pipeline:
     def options(self) -> DebugOptions | None:
         """The flags of the run, where `*.debug_options` is there."""
         text = self.artefact(".debug_options")
-        return None if text is None else read_debug_options(text)
+        if text is None:
+            return None
+        from hlo_lint.dumps.options import read_debug_options
+
+        return read_debug_options(text)
 
     @cached_property
     def pass_runs(self) -> tuple[PassRun, ...] | None:
         """The passes that ran, where `*.metadata.textproto` is there."""
         text = self.artefact(".metadata.textproto")
-        return None if text is None else read_pass_runs(text)
+        if text is None:
+            return None
+        from hlo_lint.dumps.options import read_pass_runs
+
+        return read_pass_runs(text)
 
     def artefact(self, ending: str) -> str | None:
         """The text of the first artefact whose name ends so; None where there is none to read."""
@@ -255,10 +258,7 @@ class Pipeline:
     @property
     def records_every_change(self) -> bool:
         """True if each change of the module left a dump."""
-        options = self.options
-        if options is None or "xla_dump_hlo_pipeline_re" in options.values:
-            return False
-        return options.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
+        return self.options is not None and self.options.records_every_change
 
     def transitions(self) -> Iterator[Transition]:
         """The passes whose input and output are both on disk for certain.

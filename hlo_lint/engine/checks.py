@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError
+
+if TYPE_CHECKING:
+    from hlo_lint.text.edits import Fix
 
 STAGE = "Stage"
 VIOLATIONS = "Violations"

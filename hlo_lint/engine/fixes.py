@@ -62,7 +62,7 @@ def fix_dump(
             for file, of_file in plans.items():
                 fixes = [plan.fix for plan in of_file]
                 fixed[file] = _fix_file(file, fixes, fixed.get(file))
-            # Names and places have moved, and a fix may have cured other findings, too.
+            # Names and places have moved, and a fix may have resolved other findings, too.
             checker = new_checker()
             checker.check_pipeline(pipeline)
             refused = _refused(before[0])

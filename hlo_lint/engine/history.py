@@ -164,7 +164,7 @@ def introduction(
     return PassRef(name.after, name.pipeline, name.step, str(dump.path))
 
 
-def cure(timeline: Timeline, position: int) -> PassRef | None:
+def resolving_pass(timeline: Timeline, position: int) -> PassRef | None:
     """The pass that resolved a defect after its last dump; None at the end of the run.
 
     The name of the pass is empty if it left no dump of its own.

@@ -6,8 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.text.patterns import late
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.reporter import CheckOutcome
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """The cost allowed to one file, or to the dumps of one compilation; None for no limit."""
 
     megabytes: int | None = None

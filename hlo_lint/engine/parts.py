@@ -36,7 +36,8 @@ class Task:
     rules: Sequence[Rule]
     before: str | None
     stage_of: StageOf | None
-    cured: bool
+    resolved: bool
+    """True to report what a later pass resolved."""
     notes_files: bool
     limits: Limits = NO_LIMITS
     jobs: int = 1
@@ -54,7 +55,7 @@ class Task:
             checker.rules,
             reporter.before,
             checker.stage_of,
-            reporter.cured,
+            reporter.resolved,
             checker.notes_files,
             checker.limits,
             memo=checker.memo,
@@ -84,7 +85,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         task.rules,
         before=task.before,
         stage_of=task.stage_of,
-        cured=task.cured,
+        resolved=task.resolved,
         notes_files=task.notes_files,
         limits=task.limits,
         memo=task.memo,
@@ -182,7 +183,7 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
 
     def skipped_of(entry: Skipped) -> Skipped:
         new = path_of(entry.path)
-        return replace(entry, path=new, reason=entry.reason.replace(entry.path, new))
+        return entry._replace(path=new, reason=entry.reason.replace(entry.path, new))
 
     old = part.outcome
     outcome = old._replace(

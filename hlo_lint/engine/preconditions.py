@@ -11,12 +11,13 @@ from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS, Precondition
+from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.checks import Check
-from hlo_lint.engine.history import FindingHistory, cure, histories_of
+from hlo_lint.engine.history import FindingHistory, histories_of, resolving_pass
 from hlo_lint.engine.reporter import Reporter, introduced_by
+from hlo_lint.engine.states import DefectEnd
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import UnmetPrecondition
 from hlo_lint.rules.findings import Severity
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 def binding_passes() -> list[str]:
     """The passes that a rule binds before."""
-    demanding = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
-    return [*demanding, *AUTOTUNERS]
+    return [*DEMANDING, *AUTOTUNERS]
 
 
 def known_pass(name: str | None) -> str | None:
@@ -57,7 +57,7 @@ def check_precondition(
     if end is None:
         _skip_unassigned(check, demand, timeline, reporter)
         return
-    every = before is not None or reporter.cured
+    every = before is not None or reporter.resolved
     if not every and not any(timeline.find_at(check, end)):
         return  # whatever was there before, no pass died of it
     held = {dumps[at] for at in bound}
@@ -71,8 +71,9 @@ def check_precondition(
     for history in histories_of(bound_occurrences, timeline):
         if before or (binds and history.last == end):
             _add_binding(check, demand, status, history, timeline, reporter)
-        elif reporter.cured and (cured := cure(timeline, history.last)) is not None:
-            reporter.add_history(check.rule, history, timeline, cured=cured, severity=Severity.INFO)
+        elif reporter.resolved and (resolved_by := resolving_pass(timeline, history.last)):
+            over = DefectEnd(resolved_by)
+            reporter.add_history(check.rule, history, timeline, end=over, severity=Severity.INFO)
     never = status.outcome is Fate.NEVER and not demand.only_if_certain
     if never and last.name is None and bound_occurrences:
         reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
@@ -140,7 +141,7 @@ def _add_binding(
         history,
         timeline,
         binding=0 if is_stated else _first_binding(demand, history, timeline),
-        cured=cure(timeline, history.last),
+        end=DefectEnd(resolving_pass(timeline, history.last)),
         severity=Severity.ERROR if certain else Severity.WARNING,
         notes=tuple(_verdict(demand, status, introduced, timeline.pipeline, certain=certain)),
         next_pass=demand.demanded_by if certain else "",

@@ -11,18 +11,25 @@ from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import Check
-from hlo_lint.engine.history import FindingHistory, cure, followed_back, introduction, nameless
+from hlo_lint.engine.history import (
+    FindingHistory,
+    followed_back,
+    introduction,
+    nameless,
+    resolving_pass,
+)
+from hlo_lint.engine.states import DefectEnd, Level, level_of
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic, PassRef
     from hlo_lint.engine.suppressions.comments import CheckedFile
+    from hlo_lint.text.edits import Fix
 
 Identity = tuple[str, tuple[str, str, str]]
 """A rule and what it says of a module but for names: message, opcode and shape."""
@@ -77,11 +84,11 @@ class CheckOutcome(NamedTuple):
 class Reporter:
     """Adds findings to a result."""
 
-    def __init__(self, rules: ChosenRules, before: str | None, *, cured: bool) -> None:
+    def __init__(self, rules: ChosenRules, before: str | None, *, resolved: bool) -> None:
         self.rules = rules
         self.before = before
         """The pass that the caller says comes next."""
-        self.cured = cured
+        self.resolved = resolved
         """True if defects that a later pass resolved are reported, as information."""
         self.result = Result()
         self.unread: set[str] = set()
@@ -94,7 +101,7 @@ class Reporter:
 
     def empty(self) -> Reporter:
         """A reporter of the same run that has reported nothing."""
-        return Reporter(self.rules, self.before, cured=self.cured)
+        return Reporter(self.rules, self.before, resolved=self.resolved)
 
     @property
     def outcome(self) -> CheckOutcome:
@@ -196,34 +203,27 @@ class Reporter:
         for history in followed_back(findings, ref, timeline, look):
             self.add_history(rule, history, timeline, binding=len(history.seen) - 1)
 
-    def add_if_it_counts(self, check: Check, history: FindingHistory, timeline: Timeline) -> None:
-        """A defect that is there at the end of the run, or that is reported in any case.
+    def add_unless_resolved(
+        self, check: Check, history: FindingHistory, timeline: Timeline
+    ) -> None:
+        """A defect in the state that the end of the run leaves it in (`states.py`).
 
         Modules that the autotuner took out to try backends repeat the defects of the whole module:
         those are reported of the whole module only.
         """
-        rule = check.rule
+        rule, pipeline = check.rule, timeline.pipeline
         identity = rule.name(), nameless(history.seen[-1])
-        is_helper = timeline.pipeline.is_helper
-        if is_helper and identity in self.of_modules:
-            return
-        if not is_helper:
+        if not pipeline.is_helper:
             self.of_modules.add(identity)
-        over = history.last + 1 < timeline.length
-        cured = cure(timeline, history.last)
-        notes: tuple[str, ...] = ()
-        if over and _ends_with_the_stage(check, history, timeline):
-            after = timeline.dumps[history.last + 1]
-            label = after.name.label if after.name else after.path.name
-            cured, notes = None, (f"the dump {label} still has it, where it does not bind",)
-        counts = not over or timeline.pipeline.lone or rule.always_reported
-        if rule.checked_between_passes and not counts:
-            counts = self.cured or timeline.pipeline.crashed
-        if counts or self.cured:
-            if is_helper:
+        elif identity in self.of_modules:
+            return
+        end = _end_of(check, history, timeline)
+        level = level_of(end, rule, pipeline, asked=self.resolved)
+        if level is not Level.NONE:
+            if pipeline.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
-            severity = None if counts else Severity.INFO
-            self.add_history(rule, history, timeline, cured=cured, severity=severity, notes=notes)
+            severity = Severity.INFO if level is Level.INFO else None
+            self.add_history(rule, history, timeline, end=end, severity=severity)
 
     def add_history(
         self,
@@ -232,7 +232,7 @@ class Reporter:
         timeline: Timeline,
         *,
         binding: int = 0,
-        cured: PassRef | None = None,
+        end: DefectEnd | None = None,
         severity: Severity | None = None,
         notes: tuple[str, ...] = (),
         next_pass: str = "",
@@ -247,7 +247,9 @@ class Reporter:
             at, before = place.finding.at, timeline.dumps[history.first - 1]
             if isinstance(at, Instruction) and place.module is not None:
                 context = rule.introduction_notes(at, before.module, place.module)
-        finding = place.finding
+        finding, cured_by = place.finding, None
+        if end is not None:
+            cured_by, notes = end.resolved_by, (*end.notes, *notes)
         if context or notes or severity is not None:
             finding = replace(
                 finding,
@@ -256,12 +258,12 @@ class Reporter:
             )
             place = place._replace(finding=finding)
         seen = len(history.everywhere)
-        diagnostic = diagnose(place, introduced, cured=cured, seen_in=seen)
+        diagnostic = diagnose(place, introduced, cured=cured_by, seen_in=seen)
         if binding:
             first = diagnose(self.place(rule, history.seen[0], timeline, next_pass), None)
             diagnostic = replace(diagnostic, first_path=first.path, first_start=first.start)
         self.result.diagnostics.append(diagnostic)
-        if diagnostic.severity is Severity.INFO and cured is not None:
+        if diagnostic.severity is Severity.INFO and cured_by is not None:
             return  # nothing is left to fix
         if finding.fix is None and type(rule).fix is Rule.fix:
             return  # there is no fix to look for in every dump
@@ -291,6 +293,18 @@ def introduced_by(rule: Rule, history: FindingHistory, timeline: Timeline) -> Pa
     """The pass after which a defect is there for the first time; None if that is not known."""
     established = rule.precondition is not None
     return introduction(timeline, history.first, unless_established=established)
+
+
+def _end_of(check: Check, history: FindingHistory, timeline: Timeline) -> DefectEnd | None:
+    """The end of a defect; None if it is in the last dump."""
+    resolved_by = resolving_pass(timeline, history.last)
+    if resolved_by is None:
+        return None
+    if not _ends_with_the_stage(check, history, timeline):
+        return DefectEnd(resolved_by)
+    after = timeline.dumps[history.last + 1]
+    label = after.name.label if after.name else after.path.name
+    return DefectEnd(None, (f"the dump {label} still has it, where it does not bind",))
 
 
 def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeline) -> bool:

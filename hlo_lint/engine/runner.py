@@ -47,13 +47,13 @@ class Checker:
         *,
         before: str | None = None,
         stage_of: StageOf | None = None,
-        cured: bool = False,
+        resolved: bool = False,
         notes_files: bool = True,
         limits: Limits = NO_LIMITS,
         memo: RunMemo | None = None,
     ) -> None:
         self.rules = ChosenRules.of(rules)
-        self.reporter = Reporter(self.rules, before, cured=cured)
+        self.reporter = Reporter(self.rules, before, resolved=resolved)
         self.stage_of = stage_of
         self.notes_files = notes_files
         """True if `Result.checked` has files without comments, too: allowances are compared with

@@ -21,6 +21,7 @@ from hlo_lint.engine.checks import STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
+from hlo_lint.engine.states import may_report_ended
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import (
@@ -29,16 +30,16 @@ from hlo_lint.rules.base import (
     Compilation,
     DumpFolder,
     FinalModule,
-    PassPair,
     Rule,
     asked_by,
     check_methods,
 )
 from hlo_lint.rules.findings import Finding
-from hlo_lint.rules.registry import all_rules
+from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import RuleError
 
 if TYPE_CHECKING:
+    from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
     from hlo_lint.engine.findings import PassRef
 
@@ -73,6 +74,7 @@ class Run:
             name = change.after.name
             if name is None or change.before not in positions or change.after not in positions:
                 continue  # one of them cannot be read
+            from hlo_lint.analysis.pass_pairs import PassPair
             from hlo_lint.engine.findings import PassRef
 
             introduced = PassRef(name.after, name.pipeline, name.step, str(change.after.path))
@@ -84,14 +86,14 @@ class Run:
         return pairs
 
 
-@dataclass(frozen=True)
 class View(ABC):
     """A kind of subject that rules check."""
 
-    about: str
-    """One line for people who write rules."""
-    may_go_with: frozenset[str] = frozenset()
-    """Types that a check may ask for besides: `Stage`, an artefact."""
+    def __init__(self, about: str, may_go_with: frozenset[str] = frozenset()) -> None:
+        self.about = about
+        """One line for people who write rules."""
+        self.may_go_with = may_go_with
+        """Types that a check may ask for besides: `Stage`, an artefact."""
 
     def has_subject(self, run: Run) -> bool:
         """True if a pipeline may hold anything of this view: else no rule for it is imported."""
@@ -110,9 +112,11 @@ class EachDump(View):
         rule, timeline, reporter = check.rule, run.timeline, run.reporter
         if rule.precondition is not None:
             check_precondition(check, rule.precondition, timeline, reporter)
-        elif reporter.cured or rule.always_reported or _is_alive(check, timeline):
+            return
+        pipeline = timeline.pipeline
+        if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
             for history in histories_of(timeline.find(check), timeline):
-                reporter.add_if_it_counts(check, history, timeline)
+                reporter.add_unless_resolved(check, history, timeline)
 
 
 class Parsed(EachDump):
@@ -239,19 +243,21 @@ class WholeCompilation(View):
         timeline, pipeline = run.timeline, run.timeline.pipeline
         if run.compilation is None:
             chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
-            checks = [check for rule in all_rules() for check in checks_of(rule)]
+            demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
+            checks = [check for rule in demanding for check in checks_of(rule)]
             unmet = unmet_preconditions(checks, chosen, timeline, run.reporter.before)
             run.compilation = Compilation(pipeline, tuple(unmet))
         for finding in check.run(run.compilation):
             run.reporter.add_in(check.rule, finding, pipeline.dumps)
 
 
-@dataclass(frozen=True)
 class EachText(View):
     """Files that are not HLO."""
 
-    kind: Kind = Kind.HLO
-    read: Callable[[str], object] = str
+    def __init__(self, about: str, kind: Kind, read: Callable[[str], object]) -> None:
+        super().__init__(about)
+        self.kind = kind
+        self.read = read
 
     def has_subject(self, run: Run) -> bool:
         """True if there is a file of the kind."""
@@ -455,11 +461,8 @@ def checks_of(rule: Rule) -> Sequence[Check]:
 def _is_alive(check: Check, timeline: Timeline) -> bool:
     """True if a check may find something in what a run ended with: most find nothing, and are done.
 
-    Named dumps without a step number count as the end, too. Files that were picked out by name are
-    all looked at, and so are all dumps of a run that died.
+    Named dumps without a step number count as the end, too.
     """
-    if timeline.pipeline.lone or timeline.pipeline.crashed:
-        return True
     ends = timeline.ends
     if check.rule.only_by_hand:
         ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)

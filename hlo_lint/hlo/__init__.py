@@ -1,1 +1,1 @@
-"""The HLO language: its data model, its parsers, its attributes, its dialects."""
+"""The HLO language: its data model, its parsers, its attributes."""

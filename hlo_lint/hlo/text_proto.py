@@ -1,4 +1,4 @@
-"""HLO in protobuf's text format, read and written with the `protobuf` package.
+"""HLO in protobuf's text format, read with the `protobuf` package.
 
 Python's jaxlib reads no text format, and ships no `_pb2` modules. But protoc leaves each `.proto`
 in the shared object that it is compiled into, as a serialized FileDescriptorProto: a release says
@@ -38,7 +38,7 @@ def module_from_text(data: bytes) -> bytes:
     """
     wrapping = _wrapping(data)
     names = {b"hlo": "xla.HloSnapshot", b"hlo_module": "xla.HloProto"}
-    message = _new_message(names[wrapping[1]] if wrapping else "xla.HloModuleProto")
+    message = new_message(names[wrapping[1]] if wrapping else "xla.HloModuleProto")
     try:
         text_format.Parse(data, message, allow_unknown_extension=True)
     except text_format.ParseError as error:
@@ -51,19 +51,12 @@ def module_from_text(data: bytes) -> bytes:
     return serialized
 
 
-def proto_to_text(data: bytes) -> bytes:
-    """The text format of a serialized HloProto, one field a line.
+def new_message(name: str) -> Message:
+    """An empty message of that type, as this jaxlib declares it.
 
     Raises:
-        PayloadError: this jaxlib does not declare its messages.
+        PayloadError: this jaxlib does not declare it.
     """
-    message = _new_message("xla.HloProto")
-    message.ParseFromString(data)
-    text: str = text_format.MessageToString(message)
-    return text.encode()
-
-
-def _new_message(name: str) -> Message:
     pool = descriptor_pool.DescriptorPool()
     with ExitStack() as stack:
         libraries = [stack.enter_context(library) for library in _libraries()]

@@ -10,7 +10,6 @@ from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.edits import Safety
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -34,7 +33,8 @@ MIN_WIDTH = 40
 """Columns of the narrowest terminal to which text is fitted."""
 BATCH = 100
 """Number of findings that are printed together where there are no colours."""
-COMMANDS = {Safety.SAFE: "hlo-lint fix", Safety.UNSAFE: "hlo-lint fix --unsafe-fixes"}
+COMMANDS = {"safe": "hlo-lint fix", "unsafe": "hlo-lint fix --unsafe-fixes"}
+"""The command that applies a fix, by its safety."""
 UNKNOWN = "a pass that left no dump"
 
 
@@ -172,13 +172,13 @@ def severities(errors: int, warnings: int, infos: int) -> str:
 
 def fixable(findings: Sequence[Diagnostic]) -> str:
     """The number of findings with a fix, and the command that applies it; empty without fixes."""
-    fixes = [finding.fix.safety for finding in findings if finding.fix is not None]
-    safe, unsafe = (fixes.count(safety) for safety in (Safety.SAFE, Safety.UNSAFE))
+    fixes = [finding.fix.safety.value for finding in findings if finding.fix is not None]
+    safe, unsafe = (fixes.count(safety) for safety in COMMANDS)
     if safe and unsafe:
-        return f"{safe} fixable with `{COMMANDS[Safety.SAFE]}`, {unsafe} more with --unsafe-fixes"
+        return f"{safe} fixable with `{COMMANDS['safe']}`, {unsafe} more with --unsafe-fixes"
     if not fixes:
         return ""
-    return f"{len(fixes)} fixable with `{COMMANDS[Safety.SAFE if safe else Safety.UNSAFE]}`"
+    return f"{len(fixes)} fixable with `{COMMANDS['safe' if safe else 'unsafe']}`"
 
 
 def _lines(finding: Diagnostic, width: int = 0) -> Iterator[_Line]:
@@ -194,7 +194,7 @@ def _lines(finding: Diagnostic, width: int = 0) -> Iterator[_Line]:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
         yield _Line(head, ((shown(note), ""),))
     if finding.fix is not None:
-        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety]}"
+        how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety.value]}"
         yield _Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))
 
 

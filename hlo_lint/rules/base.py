@@ -6,11 +6,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from hlo_lint.analysis.pass_pairs import PassPair as PassPair
 from hlo_lint.analysis.stage import Stage as Stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import Precondition
@@ -19,7 +18,6 @@ from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, Value
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import ParseDiagnostic, Span
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from hlo_lint.dumps.artefacts.autotune import Autotuning
+    from hlo_lint.text.edits import Fix
 
 Findings = Iterator[Finding]
 
@@ -99,8 +98,7 @@ class UnmetPrecondition(NamedTuple):
     """True if the report has the finding itself."""
 
 
-@dataclass(frozen=True)
-class Compilation:
+class Compilation(NamedTuple):
     """One compilation of one module, whole. `Finding.file` is a number into its dumps."""
 
     pipeline: Pipeline
@@ -113,14 +111,13 @@ class Compilation:
         return self.pipeline.dumps
 
 
-@dataclass(frozen=True)
-class DumpFolder:
+class DumpFolder(NamedTuple):
     """All compilations whose dumps lie in one folder. `Finding.file` is a number into `dumps`."""
 
     folder: Path
     pipelines: tuple[Pipeline, ...]
 
-    @cached_property
+    @property
     def dumps(self) -> Sequence[PassDump]:
         """The first dump of each compilation."""
         return [pipeline.dumps[0] for pipeline in self.pipelines]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.text.edits import Fix
 from hlo_lint.text.source import Span
+
+if TYPE_CHECKING:
+    from hlo_lint.text.edits import Fix
 
 INTERNAL_ERROR = "internal-error"
 """The name in the place of a rule, where a finding stands for a crash: no suppression and no choice

@@ -12,7 +12,7 @@ class Safety(Enum):
     """The safety of a fix: may it change a value or the cost?"""
 
     SAFE = "safe"
-    """The values stay the same bit for bit, and the cost is the one that was there anyway."""
+    """It changes no value, bit for bit, and adds no cost."""
     UNSAFE = "unsafe"
     """A value or the cost may change."""
 

@@ -1,32 +1,13 @@
-"""HTML fragments for notebooks: the `_repr_html_` methods of the public classes are made of them.
+"""HTML fragments for notebooks: the `_repr_html_` methods of findings and reports are made of them.
 
 A notebook shows what it gets, so every text is escaped, and no fragment holds a script.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from html import escape
 
-MAX_LINES = 60
-"""Lines of a listing; the rest is counted."""
 _PRE = '<pre style="overflow-x:auto;max-width:100%;line-height:1.4">'
-
-
-def listing(lines: Iterable[str], marked: int | None = None) -> str:
-    """Lines of code, at most `MAX_LINES` of them; the one numbered `marked` is bold.
-
-    >>> print(listing(["a < b", "c"], marked=1)[len(_PRE):])
-    a &lt; b
-    <b>c</b></pre>
-    """
-    every = list(lines)
-    shown = [escape(line.rstrip("\n")) for line in every[:MAX_LINES]]
-    if marked is not None and marked < len(shown):
-        shown[marked] = f"<b>{shown[marked]}</b>"
-    if len(every) > MAX_LINES:
-        shown.append(f"<i>… {len(every) - MAX_LINES:,} more lines</i>")
-    return _PRE + "\n".join(shown) + "</pre>"
 
 
 def excerpt(line: str, start: int, end: int) -> str:

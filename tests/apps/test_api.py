@@ -623,27 +623,15 @@ class _Balance(HTMLParser):
         self.text += data
 
 
-def test_a_notebook_shows_modules_instructions_findings_and_reports() -> None:
-    hostile = LOOSE.replace("%r =", "%<script>alert(1)</script> =")
-    module = hlo_lint.parse(hostile)
-    assert module.entry is not None
-    report = hlo_lint.lint(LOOSE, before=NEXT)
-    shown: list[Any] = [module, module.entry, module["e"]["p"], report, report[0]]
-    for value in shown:
+def test_a_notebook_shows_findings_and_reports() -> None:
+    report = hlo_lint.lint(LOOSE.replace("%r =", "%<script>alert(1)</script> ="), before=NEXT)
+    for value in (report, report[0]):
         page = _Balance()
         page.feed(value._repr_html_())
         page.close()
         assert not page.open
         assert "script" not in page.seen
-    assert "reshape" in hlo_lint.parse(LOOSE)["e"]["p"]._repr_html_()  # a user of it
     assert "mark" in report[0]._repr_html_()
-
-
-def test_a_long_module_is_cut_in_a_notebook() -> None:
-    lines = "".join(f"  x{n} = f32[] constant({n})\n" for n in range(500))
-    page = hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n{lines}}}\n")._repr_html_()
-    assert page.count("\n") < 100
-    assert "more lines" in page
 
 
 @pytest.mark.parametrize("wrong", [5, None, 1.5, object()])

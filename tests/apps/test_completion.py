@@ -20,7 +20,6 @@ ASKED = [
     ("hlo-lint check --select layout,reshape-m", ["layout,reshape-moves-data"]),
     ("hlo-lint check --before layout_n", ["layout_normalization"]),
     ("hlo-lint explain kernel-m", ["kernel-misses-result"]),
-    ("hlo-lint convert x.hlo --to comp", ["compact"]),
     ("hlo-lint capture model.py --target h2", ["h200"]),
     ("hlo-lint check --watc", ["--watch"]),
 ]
@@ -60,7 +59,7 @@ complete -p hlo-lint
 """
 
 
-def test_bash_completes_commands_options_rules_passes_dialects_and_targets(folder: Path) -> None:
+def test_bash_completes_commands_options_rules_passes_and_targets(folder: Path) -> None:
     lines = "".join(f"complete_line '{line}'\n" for line, _ in ASKED)
     hook, *answers = run(folder, "bash", "--norc", "-c", BASH + lines).splitlines()
     assert hook == "complete -o nosort -F _hlo_lint_completion hlo-lint"

@@ -49,7 +49,6 @@ COMMANDS = {
     "explain": ("explain", NAME),
     "unknown": (NAME,),
     "diff": ("diff", "FILE", "DIR"),
-    "convert": ("convert", "DIR", "--to", "short", "-o", "DIR/out"),
     "payload": ("payload", "FILE", NAME),
     "run": ("run", "DIR"),
     "update": ("baseline", "FILE", "--update", "-o", "DIR/list"),

@@ -1,4 +1,4 @@
-"""`hlo-lint run`: values are printed, and what cannot be evaluated is said."""
+"""`hlo-lint run`: values are printed, and what has none is said."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def module(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_values_of_instructions_are_printed(module: Path) -> None:
     inputs = module.with_name("inputs.npz")
     given: dict[str, Any] = {"x": np.array([[1, 2], [3, 4]]), "y.1": np.array([1, 0.5])}
@@ -47,11 +48,13 @@ def test_values_of_instructions_are_printed(module: Path) -> None:
     assert np.load(out)["flat"].tolist() == [1, 3, 2, 4]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_values(module: Path) -> None:
     one, same, other = (run(module, "--seed", seed, "--print", "flat") for seed in (4, 4, 5))
     assert one.output == same.output != other.output
 
 
+@pytest.mark.slow
 def test_the_result_is_printed_where_nothing_is_named(tmp_path: Path) -> None:
     path = tmp_path / "m.hlo"
     path.write_text("HloModule m\nENTRY e { c = s32[] constant(3) ROOT t = (s32[]) tuple(c) }")
@@ -85,3 +88,25 @@ def test_a_folder_and_another_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing\n")
     assert run(tmp_path / "notes.txt").exit_code == 2
     assert run(tmp_path / "gone.hlo").exit_code == 2
+
+
+@pytest.mark.slow
+def test_a_wide_run_shows_what_rounding_does(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\nENTRY e { a = bf16[] constant(256) b = bf16[] constant(1)"
+        " ROOT s = bf16[] add(a, b) }"
+    )
+    assert run(path).output == "%s = bf16[]\n256.\n"
+    assert run(path, "--wide").output == "%s = bf16[]\n257.\n"
+
+
+def test_without_jaxlib_the_error_says_what_to_install(
+    module: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The child looks for modules where this process does.
+    module.with_name("jaxlib.py").write_text("")
+    monkeypatch.syspath_prepend(module.parent)
+    ran = run(module, "--print", "flat")
+    assert ran.exit_code == 2
+    assert "pip install 'hlo-lint[xla]' to run modules: No module named 'jaxlib" in ran.output

@@ -20,18 +20,7 @@ from hlo_lint.dumps.artefacts.buffer_assignment import (
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_values
-from hlo_lint.dumps.artefacts.config import ModuleConfig, read_config, shape_text
-from hlo_lint.dumps.artefacts.live_range import LiveRange, read_live_range
-from hlo_lint.dumps.artefacts.memory_report import MemoryReport, read_memory_report
 from hlo_lint.dumps.artefacts.text_proto import MAX_DEPTH, read_text_proto
-from hlo_lint.dumps.artefacts.thunks import (
-    Launch,
-    ThunkMetadata,
-    ThunkSequence,
-    read_thunk_metadata,
-    read_thunk_sequence,
-)
-from hlo_lint.dumps.options import read_debug_options
 from hlo_lint.hlo.grammar import load, tokens, trees
 from hlo_lint.text.source import Position, decode
 from tests.conftest import DUMPS, ROOT
@@ -114,7 +103,7 @@ def test_numbers_without_end_are_no_numbers(ending: str) -> None:
 
 
 def test_line_ends_of_windows_change_nothing() -> None:
-    for ending in ("-buffer-assignment.txt", "-live-range.txt", ".thunk_sequence.txt"):
+    for ending in ("-buffer-assignment.txt", "-buffer-assignment-values.txt"):
         text = decode(files(ending)[-1].read_bytes())
         artefact = _reader(ending)(text.replace("\n", "\r\n"), None)
         assert artefact.problems == ()
@@ -132,7 +121,7 @@ def test_trouble_tells_what_stood_where() -> None:
 
 def test_the_name_of_a_file_decides_who_reads_it(tmp_path: Path) -> None:
     assert reader_for("module_0001.jit_f.gpu_target_config.pbtxt") is None
-    assert reader_for("module_0001.jit_f.config.pbtxt") is read_config
+    assert reader_for("module_0001.jit_f.autotune_results.pbtxt") is read_autotuning
     assert read_artefact(ATTENTION / "MANIFEST.json") is None
     log = tmp_path / "mine.textproto"
     log.write_text('device: "d"\nper_backend_versions {\n  key: "A"\n}\n' + NEW_LOG)
@@ -160,27 +149,6 @@ def records_of(artefact: Artefact) -> list[Plain]:
             return [*_allocations(artefact), *_values(artefact.buffer_values)]
         case BufferValues():
             return _values(artefact)
-        case LiveRange():
-            return _live(artefact)
-        case MemoryReport():
-            return [
-                (s.name, s.color, s.total_bytes)
-                if allocation is None
-                else (allocation.not_shown, *(_slice(each) for each in allocation.slices))
-                for s in artefact.spaces
-                for allocation in (None, *s.allocations)
-            ]
-        case ThunkSequence():
-            return [
-                (
-                    thunk.id,
-                    thunk.kind,
-                    thunk.prev and (thunk.prev.id, thunk.prev.distance),
-                    thunk.next and (thunk.next.id, thunk.next.distance),
-                    thunk.description,
-                )
-                for thunk in artefact.thunks
-            ]
     raise AssertionError(artefact)
 
 
@@ -214,21 +182,6 @@ def _values(values: BufferValues | None) -> list[Plain]:
         uses = tuple((each.instruction, each.operand, each.index) for each in value.uses)
         found.append((*short, positions, uses, value.instruction_text))
     return found
-
-
-def _live(live: LiveRange) -> list[Plain]:
-    found: list[Plain] = [(live.is_available, live.length, live.peak_time, live.peak_bytes)]
-    found += [(each.time, each.name) for each in live.sequence]
-    found += [(each.instruction, each.index, each.start, each.end) for each in live.ranges]
-    found += [(e.instruction, e.index, e.size, e.cumulative) for e in live.peak]
-    for each in live.peak_frames:
-        numbers = (each.percent, each.total, each.current, each.remaining)
-        found.append((each.depth, each.name, *numbers))
-    return found
-
-
-def _slice(each: Any) -> Plain:
-    return (each.cumulative, each.percent, each.size, each.offset, each.used_by, each.shapes)
 
 
 def child(tree: Tree[Token], name: str) -> Tree[Token] | None:
@@ -295,84 +248,9 @@ def _value_by_grammar(tree: Tree[Token]) -> Plain:
     return (*short(head), tuple(positions), tuple(uses), str(tokens(tree)[0]))
 
 
-def live_range_by_grammar(tree: Tree[Token]) -> list[Plain]:
-    total = child(tree, "breakdown")
-    found: list[Plain] = [
-        (
-            child(tree, "unavailable") is None,
-            first(child(tree, "length")),
-            first(child(tree, "peak")),
-            spaced(tokens(total)[0]) if total else None,
-        )
-    ]
-    for each in trees(tree):
-        words = tokens(each)
-        index = numbers(child(each, "index"))
-        if each.data == "instruction":
-            found.append((int(words[0]), str(words[1])))
-        elif each.data == "range":
-            found.append((str(words[0]), index, int(words[1]), int(words[2])))
-        elif each.data == "alive":
-            cumulative = first(child(each, "cumulative"))
-            found.append((str(words[0]), index, int(words[1]), cumulative))
-        elif each.data == "frame":
-            branch, name, percent, *sizes = words
-            depth = len(branch) // 4 - 1
-            found.append((depth, str(name), float(percent), *map(spaced, sizes)))
-    return found
-
-
-def spaced(spelled: str) -> int:
-    return int(spelled.replace(" ", ""))
-
-
-def memory_report_by_grammar(tree: Tree[Token]) -> list[Plain]:
-    found: list[Plain] = []
-    for space in trees(tree):
-        name, color, total, _ = tokens(space)
-        found.append((str(name), int(color), int(total)))
-        for allocation in trees(space):
-            rest = first(child(allocation, "rest"), 0)
-            rows = [tokens(each) for each in trees(allocation) if each.data == "row"]
-            found.append(
-                (
-                    rest,
-                    *(
-                        (str(a), int(b), str(c), int(d), int(e), str(f))
-                        for a, b, c, d, e, f in rows
-                    ),
-                )
-            )
-    return found
-
-
-def thunks_by_grammar(tree: Tree[Token]) -> list[Plain]:
-    found: list[Plain] = []
-    waiting = trees(tree)[::-1]
-    while waiting:
-        thunk = waiting.pop()
-        words = {each.type: str(each) for each in tokens(thunk)}
-        before, after = child(thunk, "prev"), child(thunk, "next")
-        found.append(
-            (
-                int(words["NUMBER"]),
-                words["KIND"],
-                numbers(before) if before else None,
-                numbers(after) if after else None,
-                words.get("DESCRIPTION", "").strip(),
-            )
-        )
-        waiting += [each for each in trees(thunk) if each.data == "thunk"]
-    return found
-
-
 BY_GRAMMAR: dict[str, tuple[str, Callable[[Tree[Token]], list[Plain]]]] = {
     "-buffer-assignment-values.txt": ("buffer_assignment", assignment_by_grammar),
     "-buffer-assignment.txt": ("buffer_assignment", assignment_by_grammar),
-    "-live-range.txt": ("live_range", live_range_by_grammar),
-    "-memory-usage-report.txt": ("memory_report", memory_report_by_grammar),
-    ".thunk_sequence.txt": ("thunk_sequence", thunks_by_grammar),
-    ".thunk_sequence_after_thunk_passes.txt": ("thunk_sequence", thunks_by_grammar),
 }
 SPECIFIED = [(path, end) for end in BY_GRAMMAR for path in FILES if path.name.endswith(end)]
 SPECIFIED = [each for each in SPECIFIED if "cpu-jax0.4.20" not in each[0].parts]
@@ -477,13 +355,11 @@ def test_old_releases_write_one_file_for_assignment_values_and_live_ranges() -> 
     old = read_buffer_assignment(OLD_ASSIGNMENT)
     assert old.problems == ()
     assert old.buffer_values is not None
-    assert old.live_range is not None
     assert [value.id for value in old.buffer_values.values] == [20, 77, 95]
     assert old.buffer_values.values[0].instruction_text.endswith("calls=%f")
     assert old.buffer_values.total_bytes == 1060
     for place in (("get-tuple-element.4", ()), ("tuple.5", (2,))):
         assert [value.slice for value in old.values_of(*place)] == [AllocationSlice(3, 0, 20)]
-    assert [each.size for each in old.live_range.peak] == [512, 32]
     for value in old.buffer_values.values:
         assert old.text[value.span.start :].startswith(f"<{value.id} ")
     text, _, _ = OLD_ASSIGNMENT.partition("HloLiveRange")
@@ -555,130 +431,6 @@ def test_slices_overlap_where_a_byte_lies_in_both() -> None:
             same = set(range(one_slice.offset, one_slice.end)) & set(range(other.offset, other.end))
             shares = one_slice.allocation == other.allocation and bool(same)
             assert one_slice.overlaps(other) == shares
-
-
-def test_every_range_lies_within_the_schedule() -> None:
-    for path in files("-live-range.txt"):
-        live = read_live_range(decode(path.read_bytes()))
-        assert live.length is not None
-        for each in live.ranges:
-            assert 0 <= each.start <= each.end <= live.length
-        assert [each.time for each in live.sequence] == list(range(len(live.sequence)))
-        assert live.peak_bytes == sum(each.size for each in live.peak)
-        assert live.peak_frames[0].total == live.peak_bytes
-        assert live.peak_frames[0].depth == 0
-
-
-def test_live_ranges_may_not_be_available() -> None:
-    text = "HloLiveRange not available (finalized or constructed from proto)\n"
-    live = read_live_range(text)
-    assert live.problems == ()
-    assert not live.is_available
-    assert records_of(live) == by_grammar("-live-range.txt", text)
-
-
-def test_the_memory_report_lists_the_assignments_memory() -> None:
-    for path in files("-memory-usage-report.txt"):
-        report = read_memory_report(decode(path.read_bytes()))
-        values = path.with_name(
-            path.name.replace("memory-usage-report", "buffer-assignment-values")
-        )
-        assert report.total_bytes == read_buffer_values(values.read_text()).total_bytes
-
-
-def test_memory_that_is_too_small_to_list_is_counted() -> None:
-    text = (
-        "Memory Space: cmem (color=5)\nTotal bytes: 4 (4B)\n"
-        "  cumulative_size;       size;       offset; used_by_n_values; shapes_list\n"
-        "  ------------------------------------------------------------\n"
-        "         4B( 90%);         4B;            0;                6; bf16[1], 5×bf16[6,1]\n"
-        "  The rest 18 values are less than 5% of the total size and not shown.\n"
-    )
-    report = read_memory_report(text)
-    assert report.problems == ()
-    assert report.spaces[0].allocations[0].not_shown == 18
-    assert records_of(report) == by_grammar("-memory-usage-report.txt", text)
-
-
-# ---- thunks
-
-NESTED = """\
-005: kWhile        [prev=004 (1) | next=023 (1)]   
-condition:
-    006: kCustomKernel [source | sink] loop_compare_fusion_1 grid: [1, 1, 1] threads: [1, 1, 1]  \
-shared_memory: 0 bytes
-  body:
-    008: kAsyncStart   [prev=007 (1) | sink        ] stream=computation_stream[0], async_id=8
-        010: kDynamicSliceFusion [source | sink] params=1, results=1
-            009: kCopy [source | sink] kCopy
-    012: kWhile        [prev=011 (1) | sink        ]       
-condition:
-        013: kKernel [source | sink] kernel=k, profile_annotation=k, launch dimensions=blocks: \
-{4, 1, 1}, threads/block: {128, 1, 1}, cluster_dim=nullopt
-      body:
-        014: kFft [source | sink] (no description)
-    017: kAsyncDone    [source       | sink        ] async_id=8
-023: kConditional  [prev=005 (1) | next=024 (1)]   
-  branch_0:
-    019: kCopy [source | sink] kCopy
-  branch_1:
-    020: kSequential   [source       | next=021 (1)]       015: kCopy [source | next=016 (1)] kCopy
-      016: kTriangularSolve [prev=015 (1) | sink] (no description)
-    021: kCopy [prev=020 (1) | sink] kCopy
-024: kCommandBuffer [source | sink] 
-    025: kCopy [source | sink] kCopy
-"""
-"""From a scan over a scan, a switch and a triangular solve."""
-
-
-def test_thunks_know_what_they_are_part_of() -> None:
-    sequence = read_thunk_sequence(NESTED)
-    assert sequence.problems == ()
-    parents = {
-        thunk.id: (None if thunk.parent is None else sequence.thunks[thunk.parent].id, thunk.region)
-        for thunk in sequence.thunks
-    }
-    assert parents == {
-        5: (None, ""),
-        6: (5, "condition"),
-        8: (5, "body"),
-        10: (8, ""),
-        9: (10, ""),
-        12: (5, "body"),
-        13: (12, "condition"),
-        14: (12, "body"),
-        17: (5, "body"),
-        23: (None, ""),
-        19: (23, "branch_0"),
-        20: (23, "branch_1"),
-        15: (20, ""),
-        16: (20, ""),
-        21: (23, "branch_1"),
-        24: (None, ""),
-        25: (24, ""),
-    }
-    for thunk in sequence.thunks:
-        assert sequence.text[thunk.span.start : thunk.span.end].startswith(f"{thunk.id:03}: ")
-    assert records_of(sequence) == by_grammar(".thunk_sequence.txt", NESTED)
-
-
-def test_thunks_say_what_they_launch() -> None:
-    thunks = {thunk.id: thunk for thunk in read_thunk_sequence(NESTED).thunks}
-    assert thunks[6].launch == Launch("loop_compare_fusion_1", (1, 1, 1), (1, 1, 1), 0)
-    assert thunks[13].launch == Launch("k", (4, 1, 1), (128, 1, 1), None)
-    assert thunks[9].launch is None
-
-
-def test_sequence_and_metadata_are_of_the_same_thunks() -> None:
-    for path in files(".thunk_sequence.txt"):
-        sequence = read_thunk_sequence(decode(path.read_bytes()))
-        beside = path.with_name(path.name.replace("thunk_sequence", "thunk_metadata"))
-        metadata = read_thunk_metadata(decode(beside.read_bytes()))
-        assert isinstance(metadata, ThunkMetadata)
-        assert sequence.thunks
-        kinds = {info.id: info.kind for info in metadata.thunks}
-        for thunk in sequence.thunks:
-            assert kinds[thunk.id] == thunk.kind
 
 
 # ---- text protos
@@ -844,48 +596,3 @@ def test_a_log_cut_off_in_a_candidate_keeps_the_others() -> None:
 def test_a_forced_backend_stands_in_the_results_of_the_dump() -> None:
     results = read_autotuning(text_of(FISSION, ".autotune_results.pbtxt")).results
     assert [each.backend for each in results] == ["CUBLASLT_FISSION"]
-
-
-# ---- the configuration
-
-
-def test_the_configuration_has_the_shapes_of_the_entry_computation() -> None:
-    for path in files(".config.pbtxt"):
-        config = read_config(decode(path.read_bytes()))
-        assert isinstance(config, ModuleConfig)
-        before = path.with_name(path.name.replace("config.pbtxt", "before_optimizations.txt"))
-        head = decode(before.read_bytes()).partition("\n")[0].replace("/*index=5*/", "")
-        layout = f"entry_computation_layout={{({', '.join(config.parameters)})->{config.result}}}"
-        assert layout in head
-        assert (config.replica_count, config.num_partitions) == (1, 1)
-
-
-def test_the_configuration_has_the_flags_of_the_run() -> None:
-    for path in files(".config.pbtxt"):
-        beside = path.with_name(path.name.replace("config.pbtxt", "debug_options"))
-        flags = read_config(decode(path.read_bytes())).debug_options
-        for name, values in read_debug_options(beside.read_text()).values.items():
-            if values[-1] not in ("false", "0"):
-                assert flags[name] == values, name
-
-
-@pytest.mark.parametrize(
-    ("proto", "text"),
-    [
-        ("element_type: TOKEN", "token[]"),
-        ("element_type: F32", "f32[]"),
-        (
-            "element_type: S4 dimensions: [8, 3] is_dynamic_dimension: [true, false] layout { "
-            "minor_to_major: [1, 0] tiles { dimensions: [8, 128] } element_size_in_bits: 4 "
-            "memory_space: 5 }",
-            "s4[<=8,3]{1,0:T(8,128)E(4)S(5)}",
-        ),
-        (
-            "element_type: TUPLE tuple_shapes { element_type: PRED } tuple_shapes { "
-            "element_type: TUPLE }",
-            "(pred[], ())",
-        ),
-    ],
-)
-def test_shapes_are_spelled_as_hlo_spells_them(proto: str, text: str) -> None:
-    assert shape_text(read_text_proto(proto)[0]) == text

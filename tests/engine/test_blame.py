@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hlo_lint
-from hlo_lint import Diagnostic, Severity
+from hlo_lint import Diagnostic, PassPair, Severity
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
-from hlo_lint.rules.base import Findings, PassPair, Rule, Stage
+from hlo_lint.rules.base import Findings, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import select_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
@@ -85,7 +85,7 @@ def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:
     """The findings of a rule in the program's own module."""
     dump = open_dump(path)
     dump.pipelines = dump.pipelines[:1]
-    found = Checker([rule], cured=cured).check_dump(dump).diagnostics
+    found = Checker([rule], resolved=cured).check_dump(dump).diagnostics
     return sorted(found, key=lambda each: (each.step or 0, each.instruction or ""))
 
 
@@ -222,7 +222,9 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
         for each in module.instructions()
         if each.opcode == "reshape"
     }
-    found = Checker([NamedOpcode("reshape")], cured=True).check_dump(open_dump(FISSION)).diagnostics
+    found = (
+        Checker([NamedOpcode("reshape")], resolved=True).check_dump(open_dump(FISSION)).diagnostics
+    )
     told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
     assert told == {"jit_batched_dot"}
     others = {each.message for each in found if each.module != "jit_batched_dot"}

@@ -47,8 +47,8 @@ DICTIONARY = (
     "entry_computation_layout={(f32[8]{0})->f32[8]{0}}", "input_output_alias={ {}: (0, {}) }",
 )  # fmt: skip
 SHARES = {
-    "parse": 10, "memo": 6, "lint": 22, "lint_before": 6, "report": 4, "fix": 12,
-    "values": 10, "convert": 6, "match": 2, "payload": 4, "artefact": 6, "kernel_text": 3,
+    "parse": 10, "memo": 6, "lint": 28, "lint_before": 6, "report": 4, "fix": 12,
+    "values": 10, "match": 2, "payload": 4, "artefact": 6, "kernel_text": 3,
     "comment": 2, "settings": 1, "baseline": 1, "editor": 5, "message": 6, "options": 1,
     "directory": 8, "file_name": 1,
 }  # fmt: skip

@@ -24,7 +24,6 @@ from hlo_lint.dumps.artefacts import ARTEFACTS, reader_for
 from hlo_lint.engine.suppressions.baseline import read_baseline
 from hlo_lint.engine.suppressions.comments import lost_comments, read_comments
 from hlo_lint.hlo.attributes import AttributeSyntaxError
-from hlo_lint.hlo.dialects import DIALECTS
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.shape import arrays
@@ -239,14 +238,6 @@ def _xla() -> XlaCpu:
     xla = XlaCpu(seconds=MAX_SECONDS)
     atexit.register(xla.close)
     return xla
-
-
-@_target
-def convert(data: bytes) -> None:
-    """Every dialect takes every text."""
-    file = parse_file(data)
-    for dialect in DIALECTS:
-        hlo_lint.dialects.convert(file, [dialect])
 
 
 @_target

@@ -14,7 +14,6 @@ from tests.fuzz.targets import TARGETS
 
 MUTANTS = {
     "payload": 8,
-    "convert": 10,
     "report": 10,
     "fix": 15,
     "directory": 8,

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -251,10 +252,12 @@ def lines_of_grammar(text: str) -> tuple[list[str], list[Line]]:
 def lines_of_scanner(text: str) -> tuple[list[str], list[Line]]:
     heads, lines = [], []
     for module in hlo_lint.parse_all(text):
+        calls = chain.from_iterable(each.inline.values() for each in module.computations)
+        inline = {call.computation for call in chain.from_iterable(calls)}
         for number, computation in enumerate(module.computations):
             begin = module.start + module.offset(number)
             if computation.text.startswith("{") or computation.name == SINGLE:
-                assert number in module.within or not module.header
+                assert computation in inline or not module.header
             else:
                 heads.append((begin, computation.name))
             made = {name_of(computation.rows[nested]) for nested in computation.nested}

@@ -25,7 +25,7 @@ from tests.docs import (
     rules_page,
     verifier_page,
 )
-from tests.pages import replayed
+from tests.pages import CommandFailed, replayed
 
 pytestmark = pytest.mark.slow
 
@@ -102,6 +102,24 @@ def test_the_session_in_the_readme_is_what_the_program_prints(tmp_path: Path) ->
         check=True,
     )
     assert shown[1].strip() == ran.stdout.strip()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [("exit 1", ""), ("exit 2", "<!-- exit 2 -->\n"), ("echo so", "")],
+)
+def test_a_page_keeps_what_its_commands_say(command: str, status: str, tmp_path: Path) -> None:
+    said = "so\n" if command == "echo so" else ""
+    page = f"# A page\n\n{status}```console\n$ {command}\n{{}}```\n"
+    assert replayed(page.format("old\n"), tmp_path) == page.format(said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["hlo-lint check nothing", "python -c 'raise ValueError'"])
+def test_a_page_with_a_command_that_fails_is_refused(command: str, tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match=re.escape(command)):
+        replayed(f"```console\n$ {command}\n```\n", tmp_path)
 
 
 def reports() -> list[tuple[str, str]]:

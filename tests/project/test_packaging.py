@@ -185,7 +185,7 @@ import hlo_lint
 from importlib import import_module
 names = [module.name for module in pkgutil.walk_packages(hlo_lint.__path__, "hlo_lint.")]
 # What the extras bring may need what is taken away here.
-names = [name for name in names if not name.endswith(("executors.dask", "executors.ray"))]
+names = [name for name in names if not name.endswith("executors.dask")]
 for name in names:
     if not name.endswith(("__main__",)):
         try:

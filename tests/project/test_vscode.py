@@ -195,11 +195,11 @@ def test_the_extension_names_what_is_there() -> None:
 
 
 def test_the_extension_starts_the_server_as_it_is_called() -> None:
-    from hlo_lint.apps.cli.main import LATE
+    from hlo_lint.apps.cli.main import COMMANDS
 
     default = PACKAGE["contributes"]["configuration"]["properties"]["hlo.server.command"]["default"]
     assert default[0] == "hlo-lint"
-    assert default[1] in LATE
+    assert default[1] in COMMANDS
 
 
 def test_the_scripts_are_javascript() -> None:

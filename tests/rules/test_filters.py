@@ -58,7 +58,6 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
             mark._replace(
                 concerns=None,
                 concerns_opcodes=None,
-                concerns_module=None,
                 is_of_names=False,
                 is_local=False,
             ),
@@ -70,7 +69,9 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
 def found(path: Path, rules: ChosenRules, memo: RunMemo, before: str | None) -> list[Diagnostic]:
     """What rules find at any step of a run."""
     return (
-        Checker(rules, before=before, cured=True, memo=memo).check_dump(open_dump(path)).diagnostics
+        Checker(rules, before=before, resolved=True, memo=memo)
+        .check_dump(open_dump(path))
+        .diagnostics
     )
 
 

@@ -26,5 +26,5 @@ def test_a_rule_that_is_not_imported_finds_nothing(path: Path) -> None:
     contents = contents_of([module for p in dump for d in p.dumps for module in d.file.modules])
     left_out = [entry for entry in rule_entries() if not entry.applies(contents)]
     always = [entry._replace(opcodes=None, mentions=None) for entry in left_out]
-    checker = Checker(ChosenRules([ChosenRule(entry) for entry in always]), cured=True)
+    checker = Checker(ChosenRules([ChosenRule(entry) for entry in always]), resolved=True)
     assert checker.check_dump(dump).diagnostics == []

@@ -17,7 +17,15 @@ from click.testing import CliRunner
 import hlo_lint
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.changes import adds_only_unread, disagreements, resizes_only_workspaces
-from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, contracts
+from hlo_lint.dumps.contracts import (
+    Contract,
+    Order,
+    OrderKind,
+    broken_orders,
+    check_names,
+    contracts,
+    unlisted_passes,
+)
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import differences, read_pass_order, read_pass_runs
@@ -26,7 +34,7 @@ from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
-from hlo_lint.rules.registry import find_rule, select_rules
+from hlo_lint.rules.registry import all_rules, find_rule, select_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
 GPU_0_10_2 = DUMPS / "gpu-jax0.10.2" / "cublaslt_fission"
@@ -35,9 +43,6 @@ CPU = DUMPS / "cpu-jax0.11.2" / "mlp_train"
 HEALTHY = [GPU_0_10_2, GPU_0_11_2, DUMPS / "gpu-jax0.11.2" / "cublaslt_fission", CPU]
 DIED = [CRASH, *sorted(DUMPS.glob("gpu-*/no_reshape_decomposer_crash"))]
 ORDERS = [(contract, order) for contract in contracts() for order in contract.orders]
-ANYWHERE = {name for release in pass_lists() for _, name in release.passes}
-OF_FLAGS = {"alias_passthrough_params", "norm-rewriter", "spmd-partitioning"}
-"""Passes of the contracts that run only with some flag or device, so that no list has them."""
 
 
 def main(case: Path) -> Pipeline:
@@ -63,19 +68,46 @@ def title(value: object) -> str | None:
 # Contracts
 
 
-def test_there_are_66_contracts_and_the_rules_they_name_are_there() -> None:
-    assert [contract.number for contract in contracts()] == list(range(1, 67))
-    for contract in contracts():
-        assert set(contract.backends) <= {"gpu", "cpu"}
-        for name in contract.rules:
-            find_rule(name)
+def test_the_rules_passes_and_pipelines_of_contracts_are_there() -> None:
+    check_names([rule.name() for rule in all_rules()])
 
 
-def test_every_pass_of_an_order_is_one_that_a_release_runs() -> None:
-    named = {name for _, order in ORDERS for name in (*order.first, *order.then, *order.breakers)}
-    assert named - ANYWHERE == OF_FLAGS & named
-    pipelines = {name for _, order in ORDERS for name in order.pipelines}
-    assert pipelines <= {pipeline for release in pass_lists() for pipeline, _ in release.passes}
+CONTRACT = """\
+unlisted = []
+
+[[contract]]
+relies = "dce"
+promise = "p"
+kept_by = "dce"
+broken_by = "b"
+source = "s"
+symptom = "s"
+rules = ["layout-changed"]
+orders = [{ kind = "needs", first = ["dce"], then = ["copy-insertion"] }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ("layout-changed", "layout-chnged", "rule layout-chnged: did you mean layout-changed"),
+        ("copy-insertion", "copy-insertoin", "pass copy-insertoin: did you mean copy-insertion"),
+        ('then = ["copy', 'pipelines = ["fusin"], then = ["copy', "pipeline fusin: did you mean"),
+        ("promise", "promis", "key promis: did you mean promise"),
+        ("first", "frist", "key of an order frist: did you mean first"),
+        ("needs", "neds", "kind of an order neds: did you mean needs"),
+        ('broken_by = "b"\n', "", "broken_by is missing"),
+        ("rules", 'backends = ["gpus"]\nrules', "backend gpus: did you mean gpu"),
+        ('relies = "dce"', 'precondition = "call-graph"', "did you mean call-graph-is-flat"),
+        ('relies = "dce"', 'precondition = "call-graph-is-flat"', "key promise"),
+    ],
+)
+def test_a_contract_that_is_misspelt_is_an_error_that_names_the_nearest(
+    right: str, wrong: str, message: str
+) -> None:
+    text = CONTRACT.replace(right, wrong, 1)
+    with pytest.raises(hlo_lint.ConfigError, match=message):
+        check_names(["layout-changed", "layout-assigned"], text)
 
 
 def test_releases_from_0_10_on_keep_every_order_but_the_one_that_killed_0_10_0() -> None:
@@ -127,7 +159,8 @@ def test_an_order_is_about_passes_that_some_release_runs_together(
         and runs(release.name, order.first)
         and runs(release.name, order.then)
     ]
-    assert together or not OF_FLAGS.isdisjoint((*order.first, *order.then))
+    if unlisted_passes().isdisjoint((*order.first, *order.then)):
+        assert together, f"no release runs what {order.text} is about"
 
 
 def test_the_passes_of_a_run_are_those_of_its_metadata() -> None:

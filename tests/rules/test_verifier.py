@@ -16,9 +16,10 @@ from hlo_lint.analysis import verifier
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.rules.base import Bad, Good, Rule, Stage
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.rules.verifier import ELSEWHERE, LEFT_OUT, VerifierRule
+from hlo_lint.rules.verifier import VerifierRule
 from tests.conftest import DUMPS
 from tests.oracle.xla import Refusal, oracles
+from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
 RULES = [rule for rule in all_rules() if isinstance(rule, VerifierRule)]
 OPTIONAL = {

@@ -60,7 +60,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
             for arguments in (
                 ("report", "IN", "-o", "OUT"),
                 ("fix", "IN", "-o", "OUT"),
-                ("convert", "IN", "--to", "short", "-o", "OUT"),
                 ("baseline", "IN", "--update", "-o", "OUT"),
             )
         ),
@@ -250,7 +249,6 @@ def test_what_may_not_be_written_is_one_error(protected: str, tmp_path: Path) ->
 
 WRITERS = {
     "fix": ("fix", "IN", "--before", "layout_normalization", "-o", "OUT/x.hlo"),
-    "convert": ("convert", "IN", "--to", "explicit", "-o", "OUT/x.hlo"),
     "check": ("check", "IN", "--output-format", "json", "-o", "OUT/x.json"),
     "report": ("report", "IN", "-o", "OUT/x.html"),
     "reduce": ("reduce", "IN", "--finding", "reshape-moves-data", "-o", "OUT/x.hlo"),

@@ -24,7 +24,7 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
-from hlo_lint.analysis.value_numbering import UNKNOWN, Callees, ModuleNumbering, operands_first
+from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering, operands_first
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
@@ -56,7 +56,7 @@ class _Surface:
     """The rows of a computation, without their references."""
 
     labels: list[int]
-    called: Callees
+    called: CalleeNames
 
 
 @dataclass(eq=False)
@@ -72,7 +72,7 @@ class Body:
     """Operands, then control predecessors; how many of each follows from the row."""
     operands: list[int]
     """The number of the reads that are operands."""
-    callees: Callees
+    callees: CalleeNames
     elements: frozenset[int]
     """Positions of get-tuple-elements that are read through."""
     root: int
@@ -159,7 +159,7 @@ class Structures(ModuleNumbering[Body]):
     def _context(self, module: Module) -> Hashable:
         return hash((module.tables,)) if self._metadata else None
 
-    def _callees(self, computation: Computation) -> Callees:
+    def _callees(self, computation: Computation) -> CalleeNames:
         return self._surface(computation).called
 
     def _numbered(
@@ -273,7 +273,7 @@ def _reads(
                 _index(attributes_of(row)),
                 _place(references_of(row)[0], places),
             )
-            # Elements are read through: dialects disagree on whether they are instructions of their
+            # Elements are read through: releases disagree on whether they are instructions of their
             # own.
             if element is not None and 0 <= position < at and index[name_of(row)] == at:
                 places[name_of(row)] = (position, (*path, element))

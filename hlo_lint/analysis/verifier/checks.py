@@ -35,8 +35,6 @@ class Mark(NamedTuple):
     concerns: Callable[[RowKind], bool] | None = None
     concerns_opcodes: Callable[[frozenset[str]], bool] | None = None
     """False for the opcodes of a computation in which the check cannot find anything."""
-    concerns_module: Callable[[Module], bool] | None = None
-    """False for a module in which it cannot."""
     is_of_names: bool = False
     """True if it finds something only where `Reading.is_sound` is not true."""
     is_local: bool = False
@@ -102,21 +100,18 @@ def on_computation_if(
     concerns: Callable[[frozenset[str]], bool] | None = None,
     *,
     option: str = "",
-    module: Callable[[Module], bool] | None = None,
     names: bool = False,
 ) -> Callable[[Marked], Marked]:
     """Mark such a check that is left out where a computation's opcodes do not concern it.
 
-    With an `option` it binds only where the stage has that set; with `module` in modules for which
-    that is true; with `names` in computations whose names are not unique, or not defined above what
-    reads them.
+    With an `option` it binds only where the stage has that set; with `names` in computations whose
+    names are not unique, or not defined above what reads them.
     """
     return _marked(
         Mark(
             "computation",
             option=option,
             concerns_opcodes=concerns,
-            concerns_module=module,
             is_of_names=names,
         )
     )

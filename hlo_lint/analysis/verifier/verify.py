@@ -281,7 +281,6 @@ class _Verifier:
             (check, mark)
             for check, mark in self.checks.computations
             if not mark.option or getattr(self.stage, mark.option)
-            if mark.concerns_module is None or mark.concerns_module(self.module)
         ]
 
     def _places(self, computation: Computation) -> Sequence[int]:

@@ -44,7 +44,7 @@ def command(
     path: Path | None,
     shared: common.SharedOptions,
 ) -> None:
-    """Compare the findings in PATH with a baseline, or update the baseline.
+    """Compare findings with a baseline, or update the baseline.
 
     `hlo-lint check --baseline FILE` then reports only what the file does not list. Give both the
     same paths. Exit status: 1 for a new error or warning, else 0.

@@ -32,7 +32,9 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Find the first pass after which the dumps in A and B of one program differ, and where.
+    """Find the first pass after which two runs differ, and where.
+
+    A and B are dumps of one program.
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """

@@ -16,7 +16,9 @@ from hlo_lint.apps.cli import common, completing, parameters
 def command(
     ctx: click.Context, /, path: str, rule: str | None, as_json: bool, shared: common.SharedOptions
 ) -> None:
-    """Print which pass introduced each finding in PATH, or of RULE, and which pass resolved it.
+    """Print which pass introduced, and which resolved each finding.
+
+    PATH is checked; with RULE, by that rule alone.
 
     Exit status: 1 if `check` reports it too, else 0.
     """

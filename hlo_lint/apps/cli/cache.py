@@ -8,7 +8,7 @@ import click
 @click.command("cache")
 @click.argument("action", type=click.Choice(["info", "clear"]))
 def command(action: str) -> None:
-    """Print where the findings of earlier runs are kept, or remove them.
+    """Print where earlier findings are kept, or remove them.
 
     A file whose content, rules and settings are those of an earlier run is not checked again. The
     folder is HLO_LINT_CACHE_DIR, else the user's.

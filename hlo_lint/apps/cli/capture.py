@@ -106,7 +106,9 @@ def command(
     output_format: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Compile FUNCTION, or what SCRIPT jits, for a GPU or a TPU that need not be present.
+    """Compile for a GPU or a TPU that need not be present, and check.
+
+    SCRIPT:FUNCTION is compiled, or all that SCRIPT jits.
 
     The arguments of FUNCTION come from --shape, from `example_args` in the script, or, if it takes
     none, from what it returns: a function and its arguments. Without FUNCTION the script runs on

@@ -78,8 +78,8 @@ MAX_FINDINGS = 1000
 )
 @click.option(
     "--executor",
-    metavar="dask://…|ray://…",
-    help="Check on the workers of a Dask or Ray cluster: dask://HOST:PORT, ray://HOST:PORT.",
+    metavar="dask://…",
+    help="Check on the workers of a Dask cluster: dask://HOST:PORT.",
 )
 @click.option(
     "--shard",
@@ -132,7 +132,10 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Check dump directories and files of HLO; `-` is standard input."""
+    """Report what is wrong in dump directories and files of HLO.
+
+    The PATH `-` is standard input.
+    """
     options = printing.ReportOptions(
         *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
         *(fix or diff, unsafe_fixes, diff),
@@ -196,8 +199,8 @@ def _checked(
 
 def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun: float) -> Report:
     """Fix what can be fixed, or print what would change, and print the report of what remains."""
-    from hlo_lint.apps.api import fix
     from hlo_lint.apps.cli.fix import write_diff, write_in_place
+    from hlo_lint.apps.fixes import fix
 
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         result = fix(dump, settings=settings, progress=progress)

@@ -51,13 +51,6 @@ def passes(_: click.Context, __: click.Parameter, begun: str) -> list[Completion
     return _matching(binding_passes(), begun)
 
 
-def dialects(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The dialects of `convert --to`."""
-    from hlo_lint.hlo.dialects import DIALECTS
-
-    return _matching(DIALECTS, begun)
-
-
 def targets(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
     """The chips that come with the package; else a file."""
     from hlo_lint.apps.jax.capture.targets import TPUS, target_names

@@ -10,7 +10,9 @@ VARIABLE = "_HLO_LINT_COMPLETE"
 @click.command("completion")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def command(shell: str) -> None:
-    """Print a script for SHELL that completes commands, options, rules, passes and targets.
+    """Print a script with which a shell completes commands.
+
+    It completes options, rules, passes and targets, too.
 
     In ~/.bashrc (bash 4.4 or later): eval "$(hlo-lint completion bash)". In ~/.zshrc, after
     compinit: eval "$(hlo-lint completion zsh)". In fish: hlo-lint completion fish | source.

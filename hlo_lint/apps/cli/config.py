@@ -17,9 +17,10 @@ from hlo_lint.apps.cli import common, parameters
 def command(
     paths: tuple[str, ...], show: bool, as_schema: bool, shared: common.SharedOptions
 ) -> None:
-    """Print the settings for PATH, by default the working directory, and where each comes from.
+    """Print the settings for PATH, and where each comes from.
 
-    Settings are in hlo_lint.toml, or in [tool.hlo_lint] of pyproject.toml.
+    PATH is the working directory by default. Settings are in hlo_lint.toml, or in
+    [tool.hlo_lint] of pyproject.toml.
     """
     from hlo_lint.text.errors import UsageError
 

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 @options.json_option
 @click.pass_context
 def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> None:
-    """Print the settings in which the runs with dumps in A and B differ: flags, configuration,
-    target. Modules are paired by name.
+    """Print the flags and settings in which two runs differ.
+
+    A and B are their dumps; the configuration and the target count, too. Modules are paired by
+    name.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """

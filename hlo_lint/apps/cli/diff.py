@@ -47,7 +47,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Print what differs between the HLO in A and B, apart from names and ids.
+    """Print what differs between two modules, but for names and ids.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """

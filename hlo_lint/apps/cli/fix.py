@@ -18,7 +18,7 @@ from hlo_lint.text.source import encode, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from hlo_lint.apps.api import FixResult
+    from hlo_lint.apps.fixes import FixResult
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.engine.findings import FixedFile
 
@@ -66,11 +66,13 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Apply all safe fixes, in place by default; every other byte stays as it is.
+    """Apply all safe fixes, in place by default.
+
+    Nothing else in a file changes.
 
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """
-    from hlo_lint.apps.api import fix as fix_all
+    from hlo_lint.apps.fixes import fix as fix_all
 
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)

@@ -10,59 +10,54 @@ import click
 from hlo_lint import __version__
 from hlo_lint.apps.cli.failures import as_failure
 
-LATE = (
-    "baseline",
-    "bisect",
-    "blame",
-    "cache",
-    "capture",
-    "check",
-    "completion",
-    "config",
-    "config-diff",
-    "convert",
-    "dialects",
-    "diff",
-    "explain",
-    "fix",
-    "match",
-    "merge",
-    "new-rule",
-    "passes",
-    "payload",
-    "ranks",
-    "reduce",
-    "report",
-    "repro",
-    "rules",
-    "run",
-    "server",
-    "validate",
-)
-"""The commands, each the `command` of its module."""
+GROUPS = {
+    "Find and fix": ("check", "fix", "report", "match"),
+    "What the passes did": (
+        *("passes", "blame", "diff", "bisect", "validate"),
+        *("config-diff", "ranks", "payload"),
+    ),
+    "Make it smaller, hand it on": ("reduce", "repro"),
+    "Run and compile": ("run", "capture"),
+    "Rules and settings": ("rules", "explain", "new-rule", "config", "baseline"),
+    "Machines, editors and shells": ("cache", "merge", "server", "completion"),
+}
+"""The commands by what one wants to know, each the `command` of its module."""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 
 class _Commands(click.Group):
     """Imports a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(LATE)
+        return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in LATE:
+        if cmd_name in COMMANDS:
             module = import_module(f"hlo_lint.apps.cli.{cmd_name.replace('-', '_')}")
             loaded: click.Command = module.command
             return loaded
         return None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands by group, each with the first sentence of its help."""
+        column = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            commands = [command for name in names if (command := self.get_command(ctx, name))]
+            rows = [
+                (name.ljust(column), command.get_short_help_str(formatter.width - column - 4))
+                for name, command in zip(names, commands, strict=True)
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named; an unknown name gets a hint."""
-        if args and args[0] not in LATE and not args[0].startswith("-"):
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from hlo_lint.text.errors import nearest
 
-            ctx.fail(f"no command is named {args[0]}: {nearest(args[0], LATE)}")
+            ctx.fail(f"no command is named {args[0]}: {nearest(args[0], COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -52,7 +52,7 @@ def command(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """Find PATTERN in HLO files and dump directories: 'reshape(custom_call())'.
+    """Find instructions by a pattern: 'reshape(custom_call())'.
 
     An opcode with patterns of its operands in brackets, `any()` for any instruction, "names" to
     print what they stand for, and .named("x") .any_order() .one_user() .attr(index=0)

@@ -33,7 +33,7 @@ def command(
     quiet: bool,
     color: str,
 ) -> None:
-    """Print the report of all that the jobs of `hlo-lint check --shard I/N` have checked.
+    """Merge the reports of `check --shard` into one.
 
     It is the report, byte for byte, that one `hlo-lint check` with their arguments prints. The
     settings file and the baseline are read again; no dump is.

@@ -81,7 +81,9 @@ def test_its_examples() -> None:
     help=f"In a checkout of hlo_lint: write it into {OWN}/FAMILY, which may be new.",
 )
 def command(name: str, package: str | None, family: str | None) -> None:
-    """Write the file of a rule named NAME, with an example that fails until the rule is written.
+    """Write the file of a new rule, with an example that fails.
+
+    The example passes when the rule is written.
 
     NAME is in kebab-case: it completes "allow ...". Existing files are never overwritten.
     """

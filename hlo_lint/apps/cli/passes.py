@@ -27,7 +27,7 @@ NUMBERS = ("step", "fusions", "ms")
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
 @options.json_option
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
-    """Print what each pass did to the modules in DIR: instructions, bytes, fusions and time.
+    """Print what each pass did, in instructions, bytes and time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
     that come or go outside fusions.

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @click.argument("path", type=click.Path(path_type=Path))
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
-    """Print the payload of INSTRUCTION in the HLO in PATH: a kernel, its launch, its tuning."""
+    """Print what a custom call carries, such as a kernel.
+
+    INSTRUCTION is its name in the HLO in PATH. What launches and tunes the kernel is printed, too.
+    """
     click.echo(payload_text(path, instruction), nl=False)
 
 

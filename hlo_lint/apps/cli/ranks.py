@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
 @click.pass_context
 def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
-    """Compare the scheduled collectives of the processes whose dumps are in the DIRs.
+    """Compare the scheduled collectives of the processes of a run.
 
     A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
     alone for the folders in it.

@@ -192,7 +192,9 @@ def command(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Reduce the module in PATH, a file or a dump directory, to what still shows a problem.
+    """Reduce a module to what still shows a problem.
+
+    PATH is a file or a dump directory.
 
     XLA's parser reads the result, if it reads PATH.
     """

@@ -36,7 +36,9 @@ def command(
     sources: tuple[Path, ...],
     shared: common.SharedOptions,
 ) -> None:
-    """Write one HTML page about dump directories or files: it needs no network and no other file.
+    """Write one HTML page about dump directories or files.
+
+    The page needs no network and no other file.
 
     It shows each module's passes, the pass that introduced each finding and the one that resolved
     it, HLO before and after, the instruction with its neighbours, and the fix.

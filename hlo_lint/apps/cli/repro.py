@@ -35,7 +35,9 @@ def command(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Reduce findings of PATH, a crash or a change of values, and write what shows it.
+    """Write a directory that shows a problem to a maintainer.
+
+    Findings of PATH, a crash or a change of values are reduced first.
 
     A directory has the module with FileCheck lines, a pytest, a C++ test in the manner of XLA's
     own, a script that compiles it with a released jax, and a bug report. By default the first

@@ -14,7 +14,7 @@ import click
     help="The format of the list.",
 )
 def command(output_format: str) -> None:
-    """List every rule: family, name, severity, and what it reports."""
+    """List every rule with its family, its severity and its finding."""
     from hlo_lint.apps.cli.tables import print_table
     from hlo_lint.rules.registry import all_rules
 

@@ -55,7 +55,7 @@ def command(
     wide: bool,
     out: Path | None,
 ) -> None:
-    """Run the module of FILE on XLA:CPU, and print its result or the values of instructions.
+    """Run a module, and print its result or inner values.
 
     The text may be that of any release and backend: it is lowered to what the installed jaxlib
     runs, with layouts, fusions and asynchronous operations; a custom call that only a kernel

@@ -22,7 +22,9 @@ MAX_MESSAGE: Final = 1 << 30
 @click.command("server")
 @click.option("--stdio", is_flag=True, help="Use standard input and output, as always.")
 def command(stdio: bool) -> None:
-    """Answer an editor on standard input and output, by the Language Server Protocol.
+    """Serve an editor by the Language Server Protocol.
+
+    Messages go through standard input and output.
 
     Editors start it; `editors/` has their settings. It needs hlo-lint[lsp].
     """
@@ -57,7 +59,7 @@ def _end(number: int, _: object) -> None:
 
 
 class _Messages:
-    """Standard input, as far as it is of the protocol: lines of headers, and messages."""
+    """Standard input, valid LSP messages only: lines of headers, and messages."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

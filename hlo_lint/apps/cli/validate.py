@@ -92,7 +92,7 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Find the first pass after which a module of the dumps in PATH computes something else.
+    """Find the first pass that changes what a module computes.
 
     The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib.
 

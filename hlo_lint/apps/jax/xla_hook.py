@@ -24,7 +24,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlo_lint.apps.api import FixResult, fix, lint
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.fixes import FixResult, fix
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import final_dump
 from hlo_lint.hlo.parser.module import parse_file

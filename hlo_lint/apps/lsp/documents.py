@@ -411,14 +411,11 @@ class Document:
 def _forget_older(memo: Memo, file: HloFile) -> None:
     """Lets go what only the versions before had: a memo is made for a directory, and keeps all."""
     memo.files.clear()
-    computations = [computation for module in file.modules for computation in module.computations]
-    memo.computations = {
-        computation.text: computation
-        for computation in computations
-        if memo.computations.get(computation.text) is computation
-    }
+    computations = {computation for module in file.modules for computation in module.computations}
     memo.latest = {
-        text[: text.find(" ")]: computation for text, computation in memo.computations.items()
+        word: computation
+        for word, computation in memo.latest.items()
+        if computation in computations
     }
     if len(memo.rows) > 2 * sum(len(computation.rows) for computation in computations) + 1000:
         memo.rows.clear()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lsprotocol import types
 
-from hlo_lint.apps.api import fix
+from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.lsp.checking import Checked, PublishedFinding
 from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options

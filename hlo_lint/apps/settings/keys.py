@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
-from hlo_lint.dumps.phases import AUTOTUNERS, PRECONDITIONS
+from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
@@ -274,7 +274,7 @@ KEYS: Final = (
     Key("rules", _options, "Options of rules; the page of each rule lists its own."),
     Key(
         "before",
-        _choice((*dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS), *AUTOTUNERS)),
+        _choice((*DEMANDING, *AUTOTUNERS)),
         "The pass that comes next, if a dump does not say.",
     ),
     Key(

@@ -1,4 +1,4 @@
-"""The files that stand beside the HLO of a dump, read: memory, schedule, timings, configuration.
+"""The files that stand beside the HLO of a dump, read: memory, and timings of the autotuner.
 
 No reader raises on a file's contents: what cannot be read is in the `problems` of the artefact.
 """
@@ -22,13 +22,7 @@ Reader = Callable[[str, Path | None], Artefact]
 ARTEFACTS: Final = {
     "-buffer-assignment-values.txt": "buffer_values.read_buffer_values",
     "-buffer-assignment.txt": "buffer_assignment.read_buffer_assignment",
-    "-live-range.txt": "live_range.read_live_range",
-    "-memory-usage-report.txt": "memory_report.read_memory_report",
-    ".thunk_sequence.txt": "thunks.read_thunk_sequence",
-    ".thunk_sequence_after_thunk_passes.txt": "thunks.read_thunk_sequence",
-    ".thunk_metadata.txt": "thunks.read_thunk_metadata",
     ".autotune_results.pbtxt": "autotune.read_autotuning",
-    ".config.pbtxt": "config.read_config",
 }
 """The reader of each artefact, by the end of its file's name: a module here, and its function.
 

@@ -6,7 +6,7 @@
 
 From `BufferAllocation::ToString` and `BufferAssignment::ToString`
 (`xla/service/buffer_assignment.cc`). Old releases wrote the values with their positions and uses,
-and the live ranges, into the same file.
+and the live ranges, into the same file; live ranges are passed over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.artefacts.buffer_values import SHORT, BufferValues, read_values_from
 from hlo_lint.dumps.artefacts.records import (
@@ -28,9 +27,6 @@ from hlo_lint.dumps.artefacts.records import (
     parse_error,
 )
 from hlo_lint.text.source import ParseError, Span
-
-if TYPE_CHECKING:
-    from hlo_lint.dumps.artefacts.live_range import LiveRange
 
 _allocation = re.compile(
     rf"allocation {COUNT}: size {COUNT}(?:, color {COUNT})?(?:, page {COUNT})?"
@@ -157,8 +153,6 @@ class BufferAssignment(Artefact):
     allocations: tuple[Allocation, ...]
     buffer_values: BufferValues | None
     """Positions and uses: in the same file in old releases, else after `with_values`."""
-    live_range: LiveRange | None
-    """From the same file, in old releases; else None."""
 
     def with_values(self, values: BufferValues) -> BufferAssignment:
         """The same memory, and where else its values stand: what `values_of` also answers from."""
@@ -227,26 +221,21 @@ class _OpenAllocation:
 def read_buffer_assignment(text: str, path: Path | None = None) -> BufferAssignment:
     """Reads the file, of new releases and of old ones; a line of another form is a trouble."""
     end = len(text)
-    live_range, values = None, None
-    # Old releases print values and live ranges into the same file: they are read from its end.
+    values = None
+    # Old releases print values and live ranges into the same file: it is read from its end.
     if (match := _live_ranges_begin(text)) is not None:
-        from hlo_lint.dumps.artefacts.live_range import read_live_range_from
-
-        live_range = read_live_range_from(text, match.start(), None, path)
         end = match.start()
     if (match := _values_begin(text, 0, end)) is not None:
         values = read_values_from(text, match.start(), end, path)
         end = match.start()
     allocations, problems = _allocations(text, end)
-    for part in (values, live_range):
-        problems += part.problems if part is not None else ()
+    problems += values.problems if values is not None else ()
     return BufferAssignment(
         path=path,
         text=text,
         problems=tuple(problems),
         allocations=allocations,
         buffer_values=values,
-        live_range=live_range,
     )
 
 

@@ -42,9 +42,6 @@ class Executor(Protocol):
     ) -> None: ...
 
 
-SCHEMES = ("dask", "ray")
-
-
 def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
     """The executor at an address, `dask://HOST:PORT`; without one, that many processes here.
 
@@ -57,19 +54,14 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
 
         return LocalExecutor(jobs, task)
     scheme, _, rest = address.partition("://")
-    if scheme not in SCHEMES or not rest:
-        raise UsageError(f"--executor takes dask://HOST:PORT or ray://HOST:PORT, not {address}")
+    if scheme != "dask" or not rest:
+        raise UsageError(f"--executor takes dask://HOST:PORT, not {address}")
     try:
-        if scheme == "dask":
-            from hlo_lint.engine.executors.dask import DaskExecutor
-
-            return DaskExecutor(rest, task)
-        from hlo_lint.engine.executors.ray import RayExecutor
-
-        return RayExecutor(address, task)
+        from hlo_lint.engine.executors.dask import DaskExecutor
     except ImportError as error:
-        needs = f"--executor {scheme}:// needs {error.name or scheme}"
-        raise DumpError(f"{needs}: pip install 'hlo-lint[{scheme}]'") from None
+        needs = f"--executor dask:// needs {error.name or 'dask'}"
+        raise DumpError(f"{needs}: pip install 'hlo-lint[dask]'") from None
+    return DaskExecutor(rest, task)
 
 
 def run_batch(work: Work, task: Task, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:

@@ -72,13 +72,12 @@ def prove(before: Module, after: Module) -> Proof:
     """
     if find_spec("numpy") is None:
         return Proof(None, False, ("pip install 'hlo-lint[literals]' to compare values",))
-    reasons = []
     try:
         equality = prove_equal(before, after)
     except Differs as error:
         return Proof(None, True, (f"{error}",))
     except NotLayout as error:
-        reasons.append(f"index maps do not apply: {error}")
+        reason = f"index maps do not apply: {error}"
     else:
         if not equality.moves:
             fact = "every instruction computes what it computed"
@@ -92,7 +91,7 @@ def prove(before: Module, after: Module) -> Proof:
     proof = _executed(before, after)
     if proof.holds or proof.differs:
         return proof
-    return Proof(None, False, (*reasons, *proof.reasons))
+    return Proof(None, False, (reason, *proof.reasons))
 
 
 def _executed(before: Module, after: Module) -> Proof:
@@ -113,7 +112,7 @@ def _executed(before: Module, after: Module) -> Proof:
             verdict = runs.compare(one, other, one.inputs, range(SEEDS))
             executed = f"executed with seed {verdict.seed}"
             if verdict.outcome is Outcome.WITHIN_BOUND:
-                old, new = (runs.results(each, one.inputs, verdict.seed) for each in (one, other))
+                old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
                 reason = f"{executed}, {difference(old, new)}: no more than rounding changes"
                 return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:

@@ -9,14 +9,14 @@ here: `a+b` and `b+a` are different terms, and nothing is said about their value
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.diff.normalize import attributes, literal_meaning, without_metadata
 from hlo_lint.analysis.shape_inference.types import without_layout
-from hlo_lint.analysis.value_numbering import UNKNOWN, Callees, ModuleNumbering
+from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering
 from hlo_lint.engine.proof import index_maps
 from hlo_lint.engine.proof.index_maps import IndexMap, identity
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
@@ -37,6 +37,7 @@ _VALUELESS: Final = frozenset(
 """Attributes that change no value, or that are read on their own where they do."""
 _STATEFUL: Final = COMMUNICATES | {"infeed", "outfeed", "rng", "rng-get-and-update-state"}
 """Opcodes that act on something outside: how often and in which order counts."""
+_SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 _MOVES: Final = frozenset({"parameter", "reshape", "copy", "transpose", "bitcast", "broadcast"})
 
 
@@ -82,15 +83,17 @@ class _Summary:
 class Terms(ModuleNumbering[_Summary]):
     """All terms of both sides: equal values have equal numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Set[str]) -> None:
+        """Computations that both sides write alike, with these `texts`, are compared by them."""
         super().__init__()
+        self._texts = texts
         self._views: dict[int, _View] = {}
         self._staged: dict[Hashable, list[int]] = {}
         self._applications: dict[int, _Application] = {}
         self._acting: set[int] = set()
         """The numbers of computations that act on something outside."""
 
-    def _callees(self, computation: Computation) -> Callees:
+    def _callees(self, computation: Computation) -> CalleeNames:
         return {
             instruction.number: called
             for instruction in computation.instructions
@@ -100,28 +103,39 @@ class Terms(ModuleNumbering[_Summary]):
     def _numbered(
         self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
     ) -> _Summary:
-        shapes = (parameter.shape_or_none for parameter in computation.parameters)
-        declared = tuple(None if shape is None else without_layout(shape) for shape in shapes)
         try:
-            if computation.parse_errors or computation.root is None:
-                raise NotLayout(f"text in %{computation.name} that cannot be read")
-            parameters = {
-                number: self._opaque(("parameter", number), parameter.shape_or_none)
-                for parameter in computation.parameters
-                if (number := parameter.parameter_number) is not None
-            }
-            values, effects = self._terms(computation, parameters, callees, module)
-            root = values[computation.root.name]
-            number = self.number(("computation", declared, root, effects))
-            summary = _Summary(number, root, declared)
+            summary = self._summary(computation, callees, module)
         except (NotLayout, Differs, AttributeSyntaxError, ShapeSyntaxError) as error:
-            effects = (UNKNOWN,)
-            number = self.number(("text", computation.text, tuple(callees.items())))
             reason = error if isinstance(error, NotLayout | Differs) else NotLayout(f"{error}")
+            number = self.number(("text", computation.text, tuple(callees.items())))
             summary = _Summary(number, error=reason)
-        if effects:
+        if (
+            summary.error is not None
+            or not computation.opcodes.isdisjoint(_STATEFUL)
+            or _SIDE_EFFECT in computation.text
+            or any(not self._acting.isdisjoint(numbers) for numbers in callees.values())
+        ):
             self._acting.add(summary.number)
         return summary
+
+    def _summary(
+        self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
+    ) -> _Summary:
+        if computation.text in self._texts:
+            return _Summary(self.number(("text", computation.text, tuple(callees.items()))))
+        if computation.parse_errors or computation.root is None:
+            raise NotLayout(f"text in %{computation.name} that cannot be read")
+        shapes = [parameter.shape_or_none for parameter in computation.parameters]
+        parameters = {
+            number: self._opaque(("parameter", number), shape)
+            for parameter, shape in zip(computation.parameters, shapes, strict=True)
+            if (number := parameter.parameter_number) is not None
+        }
+        values, effects = self._terms(computation, parameters, callees, module)
+        root = values[computation.root.name]
+        declared = tuple(None if shape is None else without_layout(shape) for shape in shapes)
+        number = self.number(("computation", declared, root, effects))
+        return _Summary(number, root, declared)
 
     # ---- terms
 
@@ -243,12 +257,12 @@ class Terms(ModuleNumbering[_Summary]):
 
     def explain(self, before: Term, after: Term) -> str:
         """The element in which two views of one array differ; empty if they read others."""
-        pairs, met = [(before, after)], set[tuple[Term, Term]]()
+        pairs, compared = [(before, after)], set[tuple[Term, Term]]()
         while pairs:
             pair = one, other = pairs.pop()
-            if one == other or pair in met:
+            if one == other or pair in compared:
                 continue
-            met.add(pair)
+            compared.add(pair)
             if isinstance(one, tuple) or isinstance(other, tuple):
                 if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
                     pairs += zip(one[::-1], other[::-1], strict=True)
@@ -321,8 +335,7 @@ def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
 
 
 def _acts_outside(instruction: Instruction) -> bool:
-    has_effect = "custom_call_has_side_effect=true" in instruction.attributes_text
-    return has_effect or instruction.opcode in _STATEFUL
+    return _SIDE_EFFECT in instruction.attributes_text or instruction.opcode in _STATEFUL
 
 
 def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> IndexMap | None:
@@ -440,7 +453,8 @@ def prove_equal(before: Module, after: Module) -> Equality:
         NotLayout: they differ by more than data movement; nothing is known.
     """
     _check_heads(before, after)
-    terms = Terms()
+    texts = [{body.text for body in module.computations} for module in (before, after)]
+    terms = Terms(texts[0] & texts[1])
     old, new = terms.computations(before), terms.computations(after)
     changed = []
     moved: list[Instruction] = []
@@ -456,8 +470,9 @@ def prove_equal(before: Module, after: Module) -> Equality:
                 for instruction in body.instructions
                 if instruction.opcode in _MOVES - {"parameter"} and _is_new(instruction, former)
             ]
-        if old[body.name].number != new[body.name].number:
-            _refuse(body.name, old[body.name], new[body.name], terms)
+    for name in (*changed, *(name for name in new if name in old)):
+        if old[name].number != new[name].number:
+            _refuse(name, old[name], new[name], terms)
     shapes = [instruction.shape_or_none for instruction in moved]
     elements = sum(shape.elements for shape in shapes if isinstance(shape, ArrayShape))
     return Equality(tuple(changed), len(moved), elements)

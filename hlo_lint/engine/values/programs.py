@@ -55,8 +55,8 @@ JUDGE: Final[Mapping[str, bool | int | str]] = {
 }
 """Flags of the second judge, XLA:CPU without the passes that it runs to be fast.
 
-Those that are left make code possible: without them XLA:CPU refuses scatters, logistics, random
-bits and 8-bit floats, or aborts (tried one by one on jaxlib 0.10.2 and 0.11.2)."""
+Without one of the others XLA:CPU 0.10.2 refuses a program, aborts, or computes something else:
+they expand what it emits no code for (`logistic`, random bits, 8-bit floats), or assign layouts."""
 MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 MAX_KEPT_BYTES: Final = 1 << 30

@@ -1,4 +1,4 @@
-"""The values of instructions: the module is lowered, and run by XLA:CPU."""
+"""The values of instructions: the module is lowered and run by XLA:CPU."""
 
 from __future__ import annotations
 
@@ -128,27 +128,43 @@ def _run(
     types = WIDE if wide else NATIVE
     with ExitStack() as stack:
         xla = xla or stack.enter_context(XlaCpu())
+        text = emit(program.graph, types)
         try:
-            return xla.run(emit(program.graph, types), in_types(arguments, program, types))
+            return xla.run(text, in_types(arguments, program, types))
         except NotRun as error:
-            raise NoValue(f"XLA:CPU: {_refusal(error, program)}") from error
+            raise NoValue(_refusal(error, text, program)) from error
 
 
 _find_nodes: Final = re.compile(r"%?\bn(\d+)\b").sub
+_place: Final = re.compile(r"(\d+):(\d+): ").match
 _words: Final = re.compile(r"[a-z][a-z-]+").findall
 
 
-def _refusal(error: NotRun, program: Program) -> str:
-    """A message of XLA with names of the module: of its nodes, or of one of the opcode it names."""
+def _refusal(error: NotRun, text: str, program: Program) -> str:
+    """A message of XLA about the program, with the names that the module has.
+
+    It names a node, a line, or only the opcode that it does not know.
+    """
     by_number = {number: made.name for (_, number), made in program.origins.items()}
-    message = _find_nodes(
-        lambda node: f"%{by_number[int(node[1])]}" if int(node[1]) in by_number else node[0],
-        f"{error}",
-    )
-    words = _words(message)
-    by_opcode = (made.name for made in program.origins.values() if made.opcode in words)
-    name = "" if "%" in message else next(by_opcode, "")
-    return f"%{name}: {message}" if name else message
+
+    def named(text: str) -> str:
+        return _find_nodes(lambda node: f"%{by_number.get(int(node[1]), node[0])}", text)
+
+    message = f"{error}"
+    place = _place(message)
+    if place is not None:
+        # What is not there is said at the begin of the next line.
+        lines = text.split("\n")[: int(place[1])]
+        begin = lines.pop()
+        line = begin if begin[: int(place[2]) - 1].strip() else lines[-1]
+        message = f"{message[place.end() :]}: {named(line).strip()}"
+    else:
+        words = _words(message)
+        of_opcode = (made.name for made in program.origins.values() if made.opcode in words)
+        message = named(message)
+        name = "" if "%" in message else next(of_opcode, "")
+        message = f"{message}: %{name}" if name else message
+    return f"XLA:CPU does not run it: {message}"
 
 
 def _cut_reason(cut: Cut) -> str:

@@ -177,8 +177,8 @@ class Cursor:
     def offset(self, number: int) -> int:
         """The offset of a token in the text."""
         if not self._starts:
-            found = find_tokens(self.text)
-            self._starts = [match.start() for match in found if match[0][:2] not in ("/*", "//")]
+            matches = find_tokens(self.text)
+            self._starts = [m.start() for m in matches if m[0][:2] not in ("/*", "//")]
             self._starts.append(len(self.text))
         return self._starts[number]
 

@@ -132,7 +132,7 @@ class Computation:
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under a key of its own; see `cached_analysis`."""
 
-    def again(self) -> Computation:
+    def copy(self) -> Computation:
         """The same, as another computation: a module may spell one twice."""
         return Computation(
             *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),
@@ -141,17 +141,6 @@ class Computation:
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"
-
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import folded
-
-        return folded(repr(self)[1:-1], self.listing(), is_open=True)
-
-    def listing(self) -> str:
-        """Its text as HTML, cut where it is long."""
-        from hlo_lint.text.notebook import listing
-
-        return listing(self.text.splitlines())
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -66,13 +66,6 @@ class Instruction:
     def __repr__(self) -> str:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
 
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import listing
-
-        sources = dict.fromkeys(operand.instruction for operand in self.operands)
-        before = [source.text for source in sources if source is not None]
-        return listing([*before, self.text, *(user.text for user in self.users)], len(before))
-
     @property
     def row(self) -> InstructionRecord:
         """The record that it is a view of."""
@@ -231,6 +224,22 @@ class Instruction:
             return None
         numbers = tuple(number for number in value if isinstance(number, int))
         return numbers if len(numbers) == len(value) else None
+
+    @property
+    def tuple_index(self) -> int | None:
+        """The element that a get-tuple-element takes; None if it says no number from 0 on."""
+        index = self.integer_attribute("index")
+        return None if index is None or index < 0 else index
+
+    def dimensions_attribute(self, name: str, rank: int) -> tuple[int, ...] | None:
+        """The dimensions of an array of that rank that an attribute names.
+
+        `dimensions={1,0}` and `iota_dimension=1` are read alike; None if one is not a dimension.
+        """
+        value = self.attribute_or_none(name)
+        numbers = value if isinstance(value, tuple) else (value,)
+        dimensions = tuple(n for n in numbers if isinstance(n, int) and 0 <= n < rank)
+        return dimensions if len(dimensions) == len(numbers) else None
 
     @property
     def custom_call_target(self) -> str:

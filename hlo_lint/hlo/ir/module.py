@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     import networkx
 
     from hlo_lint.hlo.parser.stack_frames import StackFrames
-
-MAX_SHOWN = 20
-"""Computations of a module that a notebook shows."""
 
 
 class Module:
@@ -37,10 +33,8 @@ class Module:
         "name",
         "parse_errors",
         "pieces",
-        "places",
         "start",
         "tables",
-        "within",
     )
 
     def __init__(
@@ -50,12 +44,10 @@ class Module:
         tables: tuple[str, ...],
         pieces: tuple[str, ...],
         computations: tuple[Computation, ...],
-        places: tuple[int, ...],
+        offsets: tuple[int, ...],
         parse_errors: tuple[ParseError, ...] = (),
-        within: Mapping[int, int] | None = None,
-        offsets: tuple[int, ...] | None = None,
     ) -> None:
-        """`offsets` are the first characters of the computations, if they are known."""
+        """`offsets` are the first characters of the computations."""
         self.name = name
         self.header = header
         """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
@@ -64,10 +56,6 @@ class Module:
         self.pieces = pieces
         """The whole text: joined, they give back every character."""
         self.computations = computations
-        self.places = places
-        """The number of the piece that holds each computation."""
-        self.within = within or {}
-        """Offsets in their piece of computations that are written into an attribute."""
         self.parse_errors = parse_errors
         """Stretches outside computations that could not be read, in characters of the text."""
         self.file = HloFile((self,), None)
@@ -90,18 +78,6 @@ class Module:
     def __repr__(self) -> str:
         rows = counted(sum(map(len, self.computations)), "instruction")
         return f"<Module {self.name}: {rows} in {counted(len(self), 'computation')}>"
-
-    def _repr_html_(self) -> str:
-        from hlo_lint.text.notebook import folded
-
-        shown = self.computations[:MAX_SHOWN]
-        parts = [
-            folded(repr(computation)[1:-1], computation.listing(), is_open=computation.is_entry)
-            for computation in shown
-        ]
-        if len(self) > len(shown):
-            parts.append(f"<i>… {len(self) - len(shown):,} more computations</i>")
-        return folded(repr(self)[1:-1], "".join(parts), is_open=True)
 
     def __len__(self) -> int:
         return len(self.computations)
@@ -241,11 +217,6 @@ class Module:
 
     def offset(self, number: int) -> int:
         """The first character of a computation, in this module's text."""
-        if self._offsets is None:
-            starts = tuple(accumulate(map(len, self.pieces), initial=0))
-            self._offsets = tuple(
-                starts[place] + self.within.get(at, 0) for at, place in enumerate(self.places)
-            )
         return self._offsets[number]
 
     def computation_start(self, computation: Computation) -> int:

@@ -1,8 +1,8 @@
-"""The fast gear: computations as XLA's printer writes them, one `findall` for many lines.
+"""The fast path: computations as XLA's printer writes them, one `findall` for many lines.
 
 It is sound because nothing is guessed: every line between head and closing brace must match from
 its first to its last character, the matches must be as many as the lines, and names are checked in
-bulk. Whatever is not dump-shaped goes to the general parser (`general.py`).
+bulk. What a printer does not write this way goes to the general parser (`general.py`).
 
 Computations are read together, as many as the processor's second cache holds with what is made of
 them: most are a few lines long, and a call for each would cost more than its lines.
@@ -11,7 +11,7 @@ them: most are a few lines long, and a call for each would cost more than its li
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from hlo_lint.hlo.ir import Computation
@@ -34,7 +34,8 @@ _find_flat = re.compile(_LINE % r"\([^()\n]*+\)|[^)]*+").findall
 _find_nested = late(_LINE % r"[^()\n]*+(?:\([^()\n]*\)[^()\n]*+)*+").findall
 _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*+) (\(.*)?\{(?=\n  [^ \t])", re.A).match
-_begins_line = re.compile(r"\n  (?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
+_begins_line = re.compile(r"\n[ \t]*+(?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
+_closing_line = re.compile(r"\n[ \t]*+\}").search
 # A pattern that begins with one literal is searched for three times as fast as by `str.find`.
 _search_close = re.compile(r"\n\}").search
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
@@ -46,8 +47,8 @@ MAX_WORD: Final = 1 << 12
 MAX_TOGETHER: Final = 1 << 16
 """Number of characters of computations that are read together."""
 _FIRST_TOGETHER: Final = 1 << 8
-"""Of the first ones, and of those after a computation that a dump spells not so: more of its kind
-may follow, and what was read together with them is read again."""
+"""Of those after a computation that no printer writes this way: more of its kind may follow, and
+what was read together with them is read again."""
 
 
 class Spelling:
@@ -63,16 +64,33 @@ class Spelling:
 
 
 class LineMemo(Spelling):
-    """A cache of earlier reads: rows by line, computations by text. One for each directory."""
+    """A cache of earlier reads: rows by line, computations by name. One for each directory."""
 
-    __slots__ = ("computations", "latest", "rows")
+    __slots__ = ("latest", "rows")
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: dict[str, InstructionRecord] = {}
-        self.computations: dict[str, Computation] = {}
         self.latest: dict[str, Computation] = {}
         """The last computation whose text begins with a word: with its name, or ENTRY."""
+
+    def known(self, text: str, at: int) -> Computation | None:
+        """The computation that begins here, if an earlier text had it up to an empty line.
+
+        Most computations of a dump are as the last dump had them, so each is compared first with
+        the last one of its name: neither a copy nor a hash of its text is made.
+        """
+        space = text.find(" ", at, at + MAX_WORD)
+        computation = self.latest.get(text[at:space]) if space > at else None
+        if computation is None or not text.startswith(computation.text, at):
+            return None
+        end = at + len(computation.text)
+        return computation if text[end : end + 2] in ("\n\n", "\n", "") else None
+
+    def add(self, computation: Computation) -> None:
+        """Remember a computation."""
+        text = computation.text
+        self.latest[text[: text.find(" ")]] = computation
 
 
 def _is_signature(text: str) -> bool:
@@ -86,61 +104,6 @@ def _is_signature(text: str) -> bool:
             or all(count(pair[:1]) == count(pair[1:]) for pair in (b"[]", b"{}", b"()"))
         )
     )
-
-
-def known_blocks(text: str, at: int, memo: LineMemo) -> tuple[list[str], list[Computation | None]]:
-    """Split the text from `at` on at empty lines; return also the known computation of each block.
-
-    Most computations of a dump are as the last dump had them, so each is compared first with the
-    last one of its name: neither a copy nor a hash of its text is made.
-    """
-    latest = memo.latest.get
-    blocks: list[str] = []
-    bodies: list[Computation | None] = []
-    starts_with, find = text.startswith, text.find
-    size = len(text)
-    while True:
-        space = find(" ", at, at + MAX_WORD)
-        computation = latest(text[at:space]) if space > at else None
-        if computation is not None and starts_with(computation.text, at):
-            end = at + len(computation.text)
-            if end == size or starts_with("\n\n", end):
-                blocks.append(computation.text)
-                bodies.append(computation)
-                if end == size:
-                    return blocks, bodies
-                at = end + 2
-                continue
-        end = find("\n\n", at)
-        bodies.append(None)
-        if end < 0:
-            blocks.append(text[at:])
-            return blocks, bodies
-        blocks.append(text[at:end])
-        at = end + 2
-
-
-def read_again(texts: Sequence[str], bodies: list[Computation | None], memo: LineMemo) -> None:
-    """Put into `bodies` the computation that each text spells line for line as a dump does.
-
-    What is there already stays, what `memo` knows is not read again, and what is read it will know.
-
-    Args:
-        texts: each from the head of a computation to its closing brace and what belongs to it.
-        bodies: as many as there are texts.
-        memo: of the directory, whose files repeat most of their lines.
-    """
-    by_text, latest = memo.computations, memo.latest
-    new = [at for at, computation in enumerate(bodies) if computation is None]
-    for at in new:
-        bodies[at] = by_text.get(texts[at])
-    for outlines in _outlines(texts, bodies):
-        _fill(texts, bodies, outlines, memo)
-    for at in new:
-        computation = bodies[at]
-        if computation is not None:
-            text = computation.text
-            by_text[text] = latest[text[: text.find(" ")]] = computation
 
 
 class _Outline(NamedTuple):
@@ -195,138 +158,119 @@ def _outline_at(text: str, at: int) -> _Outline | None:
     return _Outline(at, end, text.count("\n", first, close), name, bool(entry), signature, tail)
 
 
-def read_alone(text: str, at: int, bodies: list[tuple[int, Computation]]) -> int:
-    """Add to `bodies` the computations from `at` on, and where they begin; give the place after.
+_Group = list[_Outline | tuple[int, Computation]]
+"""Computations that follow one another: outlines of those to read, and those known with where they
+begin."""
 
-    That is the end of the text, or the place where something else begins than a computation as a
-    dump spells it. Their texts are not copied: each is a part of `text`.
-    """
-    spelling = Spelling()
-    outlines: list[_Outline] = []
-    size, together = len(text), _FIRST_TOGETHER
-    while at < size:
-        if text[at] == "\n":
-            at += 1
-            continue
-        outline = _outline_at(text, at)
-        if outline is not None:
-            outlines.append(outline)
-            at = outline.end + 2
-            if at < size and outline.end - outlines[0].start <= together:
+
+class PrintedReader:
+    """Reads the computations of one text that are as a printer writes them."""
+
+    def __init__(self, text: str, memo: LineMemo | None) -> None:
+        self._text = text
+        self._memo = memo
+        self._spelling = Spelling() if memo is None else memo
+        self._together = MAX_TOGETHER
+
+    def read(self, at: int, computations: list[tuple[int, Computation]]) -> int:
+        """Add the computations from `at` on, and where they begin; give the place after them.
+
+        That is the end of the text, or the place where something else begins than a computation as
+        a printer writes it.
+        """
+        text, memo, size = self._text, self._memo, len(self._text)
+        group: _Group = []
+        unread = 0
+        while at < size:
+            if text[at] == "\n":
+                at += 1
                 continue
-            together = min(2 * together, MAX_TOGETHER)
-        stuck = _add_alone(text, outlines, bodies, spelling)
-        if stuck is not None:
-            return stuck
-        if outline is None:
-            return at
-        outlines = []
-    stuck = _add_alone(text, outlines, bodies, spelling)
-    return size if stuck is None else stuck
+            computation = memo.known(text, at) if memo is not None else None
+            if computation is not None:
+                group.append((at, computation))
+                at += len(computation.text) + 2
+                continue
+            outline = _outline_at(text, at)
+            if outline is None:
+                break
+            group.append(outline)
+            unread += outline.end - at
+            at = outline.end + 2
+            if unread > self._together:
+                stuck = self._read_group(group, computations)
+                if stuck is not None:
+                    return stuck
+                group, unread = [], 0
+        stuck = self._read_group(group, computations)
+        return min(at, size) if stuck is None else stuck
 
+    def _read_group(self, group: _Group, computations: list[tuple[int, Computation]]) -> int | None:
+        """Add a group of computations; give the start of the first that no printer writes.
 
-def read_part(text: str, at: int, memo: LineMemo) -> Computation | None:
-    """The computation that begins here, if it is as a dump spells it."""
-    outline = _outline_at(text, at)
-    bodies: list[Computation | None] = [None]
-    if outline is not None:
-        read_again([text[at : outline.end]], bodies, memo)
-    return bodies[0]
-
-
-def _add_alone(
-    text: str,
-    outlines: Sequence[_Outline],
-    bodies: list[tuple[int, Computation]],
-    spelling: Spelling,
-) -> int | None:
-    """Add the computations of the outlines; give the start of the first that a dump spells not so.
-
-    They are read together, and one by one where one of them is not as a dump spells it.
-    """
-    if not outlines:
+        They are read together, and one by one where one of them is not as a printer writes it.
+        """
+        outlines = [item for item in group if isinstance(item, _Outline)]
+        rows = self._rows(outlines) if outlines else []
+        if rows is None:
+            self._together = _FIRST_TOGETHER
+            if len(group) == 1:
+                return outlines[0].start
+            alone = (self._read_group([item], computations) for item in group)
+            return next((stuck for stuck in alone if stuck is not None), None)
+        self._together = min(2 * self._together, MAX_TOGETHER)
+        row = 0
+        for item in group:
+            if isinstance(item, _Outline):
+                own = tuple(rows[row : row + item.lines])
+                row += item.lines
+                item = (item.start, self._computation(item, own))
+            computations.append(item)
         return None
-    count = sum(outline.lines for outline in outlines)
-    rows = _find_rows(text, outlines[0].start, outlines[-1].end, count, spelling)
-    if rows is None:
-        if len(outlines) == 1:
-            return outlines[0].start
-        alone = (_add_alone(text, [outline], bodies, spelling) for outline in outlines)
-        return next((stuck for stuck in alone if stuck is not None), None)
-    row = 0
-    for start, end, lines, name, is_entry, signature, tail in outlines:
-        own = tuple(rows[row : row + lines])
-        computation = Computation(text, name, is_entry, signature, own, tail, part=(start, end))
-        bodies.append((start, computation))
-        row += lines
-    return None
+
+    def _rows(self, outlines: list[_Outline]) -> list[InstructionRecord] | None:
+        if self._memo is not None:
+            texts = [self._text[outline.start : outline.end] for outline in outlines]
+            return _read_lines(texts, self._memo)
+        # Without a memo nothing is known, and no other computation stands between them.
+        count = sum(outline.lines for outline in outlines)
+        return _find_rows(self._text, outlines[0].start, outlines[-1].end, count, self._spelling)
+
+    def _computation(self, outline: _Outline, rows: tuple[InstructionRecord, ...]) -> Computation:
+        start, end, _, name, is_entry, signature, tail = outline
+        if self._memo is None:  # its text is not copied: it is a part of the whole
+            return Computation(self._text, name, is_entry, signature, rows, tail, part=(start, end))
+        text = self._text[start:end]
+        computation = Computation(text, name, is_entry, signature, rows, tail)
+        self._memo.add(computation)
+        return computation
 
 
-def read_lines(text: str, at: int) -> tuple[list[InstructionRecord], int]:
-    """The instructions of the lines from `at` on, and where the next one begins.
+def read_lines(text: str, at: int, size: int) -> tuple[list[InstructionRecord], int]:
+    """The instructions of the lines from `at` on, and the end of the last one.
 
-    None are read unless each of some 64 KB is as a dump spells it, up to a closing brace or to the
-    next instruction.
+    None are read unless each of about `size` characters is a line that a printer writes but for
+    the white space around it, up to a closing brace or to the next instruction.
 
     Args:
-        at: the first character after the two blanks of a line.
+        at: the first character of an instruction.
     """
-    begin = at - 3
-    if not text.startswith("\n  ", begin):
-        return [], at
-    end = text.find("\n", at + MAX_TOGETHER)
+    end = text.find("\n", at + size)
     end = len(text) if end < 0 else end
-    close = text.find("\n}", at, end)
-    if close >= 0:
-        end = close
+    close = _closing_line(text, at, end)
+    if close is not None:
+        end = close.start()
     elif not _begins_line(text, end):
         return [], at
-    # A statement of several lines has brackets that close in another line.
+    # A statement of several lines has brackets or a string that end in another line.
     if any(text.count(a, at, end) != text.count(b, at, end) for a, b in ("{}", "()", "[]")):
         return [], at
-    rows = _find_rows(text, begin, end, text.count("\n", begin, end), Spelling())
-    return (rows, end + (1 if close >= 0 else 3)) if rows else ([], at)
-
-
-def _outlines(
-    texts: Sequence[str], bodies: Sequence[Computation | None]
-) -> Iterator[list[tuple[int, _Outline]]]:
-    """The numbers and outlines of those that have no body yet: all that are read together."""
-    outlines: list[tuple[int, _Outline]] = []
-    size = 0
-    for number, text in enumerate(texts):
-        if bodies[number] is not None:
-            continue
-        outline = _outline_at(text, 0)
-        if outline is None or outline.end < len(text):
-            continue
-        outlines.append((number, outline))
-        size += len(text)
-        if size > MAX_TOGETHER:
-            yield outlines
-            outlines, size = [], 0
-    if outlines:
-        yield outlines
-
-
-def _fill(
-    texts: Sequence[str],
-    bodies: list[Computation | None],
-    outlines: list[tuple[int, _Outline]],
-    memo: LineMemo,
-) -> None:
-    """Make the computations of the outlines, each alone where one of them is not dump-shaped."""
-    rows = _read_lines([texts[number] for number, _ in outlines], memo)
-    if rows is None:
-        if len(outlines) > 1:
-            for outline in outlines:
-                _fill(texts, bodies, [outline], memo)
-        return
-    row = 0
-    for number, (_, _, lines, name, is_entry, signature, tail) in outlines:
-        own = tuple(rows[row : row + lines])
-        bodies[number] = Computation(texts[number], name, is_entry, signature, own, tail)
-        row += lines
+    if text.count('"', at, end) % 2:
+        return [], at
+    lines = [line for line in map(str.strip, text[at:end].split("\n")) if line]
+    printed = "".join([f"\n  {line}" for line in lines]) + "\n"
+    if "\r" in printed:
+        return [], at
+    return (_find_rows(printed, 0, len(printed) - 1, len(lines), Spelling()) or []), end
 
 
 def _find_rows(

@@ -1,4 +1,4 @@
-"""The faithful gear: HLO as people write it, character by character.
+"""The general parser: HLO as people write it, character by character.
 
 It knows no lines: comments, line breaks and white space may stand anywhere. What it cannot read it
 leaves as text, says so, and goes on at the next line. No text makes it raise or recurse.
@@ -19,15 +19,6 @@ from hlo_lint.hlo.attributes.splitting import COUNTS_BRACES, end_of_braces
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Inline
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, read_lines
-from hlo_lint.hlo.parser.plain import (
-    CLOSE,
-    Stretch,
-    anonymous_name,
-    is_plain,
-    read_header,
-    read_stretch,
-    spans,
-)
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
@@ -93,6 +84,8 @@ _CLOSES = {"(": ")", "{": "}", "[": "]"}
 _CALLS = frozenset(CALLING_ATTRIBUTES)
 DEEP = 8
 """Levels of brackets below which the end of each is noted: each level is looked at again."""
+FEW = 1 << 10
+"""Characters of statements that are read one by one before lines are read together again."""
 _MAX_DEPTH = 64
 """Maximum depth of instructions and computations written into each other: Python's stack is short,
 and what people write stays below five."""
@@ -110,15 +103,12 @@ class Unreadable(Exception):
 
 
 class _Place(NamedTuple):
-    """The place of one statement, or of several plain ones and what stands between them."""
+    """The place of one statement, or of several lines that hold one each."""
 
     start: int
     end: int
-    plain: int = 0
-    """The number of plain statements; 0 for one that was read by itself."""
-    may_wrap: bool = False
-    by_line: bool = False
-    """True if each of the statements is a line."""
+    lines: int = 0
+    """The number of lines; 0 for a statement that was read by itself."""
 
 
 class _Body:
@@ -153,11 +143,18 @@ class _Body:
         self.inline = [call for call in self.inline if call[0] < number]
 
     def computation(
-        self, text: str, start: int, name: str, is_entry: bool, signature: str, tail: str
+        self,
+        text: str,
+        part: tuple[int, int],
+        name: str,
+        is_entry: bool,
+        signature: str,
+        tail: str,
     ) -> Computation:
-        """The computation whose text begins at `start`."""
+        """The computation that is this part of the text."""
         if self.nested:
             self._name_rows()
+        start = part[0]
         return Computation(
             text,
             name,
@@ -172,6 +169,7 @@ class _Body:
             ),
             frozenset(self.nested),
             self._inline(start),
+            part,
         )
 
     def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
@@ -185,7 +183,7 @@ class _Body:
         names = {name_of(row) for row in self.rows if name_of(row)[:1] != _NAMELESS}
         numbers: dict[str, int] = {}
         given = {
-            name_of(row): anonymous_name(opcode_of(row), names, numbers)
+            name_of(row): _anonymous_name(opcode_of(row), names, numbers)
             for row in self.rows
             if name_of(row)[:1] == _NAMELESS
         }
@@ -199,25 +197,39 @@ class _Body:
         ]
 
 
+def _anonymous_name(opcode: str, names: set[str], numbers: dict[str, int]) -> str:
+    """XLA's name for what the text leaves nameless: `negate.anon`, `negate.anon.1`; it is noted.
+
+    Args:
+        names: all that the computation has so far.
+        numbers: the last one for each name that had to be told from another.
+    """
+    base = name = f"{opcode}.anon"
+    while name in names:
+        numbers[base] = numbers.get(base, 0) + 1
+        name = f"{base}.{numbers[base]}"
+    names.add(name)
+    return name
+
+
 def _spans(places: tuple[_Place, ...], start: int, text: str) -> tuple[Span, ...]:
     """The spans of the instructions at some places, in the text that begins at `start`."""
-    places_of_rows: list[Span] = []
-    for begin, end, plain, may_wrap, by_line in places:
-        if by_line:
-            at = begin - start - 2  # each line begins with two blanks
-            for line in text[at : end - start].split("\n", plain)[:plain]:
-                places_of_rows.append(Span(at + 2, at + len(line)))
-                at += len(line) + 1
-        elif plain:
-            places_of_rows += spans(text, begin - start, end - start, may_wrap)
-        else:
-            places_of_rows.append(Span(begin - start, end - start))
-    return tuple(places_of_rows)
+    spans: list[Span] = []
+    for begin, end, lines in places:
+        if not lines:
+            spans.append(Span(begin - start, end - start))
+            continue
+        at = begin - start
+        for line in text[at : end - start].split("\n"):
+            if statement := line.strip():
+                first = at + line.index(statement)
+                spans.append(Span(first, first + len(statement)))
+            at += len(line) + 1
+    return tuple(spans)
 
 
 _NAMELESS = "\0"
 """Begins what stands for a name until all names of the computation are known."""
-_NOTHING_READ = Stretch([], -1, is_stuck=False, may_wrap=False)
 SINGLE = "_"
 """XLA's name for the module and the computation around a single instruction."""
 
@@ -225,16 +237,14 @@ SINGLE = "_"
 class Scanner:
     """Reads the computations of one text; `parse_errors` collects what it could not read."""
 
-    def __init__(self, text: str, stretch: Stretch | None = None) -> None:
-        """`stretch` is one of the text, if one was read."""
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.reads_plain = is_plain(text)
-        """True if plain statements may be read in bulk."""
-        self._white = _white if self.reads_plain else _white_before_returns
-        self._stretch = stretch or _NOTHING_READ
-        is_long = self.reads_plain and len(text) > MAX_TOGETHER
-        self._lines_from = 0 if is_long else len(text) + 1
+        has_lines = "\r" not in text or text.count("\r") == text.count("\r\n")
+        self._white = _white if has_lines else _white_before_returns
+        self._lines_from = 0 if len(text) > MAX_TOGETHER else len(text) + 1
         """From where on statements may be lines of a dump."""
+        self._together = MAX_TOGETHER
+        """Number of characters of lines that are read together next."""
         self.end = len(text)
         """End of the text that the current statement may use."""
         self.may_look_on = True
@@ -251,34 +261,28 @@ class Scanner:
 
     def computations(
         self, start: int, enough: int | None = None
-    ) -> tuple[list[tuple[int, int, Computation]], int]:
-        """The computations from `start` on, with where each begins and ends, and the place after.
+    ) -> tuple[list[tuple[int, Computation]], int]:
+        """The computations from `start` on, with where each begins, and the place after.
 
         Args:
             start: a place between computations.
             enough: one that begins after this place is not read; all are if it is None.
         """
-        computations: list[tuple[int, int, Computation]] = []
+        computations: list[tuple[int, Computation]] = []
         at = self.skip(start)
         enough = len(self.text) if enough is None else min(enough, len(self.text))
         while at < enough:
-            begin = at
-            at = self._plain_computations(at, enough, computations)
-            if at > begin:
-                continue
             try:
-                begin, (end, computation) = at, self._computation(at)
+                end, computation = self._computation(at)
             except Unreadable as unreadable:
                 at = self._pass_over(at, unreadable, self.parse_errors)
                 continue
-            computations.append((begin, end, computation))
+            computations.append((at, computation))
             at = self.skip(end)
         return computations, at
 
     def header(self, start: int) -> tuple[str, int]:
         """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
-        if self.reads_plain and (header := read_header(self.text, start)):
-            return header[:2]
         at = self.skip(start) + len("HloModule")
         self._bound(start)
         name = ""
@@ -297,56 +301,21 @@ class Scanner:
         except Unreadable as unreadable:
             return name, self._pass_over(start, unreadable, self.parse_errors)
 
-    def _plain_at(self, at: int) -> int:
-        """The number in the stretch at hand of the plain statement at `at`; -1 if none is there."""
-        stretch = self._stretch
-        if not self.reads_plain:
-            return -1
-        if at > stretch.end or (at == stretch.end and not stretch.is_stuck):
-            stretch = self._stretch = read_stretch(self.text, at, self.may_look_on)
-        return stretch.at(at)
-
     def _computation(self, start: int) -> tuple[int, Computation]:
         text = self.text
         name, is_entry, signature, at = self._head(start)
         body, at = self._body(at, name)
-        number = self._plain_at(at - 1)
-        if number >= 0 and (close := self._stretch.pieces[number][CLOSE]):
-            at += len(close) - 1
-            tail = close[1:].strip()
-        else:
-            tail_start = at
-            self._bound(at)
-            try:
-                at, _ = self.attributes_and_computations(at)
-            except Unreadable:
-                at = tail_start
-            tail = text[tail_start:at].strip()
-        return at, body.computation(text[start:at], start, name, is_entry, signature, tail)
-
-    def _plain_computations(
-        self, at: int, enough: int, computations: list[tuple[int, int, Computation]]
-    ) -> int:
-        """Read the computations from `at` on that are nothing but plain statements.
-
-        Gives the place after them, where the next one begins.
-        """
-        while at < enough and (number := self._plain_at(at)) >= 0:
-            stretch = self._stretch
-            stretch.next = number
-            read = stretch.computations(self.text, enough)
-            if not read:
-                break
-            computations += read
-            at = stretch.starts[stretch.next]
-        return at
+        tail_start = at
+        self._bound(at)
+        try:
+            at = self.attributes(at)
+        except Unreadable:
+            at = tail_start
+        tail = text[tail_start:at].strip()
+        return at, body.computation(text, (start, at), name, is_entry, signature, tail)
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:
         """Name, whether it is the entry, signature, and where the statements begin."""
-        number = self._plain_at(start)
-        if number >= 0 and (head := self._stretch.head(number)):
-            self._stretch.next = number + 1
-            return *head, self._stretch.starts[number + 1]
         self._bound(start)
         text = self.text
         named = self._expect(_name, start, "expected a computation")
@@ -390,14 +359,14 @@ class Scanner:
         if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
             message = "these instructions have no computation around them: `ENTRY main {` and `}`"
             body.parse_errors.append(ParseError(message, begin, begin))
-        return end, body.computation(self.text[begin:end], begin, SINGLE, False, "", "")
+        return end, body.computation(self.text, (begin, end), SINGLE, False, "", "")
 
     def _body(self, at: int, name: str, depth: int = 0) -> tuple[_Body, int]:
         body = _Body()
         text = self.text
         while True:
             if not self.is_bare:
-                at = self._plain_instructions(at, body)
+                at = self._lines(at, body)
             if text.startswith("}", at) and not self.is_bare:
                 return body, at + 1
             if at >= len(text) or self._begins_computation(at):
@@ -415,28 +384,24 @@ class Scanner:
                 continue
             at = self.skip(end)
 
-    def _plain_instructions(self, at: int, body: _Body) -> int:
-        """Read the plain instructions from `at` on, and give the place after them."""
-        while True:
-            if at >= self._lines_from:
-                rows, end = read_lines(self.text, at)
-                if rows:
-                    body.rows += rows
-                    body.places.append(_Place(at, end, len(rows), by_line=True))
-                    at = end
-                    continue
-                self._lines_from = at + MAX_TOGETHER
-            number = self._plain_at(at)
-            if number < 0:
-                return at
-            stretch = self._stretch
-            stop = stretch.next = stretch.instructions(number)
-            if stop == number:
-                return at
-            body.rows += stretch.rows[number:stop]
-            end = stretch.starts[stop]
-            body.places.append(_Place(at, end, stop - number, self.may_look_on))
-            at = end
+    def _lines(self, at: int, body: _Body) -> int:
+        """Read the instructions from `at` on that are a line each, and give the place after them.
+
+        Where lines are not all as a printer writes them, fewer are read together: a single odd one
+        costs those next to it.
+        """
+        while at >= self._lines_from:
+            rows, end = read_lines(self.text, at, self._together)
+            if rows:
+                body.rows += rows
+                body.places.append(_Place(at, end, len(rows)))
+                at = self.skip(end)
+                self._together = min(8 * self._together, MAX_TOGETHER)
+            elif self._together > FEW:
+                self._together //= 8
+            else:
+                self._lines_from = at + FEW
+        return at
 
     def _statement(self, at: int, body: _Body, depth: int) -> int:
         self._bound(at)
@@ -453,7 +418,6 @@ class Scanner:
             return self._instruction(at, body, depth)
         except Unreadable:
             self.may_look_on = False
-            self._stretch = _NOTHING_READ
             raise first from None
 
     def _instruction(self, start: int, body: _Body, depth: int) -> int:
@@ -623,14 +587,11 @@ class Scanner:
             ]
         if not _inline_start(text, inside):
             return []
-        bound, bare, outer = self.end, self.is_bare, self._stretch
+        bound, bare = self.end, self.is_bare
         self.is_bare = False
-        if self.reads_plain:
-            self._stretch = read_stretch(text, inside, self.may_look_on, end)
         body, close = self._body(inside, "_", depth)
         self.end, self.is_bare = bound, bare
-        self._stretch = outer if outer.may_wrap == self.may_look_on else _NOTHING_READ
-        return [(begin, body.computation(text[begin:close], begin, "_", False, "", ""))]
+        return [(begin, body.computation(text, (begin, close), "_", False, "", ""))]
 
     def _value(self, at: int) -> int:
         begin = at

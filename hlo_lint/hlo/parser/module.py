@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import re
-from functools import cache
-from importlib import import_module
+from collections.abc import Iterator
 from itertools import chain, pairwise
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
-from hlo_lint.hlo.parser.fast import (
-    MAX_TOGETHER,
-    LineMemo,
-    known_blocks,
-    read_again,
-    read_alone,
-    read_part,
-)
+from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, PrintedReader
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import ParseError, decode
 
 if TYPE_CHECKING:
     from hlo_lint.hlo.parser.general import Scanner
-    from hlo_lint.hlo.parser.plain import Stretch
 
 _first_line_of_module = late(r"[ \t]*HloModule\b").match
 _part_starts = late(r"\n(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M).finditer
 """Line breaks before parts: `^` would be looked for at each character."""
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
-_is_written_by_hand = re.compile(r"\n(?:   |  //|\n )").search
-"""A line that no printer writes: one that is indented by more than two blanks, say."""
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
-_table = late(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*")
-
-
-@cache
-def _reader(name: str) -> ModuleType:
-    """A reader that most runs never need; a second `import` would take its time."""
-    return import_module(f"hlo_lint.hlo.parser.{name}")
-
-
-def _scanner(text: str, stretch: Stretch | None = None) -> Scanner:
-    """A reader of text that no printer wrote, of which a stretch may have been read."""
-    scanner: Scanner = _reader("general").Scanner(text, stretch)
-    return scanner
+_table = late(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*").match
 
 
 class Memo(LineMemo):
@@ -62,7 +38,7 @@ class Memo(LineMemo):
 
     def clear(self) -> None:
         """Forget everything: what is read from now on shares nothing with what was read before."""
-        for held in (self.rows, self.computations, self.latest, self.shared, self.files):
+        for held in (self.rows, self.latest, self.shared, self.files):
             held.clear()
 
 
@@ -131,130 +107,163 @@ def _split(text: str) -> list[str]:
 
 
 def _is_void(part: str) -> bool:
-    return _scanner(part).skip(0) >= len(part)
+    from hlo_lint.hlo.parser.general import Scanner
+
+    return Scanner(part).skip(0) >= len(part)
 
 
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
-    try:
-        return (_module(text, memo, may_be_several=True),)
-    except _SeveralError:
-        parts = _split(text)
-    if len(parts) < 2:
-        return (_module(text, memo),)
-    modules = tuple(_module(part, memo) for part in parts)
-    if not any(module.header or module.computations for module in modules):
-        return (_rough_module(text, None, False),)  # no HLO at all, though with separators
-    return modules
+    reader = _ModuleReader(text, memo)
+    # Where a printer wrote all of it, no second module begins.
+    parts = _split(text) if reader.at < len(text) else []
+    if len(parts) > 1:
+        modules = tuple([_ModuleReader(part, memo).module() for part in parts])
+        if any(module.header or module.computations for module in modules):
+            return modules  # a log has separators, too, and no part of it is HLO
+    return (reader.module(),)
 
 
-class _SeveralError(Exception):
-    """The text may be that of several modules."""
+class _ModuleReader:
+    """Reads one module, from the first character of a text to the last."""
 
+    def __init__(self, text: str, memo: Memo | None) -> None:
+        """Read as far as a printer wrote it; `module` reads the rest."""
+        self.text = text
+        self.memo = memo
+        self.name = self.header = ""
+        self.tables: list[str] = []
+        self.computations: list[tuple[int, Computation]] = []
+        """With the first character of each; without those written into their attributes."""
+        self.parse_errors: list[ParseError] = []
+        self.printed = PrintedReader(text, memo)
+        self.at = self._read_printed_head()
+        """The first character that was not read; 0 if no printer wrote the header."""
+        if self.at:
+            self.at = self.printed.read(self.at, self.computations)
 
-def _refuse_several(text: str, at: int) -> None:
-    """Raise if another module may begin after `at`, where one has begun before."""
-    # One character is looked for ten times as fast as a word.
-    for mark in ("HloModule", "// -----"):
-        begin = text.find(mark[0], at)
-        if begin >= 0 and text.find(mark, begin) >= 0:
-            raise _SeveralError
-
-
-def _module(text: str, memo: Memo | None, may_be_several: bool = False) -> Module:
-    """Read one module.
-
-    Raises:
-        _SeveralError: the text `may_be_several` modules; lines that a dump has begin no other.
-    """
-    if not text.startswith("HloModule"):
-        return _rough_module(text, memo, may_be_several)
-    end = text.find("\n\n")
-    header = text if end < 0 else text[:end]
-    name = _module_name(header)
-    if name is None or "\n" in header or "\r" in header or "//" in header or header.count('"') % 2:
-        return _rough_module(text, memo, may_be_several)
-    builder = _Builder(name[1], header)
-    builder.text(header)
-    at = len(header)
-    while text.startswith(_TABLES, at + 2):
-        end = text.find("\n\n", at + 2)
+    def _read_printed_head(self) -> int:
+        """Read header and tables as a printer writes them; gives the place after, or 0."""
+        text = self.text
+        end = text.find("\n\n") if text.startswith("HloModule") else 0
         end = len(text) if end < 0 else end
-        builder.table(text[at + 2 : end])
-        at = end
-    if text.startswith((" ", "\t"), at + 2):
-        return _rough_module(text, memo, may_be_several)  # a table that is indented
-    if at == len(text):
-        # A line that holds a whole module is not a header alone.
-        is_whole = " ENTRY " in header
-        return _rough_module(text, memo, may_be_several) if is_whole else builder.module()
-    is_short = memo is None and not builder.tables and len(text) <= MAX_TOGETHER
-    if is_short and _is_written_by_hand(text, at) and (plain := _reader("plain")).is_plain(text):
-        if may_be_several:
-            _refuse_several(text, at)
-        stretch: Stretch = plain.read_stretch(text, plain.match_lead(text, at).end(), True)
-        if module := stretch.module(text, name[1], header):
-            return module
-    if memo is None:
-        builder.rest(text, at + 2, may_be_several, is_printed=True)
-    else:
-        builder.blocks(text, at + 2, memo, may_be_several)
-    return builder.module()
+        header = text[:end]
+        name = _module_name(header)
+        if name is None or "\n" in header or "\r" in header or "//" in header:
+            return 0
+        if header.count('"') % 2 or (end == len(text) and " ENTRY " in header):
+            return 0  # a string goes on below, or all of the module is one line
+        tables = []
+        while text.startswith(_TABLES, end + 2):
+            begin = end + 2
+            end = text.find("\n\n", begin)
+            end = len(text) if end < 0 else end
+            tables.append(text[begin:end].strip("\n"))
+        if text.startswith((" ", "\t"), end + 2):
+            return 0  # a table that is indented
+        self.name, self.header, self.tables = name[1], header, tables
+        return min(end + 2, len(text))
 
+    def module(self) -> Module:
+        """The whole module."""
+        if not self.at or self.at < len(self.text):
+            self._read_rest()
+        computations = self._all_computations()
+        return Module(
+            self.name,
+            self.header,
+            tuple(self.tables),
+            self._pieces(),
+            tuple([computation for _, computation in computations]),
+            tuple([start for start, _ in computations]),
+            tuple(self.parse_errors),
+        )
 
-def _body(block: str) -> str:
-    return block.strip("\n") if block[:1] == "\n" or block[-1:] == "\n" else block
+    def _read_rest(self) -> None:
+        """Read what no printer wrote, a computation at a time, and what stands between."""
+        from hlo_lint.hlo.parser.general import Scanner
 
-
-def _lead(block: str) -> int:
-    return len(block) - len(block.lstrip("\n"))
-
-
-def _rough_module(text: str, memo: Memo | None, may_be_several: bool) -> Module:
-    """A module whose header no printer wrote."""
-    stretch = None
-    plain = _reader("plain")
-    if len(text) <= MAX_TOGETHER and plain.is_plain(text):
-        begin = plain.match_lead(text).end()
-        if may_be_several:
-            _refuse_several(text, begin + 1)
-        name, end, at = plain.read_header(text, begin) or ("", begin, begin)
-        stretch = plain.read_stretch(text, at, may_wrap=True)
-        module: Module | None = stretch.module(text, name, text[begin:end])
-        if module is not None:
-            return module
-    scanner = _scanner(text, stretch)
-    begin = scanner.skip(0)
-    if may_be_several:
-        _refuse_several(text, begin + 1)
-    name, end = scanner.header(begin) if _begins_module(text, begin) else ("", begin)
-    builder = _Builder(name, text[begin:end])
-    builder.parse_errors = scanner.parse_errors
-    if text.startswith("<", begin):  # a page of HTML, whose scripts have braces
-        builder.text(text)
-        builder.parse_errors = [_not_hlo(text, begin)]
-        return builder.module()
-    at = scanner.skip(end)
-    while table := _table.match(text, at):
-        builder.tables.append(table[0])
-        at = scanner.skip(table.end())
-    bare = None if builder.header else scanner.statements(at)
-    if bare is not None:
-        builder.text(text[: scanner.skip(at)])
-        builder.computation(bare[1])
-        builder.name, at = bare[1].name, bare[0]
-        builder.rough(text[at:])
-    elif memo is not None and len(text) > MAX_TOGETHER and text.startswith("\n\n", at - 2):
-        builder.text(text[: at - 2])
-        builder.blocks(text, at, memo, may_be_several=False)
-    else:
-        # A scanner that has looked for statements without a computation is not as it was.
-        unused = scanner if builder.header else None
+        text, scanner = self.text, Scanner(self.text)
         # Nobody writes so much by hand: a printer did, and somebody added a comment.
-        builder.rest(text, at, False, is_printed=len(text) > MAX_TOGETHER, scanner=unused)
-    if not builder.computations and not builder.header:
-        builder.parse_errors = [_not_hlo(text, begin)]
-    return builder.module()
+        is_printed = self.at > 0 or len(text) > MAX_TOGETHER
+        self.parse_errors = scanner.parse_errors
+        if not self.at:
+            self.at = self._read_head(scanner)
+        while self.at < len(text):
+            if is_printed:
+                self.at = self.printed.read(self.at, self.computations)
+            read, self.at = scanner.computations(self.at, self.at + 1 if is_printed else None)
+            self.computations += read
+        if not self.computations and not self.header:
+            self.parse_errors = [_not_hlo(text, scanner.skip(0))]
+
+    def _read_head(self, scanner: Scanner) -> int:
+        """Read header, tables and statements without a computation; gives the place after."""
+        text = self.text
+        at = scanner.skip(0)
+        if text.startswith("<", at):
+            return len(text)  # a page of HTML, whose scripts have braces
+        if _begins_module(text, at):
+            self.name, end = scanner.header(at)
+            self.header = text[at:end]
+            at = scanner.skip(end)
+        while table := _table(text, at):
+            self.tables.append(table[0].strip("\n"))
+            at = scanner.skip(table.end())
+        bare = None if self.header else type(scanner)(text).statements(at)
+        if bare is not None:
+            end, computation = bare
+            self.name = computation.name
+            self.computations.append((at, computation))
+            at = end
+        return at
+
+    def _all_computations(self) -> list[tuple[int, Computation]]:
+        """The computations of the module, each once, and where they begin."""
+        computations = self.computations
+        if any(computation.inline for _, computation in computations):
+            computations = [*chain.from_iterable(_with_inline(*place) for place in computations)]
+            _name_inline(computations, {computation for _, computation in self.computations})
+        if self.memo is not None:
+            seen: set[Computation] = set()
+            for number, (start, computation) in enumerate(computations):
+                if computation in seen:  # the memo knows both as one, and they stand apart
+                    computations[number] = start, computation.copy()
+                seen.add(computation)
+        return computations
+
+    def _pieces(self) -> tuple[str, ...]:
+        """The text, cut so that texts of one memo share those of their computations."""
+        if self.memo is None:
+            return (self.text,)
+        pieces: list[str] = []
+        at = 0
+        for start, computation in self.computations:
+            pieces += (self.text[at:start], computation.text)
+            at = start + len(computation.text)
+        return (*pieces, self.text[at:])
+
+
+def _with_inline(start: int, computation: Computation) -> Iterator[tuple[int, Computation]]:
+    """A computation after those in its attributes, as in XLA's modules, and where each begins."""
+    for call in chain.from_iterable(computation.inline.values()):
+        yield from _with_inline(start + call.start, call.computation)
+    yield start, computation
+
+
+def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computation]) -> None:
+    """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
+    taken = {computation.name for computation in outer}
+    number = 0
+    for _, computation in computations:
+        if computation in outer:
+            continue
+        name = f"_.{number}" if number else "_"
+        while name in taken:
+            number += 1
+            name = f"_.{number}"
+        computation.name = name
+        number += 1
 
 
 def _not_hlo(text: str, begin: int) -> ParseError:
@@ -262,179 +271,3 @@ def _not_hlo(text: str, begin: int) -> ParseError:
     if "H\0l\0o\0M\0o\0d\0u\0l\0e" in text:  # what `>` of PowerShell writes
         message = "this is UTF-16; HLO is read as UTF-8: convert it with iconv -f utf-16 -t utf-8"
     return ParseError(message, begin, max(begin, text.find("\n", begin)))
-
-
-class _Builder:
-    """Collects the pieces of one module."""
-
-    def __init__(self, name: str, header: str) -> None:
-        self.name = name
-        self.header = header
-        self.tables: list[str] = []
-        self.pieces: list[str] = []
-        self.computations: list[Computation] = []
-        self.places: list[int] = []
-        self.parse_errors: list[ParseError] = []
-        self.within: dict[int, int] = {}
-        self.offsets: tuple[int, ...] | None = None
-
-    @property
-    def length(self) -> int:
-        """Number of characters so far."""
-        return sum(map(len, self.pieces))
-
-    def table(self, block: str) -> None:
-        self.tables.append(block.strip("\n"))
-        self.text("\n\n" + block)
-
-    def text(self, piece: str) -> None:
-        if piece:
-            self.pieces.append(piece)
-
-    def printed(self, before: str, computation: Computation) -> None:
-        """Add a computation into which no other is written, and what stands before it."""
-        pieces = self.pieces
-        self.places.append(len(pieces) + 1)
-        self.computations.append(computation)
-        pieces += (before, computation.text)
-
-    def rest(
-        self,
-        text: str,
-        at: int,
-        may_be_several: bool,
-        is_printed: bool,
-        scanner: Scanner | None = None,
-    ) -> None:
-        """Read the computations from `at` on; the whole text becomes the only piece.
-
-        Where no printer wrote the text, each statement is looked at, to find what is wrong in it.
-        """
-        self.pieces = [text]
-        computations: list[tuple[int, Computation]] = []
-        if is_printed:
-            at = read_alone(text, at, computations)
-        if at < len(text):
-            if may_be_several:
-                _refuse_several(text, at)
-            if scanner is None:
-                scanner = _scanner(text)
-                scanner.parse_errors = self.parse_errors
-            while at < len(text):
-                # With a memo, too, no more is read generally than what a dump would not spell so.
-                read, at = scanner.computations(at, at + (1 if is_printed else MAX_TOGETHER))
-                computations += [(begin, computation) for begin, _, computation in read]
-                if is_printed:
-                    at = read_alone(text, at, computations)
-        offsets: list[int] = []
-        for start, computation in computations:
-            if computation.inline:
-                self._add_inline(computation, 0)
-                inner = range(len(offsets), len(self.computations))
-                offsets += [start + self.within[number] for number in inner]
-            self.computations.append(computation)
-            offsets.append(start)
-        self.places = [0] * len(offsets)
-        self.offsets = tuple(offsets)
-
-    def blocks(self, text: str, at: int, memo: Memo, may_be_several: bool) -> None:
-        """Read the computations from `at` on, two line breaks apart; those known are not read."""
-        blocks, computations = known_blocks(text, at, memo)
-        bodies = [_body(block) for block in blocks]
-        read_again(bodies, computations, memo)
-        scanner = None
-        place = taken = at - 2
-        for block, body, computation in zip(blocks, bodies, computations, strict=True):
-            begin = at if block is body else at + _lead(block)
-            end = at + len(block)
-            at = end + 2
-            if computation is not None and place <= begin:
-                self.printed(text[taken:begin], computation)
-                place = taken = begin + len(body)
-                continue
-            if scanner is None and place < end:
-                if may_be_several:
-                    _refuse_several(text, begin)
-                scanner = _scanner(text)
-            # What is not as a dump spells it may end within a later block.
-            is_part = place > begin
-            place = max(place, begin)
-            while place < end and scanner is not None:
-                part = read_part(text, place, memo) if is_part else None
-                if part is not None:
-                    self.printed(text[taken:place], part)
-                    place = taken = place + len(part.text)
-                    continue
-                read, place = scanner.computations(place, place + 1)
-                for start, stop, item in read:
-                    self.text(text[taken:start])
-                    self.computation(item)
-                    taken = stop
-                is_part = True
-        self.text(text[taken:])
-        self.parse_errors += scanner.parse_errors if scanner is not None else ()
-
-    def computation(self, computation: Computation) -> None:
-        self._add_inline(computation, 0)
-        self.places.append(len(self.pieces))
-        self.computations.append(computation)
-        self.text(computation.text)
-
-    def _add_inline(self, computation: Computation, start: int) -> None:
-        """Add what is written into its attributes, which stands before it, as in XLA's modules."""
-        for call in chain.from_iterable(computation.inline.values()):
-            self._add_inline(call.computation, start + call.start)
-            self.within[len(self.computations)] = start + call.start
-            self.places.append(len(self.pieces))
-            self.computations.append(call.computation)
-
-    def _name_inline(self) -> None:
-        """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
-        inner = [self.computations[number] for number in self.within]
-        taken = {body.name for at, body in enumerate(self.computations) if at not in self.within}
-        number = 0
-        for computation in inner:
-            name = "_" if not number else f"_.{number}"
-            while name in taken:
-                number += 1
-                name = f"_.{number}"
-            computation.name = name
-            number += 1
-
-    def rough(self, text: str) -> None:
-        """Text that no printer wrote: read it faithfully."""
-        if not text.strip("\n"):
-            self.text(text)
-            return
-        scanner = _scanner(text)
-        base, end = self.length, 0
-        for begin, stop, computation in scanner.computations(0)[0]:
-            self.text(text[end:begin])
-            self.computation(computation)
-            end = stop
-        self.text(text[end:])
-        self.parse_errors += [
-            ParseError(message, base + start, base + stop)
-            for message, start, stop in scanner.parse_errors
-        ]
-
-    def module(self) -> Module:
-        if self.within:
-            self._name_inline()
-        if len(set(self.computations)) < len(self.computations):
-            seen: set[Computation] = set()
-            for number, computation in enumerate(self.computations):
-                if computation in seen:  # a memo knows both as one, and they stand apart
-                    self.computations[number] = computation.again()
-                seen.add(computation)
-        return Module(
-            self.name,
-            self.header,
-            tuple(self.tables),
-            tuple(self.pieces),
-            tuple(self.computations),
-            tuple(self.places),
-            tuple(self.parse_errors),
-            self.within,
-            self.offsets,
-        )

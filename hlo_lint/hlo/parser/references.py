@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final
 
 from hlo_lint.text.patterns import late
 
 _is_no_index = late(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
-# One after part of a name stays, and makes the list one that is not plain.
+# One after part of a name stays, and makes the list one that is not read here.
 _remove_comments = late(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
 _no_name = late(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
-_NAME = r"%?[A-Za-z_][A-Za-z0-9_.\-]*+(?:#[0-9]++)*+"
-_are_names = re.compile(rf"(?:(?:(?:, ?+{_NAME})++|,)(?:\n|\Z))*+", re.A).fullmatch
 _ARRAY = (
     r"[a-z][a-z0-9]*+\[[^()\[\]{}=<\n]*+(?:<=?[^()\[\]{}=<\n]*+)*+\]"
     r"(?:\{(?:[ \t]*+[-\d:?][^()\[\]{}\n]*+(?:\([^()\[\]{}\n]*+\)[^()\[\]{}\n]*+)*+)?+\})?+"
@@ -73,23 +70,6 @@ def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
     if "#" in joined and _is_no_index(joined):
         return None
     return list(map(tuple, map(str.split, joined.split("\n"))))
-
-
-def read_written_references(joined: str) -> list[tuple[str, ...]] | None:
-    """The same for lists that people wrote, one a line: a pattern looks at each name.
-
-    >>> read_written_references("a,%b#1\\n\\nf32[2] %x, (f32[], s32[]) y")
-    [('a', 'b#1'), (), ('x', 'y')]
-    """
-    if "/" in joined:
-        joined = _remove_comments("", joined)
-    joined = "," + joined.replace("\n", "\n,")
-    if "[" in joined or "(" in joined:
-        joined = _remove_shapes(",", joined)
-    if not _are_names(joined):
-        return None
-    lists = joined[1:].replace("%", "").replace(" ", "").split("\n,")
-    return [tuple(names.split(",")) if names else () for names in lists]
 
 
 def _has_a_gap(joined: str) -> bool:

@@ -136,6 +136,19 @@ def split_at_commas(text: str) -> list[Span]:
     return [Span(part[0][0], part[-1][1]) for part in _parts(text) if part]
 
 
+@lru_cache(4096)
+def tuple_elements(type_text: str) -> tuple[str, ...] | None:
+    """The shapes of a tuple's elements as spelled; None if it is not a tuple.
+
+    >>> tuple_elements("(f32[2]{0}, /*index=1*/(s32[], pred[]))")
+    ('f32[2]{0}', '(s32[], pred[])')
+    """
+    if not (type_text.startswith("(") and type_text.endswith(")")):
+        return None
+    inner = type_text[1:-1]
+    return tuple(inner[start:end] for start, end in split_at_commas(inner))
+
+
 def top_level_commas(text: str) -> int:
     """The number of commas outside of brackets.
 

@@ -189,8 +189,8 @@ def _is_gemm_rewriter_candidate(dot: Instruction) -> bool:
     if not _types_are_known(lhs.dtype, rhs.dtype, shape.dtype):
         return False
     for side, operand in (("lhs", lhs), ("rhs", rhs)):
-        batch = _numbers(dot, f"{side}_batch_dims")
-        if len(_numbers(dot, f"{side}_contracting_dims")) != 1:
+        batch = _dimensions(dot, f"{side}_batch_dims", operand)
+        if len(_dimensions(dot, f"{side}_contracting_dims", operand)) != 1:
             return False
         if operand.rank > len(batch) + 2 or prod(operand.dims[d] for d in batch) > MAX_BATCHES:
             return False
@@ -213,12 +213,13 @@ def _types_are_known(lhs: str, rhs: str, result: str) -> bool:
 
 def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
     """The reshapes that `NormalizeBatchDimensions` puts around a dot with two batch dimensions."""
-    if len(_numbers(dot, "lhs_batch_dims")) != 2:
+    if len(dot.integers_attribute("lhs_batch_dims") or ()) != 2:
         return
     split = _SPLIT_ALGORITHM.search(dot.attributes.get("algorithm", ""))
     for number, side in enumerate(("lhs", "rhs")):
         operand = dot.operands[number]
-        shape, batch = _array(operand), _numbers(dot, f"{side}_batch_dims")
+        shape = _array(operand)
+        batch = _dimensions(dot, f"{side}_batch_dims", shape)
         first = min(batch)
         transposed = not _adjacent(batch)
         # NormalizeBatchDimensions transposes batch dimensions that are not neighbours, then merges.
@@ -325,10 +326,10 @@ def _array(operand: Operand) -> ArrayShape:
     return shape
 
 
-def _numbers(dot: Instruction, name: str) -> tuple[int, ...]:
-    value = dot.attribute(name)
-    if value is None:
+def _dimensions(dot: Instruction, name: str, operand: ArrayShape) -> tuple[int, ...]:
+    if dot.attribute_text(name) is None:
         return ()
-    if not isinstance(value, tuple):
-        raise ValueError(f"{name} is not a list of numbers")
-    return tuple(number for number in value if isinstance(number, int))
+    dimensions = dot.dimensions_attribute(name, operand.rank)
+    if dimensions is None:
+        raise ValueError(f"{name} does not name dimensions of {operand}")
+    return dimensions

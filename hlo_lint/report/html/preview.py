@@ -47,7 +47,7 @@ def preview(fix: Fix, lines: Lines) -> Preview:
         left = len(shown) - MAX_LINES
         shown = [*shown[:MAX_LINES], ("@", f"{left} more lines")]
     return Preview(
-        title=fix.title, command=COMMANDS[fix.safety], safety=fix.safety.value, lines=shown
+        title=fix.title, command=COMMANDS[fix.safety.value], safety=fix.safety.value, lines=shown
     )
 
 

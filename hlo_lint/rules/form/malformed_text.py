@@ -201,7 +201,7 @@ def _computation_problems(module: Module) -> Iterator[tuple[int, str]]:
     for number, computation in enumerate(module.computations):
         entries += computation.is_entry
         problem = ""
-        if number in module.within:
+        if computation.text.startswith("{"):  # it is written into an attribute
             continue
         if not computation.rows and not computation.parse_errors:
             problem = f"%{computation.name} has no instructions"
@@ -231,7 +231,7 @@ def _signature_problem(computation: Computation) -> str:
 
 def _calls(module: Module) -> Findings:
     """Calls of what is not there, or only below."""
-    defined = {module.computations[number].name for number in module.within}
+    defined = {body.name for body in module.computations if body.text.startswith("{")}
     for computation in module.computations:
         for number, names in calls_of(computation).items():
             for name in names:

@@ -7,10 +7,10 @@ from functools import cache, lru_cache
 from typing import Final
 
 from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.kinds import attributes_in, types_in
+from hlo_lint.analysis.kinds import different_computations, types_in
 from hlo_lint.hlo.attributes import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of, types_of
 from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
@@ -82,8 +82,7 @@ class UnknownWord(Rule):
         """True if every word of a module is known."""
         return (
             opcodes_of(module) <= _OPCODES
-            # Which finds the kinds of a module, and these have its types.
-            and _are_known(attributes_in(module))
+            and not any(map(_unknown_names, different_computations(module)))
             and not any(map(_unknown_types, types_in(module)))
         )
 
@@ -94,8 +93,7 @@ class UnknownWord(Rule):
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
         if any(map(_unknown_types, types_of(computation))):
             yield from _types(computation)
-        texts = {kind[2] for kind in reading_of(computation).kinds}
-        words = set[str]().union(*map(_unknown_attributes, texts))
+        words = set(_unknown_names(computation))
         for instruction in computation.instructions if words else ():
             attributes = attributes_before_metadata(instruction.attributes_text)
             for word in sorted(words & _unknown_attributes(attributes)):
@@ -111,21 +109,13 @@ def _types(computation: Computation) -> Findings:
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
 
 
-_known: set[str] = set()
-"""Attributes without an unknown name: most lines of a dump stand in the dump before."""
-_MAX_KNOWN: Final = 1 << 15
-
-
-def _are_known(attributes: frozenset[str]) -> bool:
-    """True if texts of attributes have no unknown name: mostly they are searched all at once."""
-    new = attributes - _known
-    are_allowed = _ALLOWED.issuperset(_find_names("\n".join(new)))
-    if not are_allowed and any(map(_unknown_attributes, new)):
-        return False
-    if len(_known) > _MAX_KNOWN:
-        _known.clear()
-    _known.update(new)
-    return True
+@cached_analysis
+def _unknown_names(computation: Computation) -> frozenset[str]:
+    """The unknown names of attributes: mostly there are none in all texts together."""
+    texts = {kind[2] for kind in reading_of(computation).kinds}
+    if _ALLOWED.issuperset(_find_names("\n".join(texts))):
+        return frozenset()
+    return frozenset().union(*map(_unknown_attributes, texts))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -10,7 +11,9 @@ from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
 from hlo_lint.hlo.shape import Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.edits import Fix
+
+if TYPE_CHECKING:
+    from hlo_lint.text.edits import Fix
 
 _BEFORE = (
     "module_0001.m.0001.layout_normalization.after_reshape-decomposer.before_layout_normalization"

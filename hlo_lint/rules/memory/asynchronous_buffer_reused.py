@@ -5,15 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.async_ops import (
-    Accesses,
-    AsyncOp,
-    MemoryAccess,
-    Race,
-    flights,
-    has_flights,
-    is_start,
-)
+from hlo_lint.analysis.async_chains import AsyncChain, async_chains, has_async, is_start
+from hlo_lint.analysis.memory_accesses import Accesses, MemoryAccess, Race
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
@@ -102,14 +95,14 @@ class AsynchronousBufferReused(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if there is an asynchronous operation in a module whose order means something."""
-        return module.is_scheduled and has_flights(module) and bool(flights(module))
+        return module.is_scheduled and has_async(module) and bool(async_chains(module))
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
         """Each instruction that is in the way of an operation in flight."""
         accesses = Accesses(final.module, buffers)
-        for flight in flights(final.module):
-            races = list(accesses.races(flight))
-            waiting_helps = flight.is_simple() and not any(race.ours.writes for race in races)
+        for chain in async_chains(final.module):
+            races = list(accesses.races(chain))
+            waiting_helps = chain.is_simple() and not any(race.ours.writes for race in races)
             for at in dict.fromkeys(race.instruction for race in races):
                 worst = max(
                     (race for race in races if race.instruction is at),
@@ -117,20 +110,20 @@ class AsynchronousBufferReused(Rule):
                 )
                 notes = tuple(_notes(worst))
                 yield Finding(at, _message(worst), notes=notes, fixable=waiting_helps)
-            for read, written in accesses.folds(flight):
+            for read, written in accesses.folds(chain):
                 yield Finding(
-                    flight.start,
+                    chain.start,
                     f"this copies onto its own source: {_common(read, written)} bytes of it "
                     "overlap the destination at another offset",
                     notes=(str(read), str(written)),
                     fixable=False,
                 )
-            for loss in accesses.losses(flight):
+            for loss in accesses.losses(chain):
                 yield Finding(
-                    flight.start,
+                    chain.start,
                     f"this writes over {_common(loss.read, loss.ours)} bytes of "
                     f"%{loss.read.value.instruction}, which %{loss.reader.name} reads after "
-                    f"{flight.until}",
+                    f"{chain.until}",
                     notes=(str(loss.ours), str(loss.read)),
                     fixable=False,
                 )
@@ -138,12 +131,12 @@ class AsynchronousBufferReused(Rule):
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """The done before the instruction, where it is clear which one."""
         above = [
-            flight
-            for flight in flights(module)
+            chain
+            for chain in async_chains(module)
             if any(
                 interval.computation is instruction.computation
                 and interval.begin <= instruction.number < interval.end
-                for interval in flight.intervals
+                for interval in chain.intervals
             )
         ]
         if len(above) != 1 or not above[0].is_simple():
@@ -154,8 +147,8 @@ class AsynchronousBufferReused(Rule):
 def _message(race: Race) -> str:
     theirs, ours = race.theirs, race.ours
     size = _common(theirs, ours)
-    start = race.flight.start
-    until = race.flight.until
+    start = race.chain.start
+    until = race.chain.until
     if not ours.writes:
         what = f"writes {size} bytes that %{start.name} still reads, until {until}"
     elif theirs.writes:
@@ -177,17 +170,17 @@ def _notes(race: Race) -> list[str]:
         inside = race.theirs.instruction.computation.name
         theirs += f" (in %{inside}, which %{race.instruction.name} runs)"
     ours = str(race.ours)
-    if race.ours.instruction is not race.flight.start:
-        ours += f" (in what %{race.flight.start.name} runs)"
+    if race.ours.instruction is not race.chain.start:
+        ours += f" (in what %{race.chain.start.name} runs)"
     notes = [ours, theirs]
     if is_start(race.instruction):
         notes.append("two operations are in flight on the same memory")
     return notes
 
 
-def _await_before(instruction: Instruction, flight: AsyncOp, module: Module) -> Fix | None:
+def _await_before(instruction: Instruction, chain: AsyncChain, module: Module) -> Fix | None:
     """The done's line moved up."""
-    done = flight.dones[0]
+    done = chain.dones[0]
     computation = instruction.computation
     predecessors = _predecessors(done)
     if predecessors is None:
@@ -204,7 +197,7 @@ def _await_before(instruction: Instruction, flight: AsyncOp, module: Module) -> 
     return Fix(
         f"wait at %{done.name} before %{instruction.name}: "
         f"{overlapping} instruction{'s' if overlapping > 1 else ''} less to overlap with "
-        f"%{flight.start.name}",
+        f"%{chain.start.name}",
         (Edit(Span(target.start, target.start), text), Edit(moved, "")),
         Safety.UNSAFE,
     )

@@ -191,7 +191,7 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
         if instruction.opcode == "tuple":
             given = part(given, (number,))
         elif instruction.opcode == "get-tuple-element":
-            index = instruction.integer_attribute("index")
+            index = instruction.tuple_index
             taken = None if index is None else part(taken, (index,))
         elif instruction.opcode == "copy-done":
             taken = part(taken, (0,))

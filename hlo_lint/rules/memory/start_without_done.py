@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.async_ops import (
-    AsyncOp,
-    dones,
-    flights,
-    has_flights,
-    operation,
-    sequential_calls,
-)
+from hlo_lint.analysis.async_chains import AsyncChain, async_chains, dones, has_async, operation
 from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -102,33 +96,33 @@ class StartWithoutDone(Rule):
 
     def is_applicable(self, module: Module) -> bool:
         """True if there is a start or a done."""
-        return has_flights(module)
+        return has_async(module)
 
     def check(self, final: FinalModule) -> Findings:
         """Starts without a done, dones without a start, and pairs that do not fit."""
         module = final.module
-        started = flights(module)
+        started = async_chains(module)
         wrapped = {
             name
             for start in instructions_of(module, "async-start")
             for name in start.called_computations
         }
-        for flight in started:
+        for chain in started:
             # A transfer in an asynchronous computation is done with the computation.
-            grouped = flight.start.opcode in _TRANSFERS and not flight.dones
-            if not (grouped and flight.start.computation.name in wrapped):
-                yield from _starts(flight, module)
-        waited = {done for flight in started for done in flight.dones}
+            grouped = chain.start.opcode in _TRANSFERS and not chain.dones
+            if not (grouped and chain.start.computation.name in wrapped):
+                yield from _starts(chain, module)
+        waited = {done for chain in started for done in chain.dones}
         for computation in sequential_calls(module).computations:
             for done in dones(computation):
                 if done not in waited:
                     yield from _lone(done)
 
 
-def _starts(flight: AsyncOp, module: Module) -> Findings:
-    start = flight.start
-    if not flight.dones and not flight.escapes:
-        if flight.is_carried:
+def _starts(chain: AsyncChain, module: Module) -> Findings:
+    start = chain.start
+    if not chain.dones and not chain.escapes:
+        if chain.is_carried:
             message = f"a loop carries this {start.opcode} along, and no done ever reads it"
             yield Finding(start, message, severity=Severity.WARNING)
         else:
@@ -136,8 +130,8 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
             yield Finding(
                 start, f"nothing waits for this {start.opcode}", notes=(f"users: {users}",)
             )
-    for done in flight.dones:
-        if not _is_of(done, flight, module):
+    for done in chain.dones:
+        if not _is_of(done, chain, module):
             yield Finding(
                 done,
                 f"this {done.opcode} waits for %{start.name}, which is of another kind: "
@@ -147,8 +141,8 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
             )
     in_computation = [
         done
-        for done in flight.dones
-        if done.computation is start.computation and not flight.is_carried
+        for done in chain.dones
+        if done.computation is start.computation and not chain.is_carried
     ]
     for done in in_computation[1:]:
         yield Finding(
@@ -167,9 +161,9 @@ def _starts(flight: AsyncOp, module: Module) -> Findings:
             )
 
 
-def _is_of(done: Instruction, flight: AsyncOp, module: Module) -> bool:
+def _is_of(done: Instruction, chain: AsyncChain, module: Module) -> bool:
     """True if XLA takes a done for that of a start."""
-    start = flight.start
+    start = chain.start
     ours, theirs = operation(done), operation(start)
     if ours == theirs:
         return True
@@ -178,7 +172,7 @@ def _is_of(done: Instruction, flight: AsyncOp, module: Module) -> bool:
         root = None if callee is None else callee.root
         return root is None or root.opcode == ours
     # A loop that is pipelined in part may carry a send where a recv was.
-    return flight.is_carried and {ours, theirs} <= _TRANSFERS
+    return chain.is_carried and {ours, theirs} <= _TRANSFERS
 
 
 def _lone(done: Instruction) -> Findings:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.passes_run import breaches
-from hlo_lint.dumps.phases import PRECONDITIONS
+from hlo_lint.dumps.phases import DEMANDING
 from hlo_lint.rules.base import (
     Bad,
     Compilation,
@@ -155,8 +155,7 @@ def _unexplained(
     message = "the compilation did not finish: this is its last dump; it crashed, or was killed"
     suspects = {name for _, name in site.suspects}
     lacking = {cause.demand.demanded_by for cause in causes}
-    passes = dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS)
-    held = [name for name in passes if name in suspects and name not in lacking]
+    held = [name for name in DEMANDING if name in suspects and name not in lacking]
     broken = [
         breach
         for breach in breaches(compilation.pipeline, site.suspects)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.pass_pairs import ChangedComputation
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _HAS_EFFECTS: Final = frozenset(

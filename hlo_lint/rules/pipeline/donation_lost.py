@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.attributes import Alias, Donor
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, spelled_index
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.meaning_changes import meaning_changes
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import shortened
 

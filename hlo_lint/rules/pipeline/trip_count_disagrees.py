@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.loops import Counter, Loop, loops, read_loop
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule, Stage
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
 _PROGRAM = """

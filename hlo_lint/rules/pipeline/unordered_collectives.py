@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.async_ops import has_flights, is_done, is_start
+from hlo_lint.analysis.async_chains import has_async, is_done, is_start
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.verifier.devices import communicating
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -73,7 +73,7 @@ class UnorderedCollectives(Rule):
     def check(self, final: FinalModule) -> Findings:
         """Each collective that begins while one of other groups is at work on its devices."""
         module = final.module
-        if not module.is_scheduled or not has_flights(module):
+        if not module.is_scheduled or not has_async(module):
             return
         for computation in module.nonfusion_computations:
             collectives = communicating(computation)

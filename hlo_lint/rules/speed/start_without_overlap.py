@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.async_ops import has_flights, is_done, starts
+from hlo_lint.analysis.async_chains import has_async, is_done, starts
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -55,7 +55,7 @@ class StartWithoutOverlap(Rule):
     def check(self, final: FinalModule) -> Findings:
         """Each such operation of a scheduled module."""
         module = final.module
-        if not module.is_scheduled or not has_flights(module):
+        if not module.is_scheduled or not has_async(module):
             return
         for computation in module.nonfusion_computations:
             for start in starts(computation):

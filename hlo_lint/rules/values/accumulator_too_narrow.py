@@ -81,8 +81,8 @@ def _terms(instruction: Instruction, module: Module) -> int:
     if array is None or result is None or not result.elements:
         return 0
     if instruction.opcode == "dot":
-        dimensions: Any = instruction.attribute_or_none("lhs_contracting_dims") or ()
-        return prod(array.dims[number] for number in dimensions if number < len(array.dims))
+        dimensions = instruction.dimensions_attribute("lhs_contracting_dims", array.rank) or ()
+        return prod(array.dims[number] for number in dimensions)
     if instruction.opcode == "convolution":
         kernel, labels = operand_array(instruction, 1), instruction.attributes.get("dim_labels", "")
         features = labels.partition("_")[2].partition("->")[0].find("o")

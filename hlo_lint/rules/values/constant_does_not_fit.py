@@ -102,14 +102,14 @@ def _misfit(instruction: Instruction, value: float) -> str | None:
     if shape is None:
         return None
     if opcode == "set-dimension-size":
-        dimension = next(iter(instruction.integers_attribute("dimensions") or ()), None)
         array = operand_array(instruction, 0)
-        if array is None or dimension is None or dimension >= len(array.dims):
+        dimensions = array and instruction.dimensions_attribute("dimensions", array.rank)
+        if array is None or not dimensions:
             return None
-        bound = array.dims[dimension]
+        bound = array.dims[dimensions[0]]
         if 0 <= value <= bound:
             return None
-        return f"this size is {value:.0f}, and dimension {dimension} has room for 0 to {bound}"
+        return f"this size is {value:.0f}, and dimension {dimensions[0]} has room for 0 to {bound}"
     if opcode == "convert":
         return _lost(value, shape.dtype)
     return "this divides integers by 0" if value == 0 and is_integer(shape.dtype) else None

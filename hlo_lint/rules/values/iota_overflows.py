@@ -43,10 +43,12 @@ class IotaOverflows(Rule):
 
 def _overflow(iota: Instruction) -> str | None:
     shape = result_array(iota)
-    dimension = iota.integer_attribute("iota_dimension")
-    if shape is None or dimension is None or dimension >= len(shape.dims) or 0 in shape.dims:
+    if shape is None or 0 in shape.dims:
         return None
-    last, dtype = shape.dims[dimension] - 1, shape.dtype
+    dimensions = iota.dimensions_attribute("iota_dimension", shape.rank)
+    if not dimensions:
+        return None
+    last, dtype = shape.dims[dimensions[0]] - 1, shape.dtype
     if dtype in _EXACT and last > 1 << _EXACT[dtype]:
         none = (1 << _EXACT[dtype]) + 1
         return f"this iota counts to {last}, and {dtype} has no whole number {none}"

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.calls import opcodes_of
-from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.shape_inference.types import compatible, flags
-from hlo_lint.analysis.verifier.checks import on, on_computation_if
+from hlo_lint.analysis.verifier.checks import on, on_computation
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter
 from hlo_lint.hlo.attributes import Alias
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
-
-
-def _may_hold_buffers(module: Module) -> bool:
-    return "custom-call" in opcodes_of(module) or "b(" in "\n".join(types_in(module))
 
 
 class BadBuffer(VerifierRule):
@@ -123,7 +117,7 @@ class BadBuffer(VerifierRule):
                     message = f"the body returns %{name}, which %{users[0].name} has overwritten"
                     yield Violation("buffer-writers", loop, message)
 
-    @on_computation_if(module=_may_hold_buffers)
+    @on_computation
     def buffers(self, scope: Scope) -> Iterable[Violation]:
         """Buffers are made, written once and freed by the instructions that may do so."""
         if "b(" in "".join([kind[1] for kind in reading_of(scope.computation).kinds]):
@@ -211,7 +205,7 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             }
             continue
         if opcode == "get-tuple-element" and values:
-            place = instruction.integer_attribute("index")
+            place = instruction.tuple_index
             made[instruction.name] = {i[1:]: v for i, v in values[0].items() if i[:1] == (place,)}
             continue
         if opcode in ("bitcast", "opt-barrier") and values:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
-from hlo_lint.analysis.kinds import attributes_in
-from hlo_lint.analysis.verifier.checks import on_computation_if
+from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
 from hlo_lint.rules.base import Bad, Good
@@ -16,10 +15,6 @@ from hlo_lint.rules.verifier import VerifierRule
 from hlo_lint.text.patterns import late
 
 _PREDECESSORS: Final = "control-predecessors="
-
-
-def _is_ordered(module: Module) -> bool:
-    return module.is_scheduled and _PREDECESSORS in "\n".join(attributes_in(module))
 
 
 class BadSchedule(VerifierRule):
@@ -84,7 +79,7 @@ class BadSchedule(VerifierRule):
                 message = f"%{name} is used before it is defined"
                 yield Violation("schedule-operand", computation.at(number), message, place)
 
-    @on_computation_if(module=_is_ordered)
+    @on_computation
     def control(self, scope: Scope) -> Iterable[Violation]:
         """An instruction follows its control predecessors."""
         if not scope.header.is_scheduled:

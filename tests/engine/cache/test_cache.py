@@ -72,7 +72,7 @@ def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
             seen.append(part)
 
     dump = hlo_lint.open_dump(FIXTURES / name if (FIXTURES / name).is_dir() else DUMPS)
-    check_in_parts(Checker(all_rules(), cured=True), dump, cache=Kept())
+    check_in_parts(Checker(all_rules(), resolved=True), dump, cache=Kept())
     assert any(part.outcome.diagnostics for part in seen)
     for part in seen:
         again = from_json(Part, json.loads(json.dumps(to_json(part))))

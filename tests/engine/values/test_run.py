@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from hlo_lint import Instruction, Module, parse
 from hlo_lint.engine.values.compare import difference
 from hlo_lint.engine.values.inputs import inputs_of
+from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
 from hlo_lint.engine.values.run import NoValue, Value, arrays_of, values_of
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
@@ -290,8 +294,10 @@ def test_what_has_no_value_is_named_with_the_reason(run: Run) -> None:
     assert run.refusal(lines, [1, 2]) == "%p: f32[<=2] has a size that is known at run time only"
     lines = "p = f32[2] parameter(0) ROOT r = f32[3] negate(p)"
     refusal = run.refusal(lines, [1, 2])
-    assert refusal.startswith("XLA:CPU: ")
+    assert refusal.startswith("XLA:CPU does not run it: ")
     assert "%r" in refusal
+    lines = "p = f32[2] parameter(0) ROOT r = pred[2] compare(p, p)"
+    assert "direction is expected but not seen: %r = pred[2] compare" in run.refusal(lines, [1, 2])
     lines = "ROOT c = f32[9] constant({...})"
     assert run.refusal(lines) == "%c: a constant that was left out when the text was printed"
     lines = "ROOT r = f32[2] rng(), distribution=rng_uniform"
@@ -446,6 +452,15 @@ ENTRY e { p = f32[5,6] parameter(0)
 def test_a_program(name: str, run: Run) -> None:
     for seed in range(2):
         check(run, parse(f"HloModule m\n{PROGRAMS[name]}"), seed)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_judge_of_xla_cpu_runs_it_too(name: str, xla: XlaCpu) -> None:
+    program = Lowering(parse(f"HloModule m\n{PROGRAMS[name]}"), Nodes()).program()
+    text = emit(program.graph, WIDE)
+    inputs = in_types(Runs(xla).inputs(program.inputs, 0), program, WIDE)
+    usual, judged = (xla.run(text, inputs, flags=flags) for flags in ({}, JUDGE))
+    assert difference(usual, judged, WIDE_BOUND) is None
 
 
 @pytest.mark.parametrize(

@@ -336,7 +336,7 @@ def without_folder(report: Report, folder: Path) -> Report:
         )
 
     skipped = tuple(
-        replace(skip, path=within(skip.path))
+        skip._replace(path=within(skip.path))
         for skip in report.skipped
         if not Path(skip.path).is_dir()
     )

@@ -14,8 +14,8 @@ from hlo_lint.engine.reduce.draft import (
     with_operands,
 )
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
-from hlo_lint.hlo.dialects.text_editor import tuple_elements
 from hlo_lint.hlo.ir import called_names
+from hlo_lint.hlo.parser.tokens import tuple_elements
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_of,

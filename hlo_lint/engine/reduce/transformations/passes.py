@@ -9,8 +9,8 @@ from typing import Final
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, record, swept
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import inlined
-from hlo_lint.hlo.dialects.text_editor import tuple_elements
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.hlo.parser.tokens import tuple_elements
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 
 MAX_INSTRUCTIONS: Final = 16

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.loops import read_loop
+from hlo_lint.analysis.value_numbering import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
@@ -117,7 +118,7 @@ class Lowering:
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
-        needed = entry.parameters if self.watch is None else self._in_order(entry)
+        needed = set(entry.parameters if self.watch is None else self._in_order(entry))
         for parameter in entry.parameters:
             if parameter not in needed:
                 arguments.append([None])
@@ -345,7 +346,7 @@ class Lowering:
     def _carried(self, *computations: str) -> list[Instruction]:
         """The watched instructions in computations, whose values go with their results."""
         inside = self.watch.inside if self.watch is not None else lambda _: []
-        return list(dict.fromkeys(each for name in computations for each in inside(name)))
+        return list(dict.fromkeys(watched for name in computations for watched in inside(name)))
 
     def _state(
         self, shape: Shape, shapes: Shapes, carried: Sequence[Instruction] = ()
@@ -617,27 +618,19 @@ def _named(instruction: Instruction) -> Iterator[None]:
 
 def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
     """Instructions of one computation and those that they need, operands first."""
-    order: list[Instruction] = []
-    state: dict[Instruction, bool] = {}
-    stack: list[Instruction] = [*reversed(wanted)]
-    while stack:
-        instruction = stack[-1]
-        if state.get(instruction):
-            stack.pop()
-            continue
-        waiting: list[Instruction] = []
+
+    def operands(instruction: Instruction) -> list[Instruction]:
+        read: list[Instruction] = []
         for operand in instruction.operands:
             if operand.instruction is None:
                 raise NotLowered(f"%{instruction.name} reads %{operand.name}, which is not there")
-            if not state.get(operand.instruction):
-                if operand.instruction in state:
-                    raise NotLowered(f"%{instruction.name} depends on itself")
-                waiting.append(operand.instruction)
-        if not waiting:
-            state[instruction] = True
-            order.append(instruction)
-            stack.pop()
-        else:
-            state[instruction] = False
-            stack += waiting
+            read.append(operand.instruction)
+        return read[::-1]
+
+    order = operands_first(wanted, operands)
+    done: set[Instruction] = set()
+    for instruction in order:
+        if not done.issuperset(operands(instruction)):
+            raise NotLowered(f"%{instruction.name} depends on itself")
+        done.add(instruction)
     return order

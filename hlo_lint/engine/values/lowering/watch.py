@@ -37,9 +37,9 @@ class Watch:
 
     def inside(self, name: str) -> list[Instruction]:
         """The watched instructions in a computation and in those that it calls."""
-        found = self._inside.get(name)
-        if found is None:
-            found = self._inside[name] = []
+        watched = self._inside.get(name)
+        if watched is None:
+            watched = self._inside[name] = []
             computation = self._by_name.get(name)
             called = [
                 callee
@@ -48,8 +48,8 @@ class Watch:
             ]
             own = [i for i in self.instructions if i.computation is computation]
             inner = [i for callee in dict.fromkeys(called) for i in self.inside(callee)]
-            found += dict.fromkeys([*own, *inner])
-        return found
+            watched += dict.fromkeys([*own, *inner])
+        return watched
 
     def wanted(self, computation: Computation) -> list[Instruction]:
         """The instructions of a computation that are watched, or that call what is."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.buffers import declared_aliases, results, source_of
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.kernels.aliases import alias_is_lost, fusion_index, need_of_alias
 from hlo_lint.kernels.calls import fused_calls
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.constants import number_of
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
-from hlo_lint.rules.base import Bad, Findings, Good, PassPair, Rule
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:  # loaded where a module has such a call
@@ -245,9 +246,9 @@ def _term(operand: Operand) -> _Term | None:
         if at.opcode == "negate":
             factor = -factor
         elif at.opcode == "broadcast":
-            dimensions = at.attribute("dimensions")
-            if isinstance(dimensions, tuple) and len(dimensions) == 1:
-                dimension = dimensions[0] if isinstance(dimensions[0], int) else None
+            dimensions = at.integers_attribute("dimensions") or ()
+            if len(dimensions) == 1:
+                dimension = dimensions[0]
         elif at.opcode not in _RENAMES:
             break
         at = operands[0].instruction if operands else None

@@ -1,38 +1,23 @@
-"""Costs of hostile inputs: `make hostile` writes benchmarks/HOSTILE.md.
+"""Hostile inputs: each grows along one axis.
 
-Each input grows along one axis. It is read by the command line in a process of its own, with limits
-on CPU time and memory; `tests/fuzz/test_growth.py` doubles small ones and counts calls.
+`cost.py` measures the command line that reads one, `make hostile` writes the costs of all of them to
+benchmarks/HOSTILE.md, and `test_growth.py` doubles small ones and counts calls.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import io
 import json
 import lzma
-import os
-import re
-import resource
-import shutil
-import subprocess
-import sys
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-MAX_SECONDS = 60
-"""CPU time after which a run is killed."""
-MAX_BYTES = 4 << 30
-"""Address space of a run."""
-MICROSECONDS = 20
-"""CPU time for a byte that is linear time: most of what is reported of each finding."""
 STRICT = ("check", "--strict")
 
 Make = Callable[[int], "bytes | str | dict[str, bytes | str]"]
@@ -1056,11 +1041,6 @@ def _fix(size: int) -> str:
     return _reshapes(size)
 
 
-@_input("convert: a long chain", 20_000, 32, "convert", "--to", "short")
-def _convert(size: int) -> str:
-    return _chain(size)
-
-
 @_input("match: a long chain", 20_000, 32, "match", "negate(negate(any()))")
 def _match(size: int) -> str:
     return _chain(size)
@@ -1191,47 +1171,6 @@ def _pbtxt(size: int) -> str:
 
 def _beside(ending: str, text: str) -> dict[str, bytes | str]:
     return {FINAL: _final(2), FINAL.removesuffix(".txt") + ending: text}
-
-
-@_input("lines of a thunk sequence", 20_000)
-def _thunks(size: int) -> dict[str, bytes | str]:
-    lines = "".join(
-        f"{i:03d}: kCustomKernel [prev={i - 1:03d} (1) | next={i + 1:03d} (1)] a.{i} grid: [1, 1, 1]"
-        " threads: [1, 1, 1]  shared_memory: 0 bytes\n"
-        for i in range(size)
-    )
-    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
-
-
-@_input("a thunk sequence that is indented ever deeper", 2_000, 32)
-def _thunks_nested(size: int) -> dict[str, bytes | str]:
-    lines = "".join(f"{'  ' * i}{i:03d}: kWhile [source | sink]\n" for i in range(size))
-    return {FINAL: _final(2), "module_0001.jit_f.thunk_sequence.txt": lines}
-
-
-@_input("lines of a live range", 20_000)
-def _live_ranges(size: int) -> dict[str, bytes | str]:
-    lines = "".join(f"    a.{i}{{}}:0-{size - i}\n" for i in range(size))
-    return _beside(
-        "-live-range.txt",
-        f"HloLiveRange (max {size}):\n  InstructionSequence:\n  BufferLiveRange:\n{lines}",
-    )
-
-
-@_input("lines of a memory report", 20_000)
-def _memory_report(size: int) -> dict[str, bytes | str]:
-    lines = "".join(
-        f"     {i}; allocation {i}; size {10**18}\n" + "a" * 99 + "\n" for i in range(size)
-    )
-    return _beside(
-        "-memory-usage-report.txt",
-        f"Total bytes used: 1 (1B)\n\nAllocations sorted by size:\n{lines}",
-    )
-
-
-@_input("brackets of a memory report", 100_000)
-def _memory_brackets(size: int) -> dict[str, bytes | str]:
-    return _beside("-memory-usage-report.txt", "(" * size + ")" * size)
 
 
 @_input("buffer values in each other", 100_000)
@@ -1441,11 +1380,6 @@ def _report_dumps(size: int) -> dict[str, bytes | str]:
     return _passes(size, lambda i: _chain(i % 3))
 
 
-@_input("convert: a message of a long chain", 5_000, 32, "convert", "-o", "@.hlo.pb", "@")
-def _convert_proto(size: int) -> str:
-    return _chain(size)
-
-
 @_input("bisect: many dumps", 200, 8, "bisect", "@/a", "@/b")
 def _bisect(size: int) -> dict[str, bytes | str]:
     a, b = (
@@ -1453,132 +1387,3 @@ def _bisect(size: int) -> dict[str, bytes | str]:
         _passes(size, lambda i: _chain(50 + (i > size // 2))),
     )
     return {f"{name}/{file}": text for name, d in (("a", a), ("b", b)) for file, text in d.items()}
-
-
-# The table
-
-
-@dataclass(frozen=True)
-class Run:
-    """The cost of one run."""
-
-    bytes: int
-    seconds: float
-    megabytes: float
-    says: str
-    status: int
-
-    @property
-    def is_within_bounds(self) -> bool:
-        """True if it ends soon, or in time that is linear in its bytes, and says something."""
-        if self.status < 0 or self.says.startswith("INTERNAL"):
-            return False
-        is_small = self.seconds <= 5 and self.megabytes <= 256
-        return is_small or self.seconds <= MICROSECONDS * self.bytes / 1e6
-
-
-def run(hostile: Hostile, size: int, folder: Path) -> Run:
-    """Check an input in a process of its own."""
-    path = hostile.write(folder, size)
-    length = sum(
-        file.lstat().st_size
-        for file in ([path] if path.is_file() else path.rglob("*"))
-        if file.is_file() and not file.is_symlink()
-    )
-    out, errors = folder.parent / "out", folder.parent / "errors"
-    with (
-        open(path if path.is_file() else os.devnull, "rb") as stdin,
-        out.open("wb") as stdout,
-        errors.open("wb") as stderr,
-    ):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hlo_lint", *hostile.command(path)],
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            preexec_fn=_limit,
-            cwd=folder if path.is_dir() else folder.parent,
-            env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    report = out.read_text("utf-8", "replace")
-    return Run(
-        length,
-        usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss / 1e3,
-        _says(report, errors.read_text("utf-8", "replace"), process.returncode),
-        process.returncode,
-    )
-
-
-def _says(report: str, errors: str, status: int) -> str:
-    if status < 0:
-        return f"killed by signal {-status}"
-    if "Traceback" in errors or "internal error" in errors or "internal-error" in report:
-        return "INTERNAL ERROR: " + (errors.strip().splitlines() or ["a rule crashed"])[-1][:150]
-    lines = errors.strip().splitlines() or report.strip().splitlines() or ["nothing"]
-    last = lines[-2] if lines[-1].endswith(("`", "unsafe-fixes")) and len(lines) > 1 else lines[-1]
-    return re.sub(r"/tmp/\S*/input(?:/input)?", "PATH", last)[:100]
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
-
-
-def measure(hostile: Hostile) -> tuple[Hostile, Run]:
-    """The cost of an input of its size."""
-    scratch = Path(tempfile.mkdtemp(prefix="hostile"))
-    try:
-        folder = scratch / "input"
-        folder.mkdir()
-        return hostile, run(hostile, hostile.size, folder)
-    finally:
-        shutil.rmtree(scratch)
-
-
-HEAD = f"""# Hostile inputs
-
-`make hostile` writes this page. Each input grows along one axis; it is checked by
-`hlo-lint check --strict`, or by the command after its name, in a process of its own that is killed
-after {MAX_SECONDS} s of CPU time. An input is within bounds if it takes at most 5 s and 256 MB, start-up
-included, or {MICROSECONDS} µs for each of its bytes: then time is linear in the bytes, which
-`tests/fuzz/test_growth.py` asserts on counts of calls.
-
-| input | N | MB | s of CPU | MB held | it ends with | within bounds |
-|---|---|---|---|---|---|---|
-"""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="parts of names; all inputs by default")
-    parser.add_argument("--output", type=Path, default=Path(__file__).with_name("HOSTILE.md"))
-    parser.add_argument("--processes", type=int, default=2)
-    options = parser.parse_args()
-    chosen = [
-        hostile
-        for hostile in INPUTS
-        if not options.names or any(name in hostile.name for name in options.names)
-    ]
-    rows, beyond = [], 0
-    with ThreadPoolExecutor(options.processes) as pool:
-        for hostile, cost in pool.map(measure, chosen):
-            is_within = cost.is_within_bounds
-            beyond += not is_within
-            command = "" if hostile.arguments == STRICT else f" (`{' '.join(hostile.arguments)}`)"
-            rows.append(
-                f"| {hostile.name}{command} | {hostile.size:,} | {cost.bytes / 1e6:.2f} "
-                f"| {cost.seconds:.1f} | {cost.megabytes:.0f} | {cost.says.replace('|', chr(92) + '|')} "
-                f"| {'yes' if is_within else 'NO'} |"
-            )
-            print(rows[-1], flush=True)
-    end = f"\n{len(rows)} inputs, {len(rows) - beyond} of them within bounds.\n"
-    if not options.names:
-        options.output.write_text(HEAD + "\n".join(rows) + "\n" + end, "utf-8")
-    print(end)
-
-
-if __name__ == "__main__":
-    main()

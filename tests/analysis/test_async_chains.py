@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.async_ops import Accesses, AsyncOp, flights
+from hlo_lint.analysis.async_chains import AsyncChain, async_chains
+from hlo_lint.analysis.memory_accesses import Accesses
 from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment, read_buffer_assignment
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import FinalModule
@@ -37,13 +38,13 @@ def memory(**places: int) -> BufferAssignment:
 def races(module: Module, **places: int) -> list[tuple[str, str]]:
     accesses = Accesses(module, memory(**places))
     return [
-        (race.flight.start.name, race.theirs.instruction.name)
-        for flight in flights(module)
+        (race.chain.start.name, race.theirs.instruction.name)
+        for flight in async_chains(module)
         for race in accesses.races(flight)
     ]
 
 
-def intervals(flight: AsyncOp) -> list[tuple[str, list[str]]]:
+def intervals(flight: AsyncChain) -> list[tuple[str, list[str]]]:
     return [
         (interval.computation.name, [at.name for at in interval.instructions])
         for interval in flight.intervals
@@ -76,7 +77,7 @@ def test_a_start_reads_its_operands_and_writes_its_result(
         f"s = {start}",
         f"ROOT d = {ARRAY} {done}",
     )
-    touches = Accesses(module, memory(p=0, **places)).touches(flights(module)[0].start)
+    touches = Accesses(module, memory(p=0, **places)).touches(async_chains(module)[0].start)
     assert {touch.value.offset for touch in touches if not touch.writes} == reads
     assert {touch.value.offset for touch in touches if touch.writes} == writes
 
@@ -136,7 +137,7 @@ def test_a_copy_that_a_loop_carries_is_in_flight_to_the_done_of_the_next_turn() 
         f"ROOT z = {ARRAY} add(d, after)",
         before=LOOP,
     )
-    inside, outside = flights(module)
+    inside, outside = async_chains(module)
     assert dict(intervals(outside)) == {
         "e": ["after"],
         "body": ["b", "early"],
@@ -212,7 +213,7 @@ def test_a_value_that_is_needed_after_the_done_may_not_lie_under_the_result() ->
         f"d = {ARRAY} copy-done(s)",
         f"ROOT z = {ARRAY} add(d, x)",
     )
-    (flight,) = flights(module)
+    (flight,) = async_chains(module)
     found = [
         [(loss.read.value.instruction, loss.reader.name) for loss in accesses.losses(flight)]
         for accesses in (
@@ -318,7 +319,7 @@ group {{
         "ROOT z = token[] send-done(d#0)",
         before=before,
     )
-    inner, _ = flights(module)
+    inner, _ = async_chains(module)
     assert [done.name for done in inner.dones] == ["z"]
     assert hlo_lint.lint(module, ["start-without-done"]).findings == ()
     assert races(module, p=0, x=64) == []

@@ -1,0 +1,310 @@
+"""Asynchronous operations: the chain from a start over its updates to its dones.
+
+A start, its updates and its done are told apart by their opcodes, in dump form (`async-start`,
+`copy-start`, `send`) and in the form that names the operation (`fusion-start`, `all-gather-start`).
+The value of a start may travel through tuples, loops and calls before a done takes it; wherever it
+is, the operation runs beside the schedule, and other instructions must keep off its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from hlo_lint.analysis.buffers import Position, operand_position
+from hlo_lint.analysis.calls import opcodes_of, with_opcodes
+from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS
+from hlo_lint.hlo.shape import Index, Shape, TupleShape
+
+_SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+
+
+def is_start(instruction: Instruction) -> bool:
+    """True if it begins an asynchronous operation."""
+    return _begins(instruction.opcode)
+
+
+def _begins(opcode: str) -> bool:
+    return opcode.endswith("-start") or opcode in ("send", "recv")
+
+
+def _ends(opcode: str) -> bool:
+    return opcode.endswith("-done")
+
+
+@cache
+def is_async(opcode: str) -> bool:
+    """True for an opcode that begins, goes on with or ends an asynchronous operation."""
+    return _begins(opcode) or opcode.endswith("-update") or _ends(opcode)
+
+
+def has_async(module: Module) -> bool:
+    """True if anything in a module begins an asynchronous operation, or waits for one."""
+    return any(_begins(opcode) or _ends(opcode) for opcode in opcodes_of(module))
+
+
+def is_update(instruction: Instruction) -> bool:
+    """True if it hands a running operation on."""
+    return instruction.opcode.endswith("-update")
+
+
+def is_done(instruction: Instruction) -> bool:
+    """True if it waits for an asynchronous operation."""
+    return _ends(instruction.opcode)
+
+
+def operation(instruction: Instruction) -> str:
+    """The operation that a start, an update or a done is part of: `all-gather`, `async`, `send`."""
+    opcode = instruction.opcode
+    for ending in ("-start", "-update", "-done"):
+        opcode = opcode.removesuffix(ending)
+    return opcode
+
+
+class LiveInterval(NamedTuple):
+    """Instructions of one computation that run while an operation is in flight."""
+
+    computation: Computation
+    begin: int
+    """The number of the first."""
+    end: int
+    """One more than the number of the last."""
+
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """In the order of the schedule."""
+        return (self.computation.at(number) for number in range(self.begin, self.end))
+
+
+@dataclass(frozen=True, eq=False)
+class AsyncChain:
+    """An asynchronous operation from its start to its done."""
+
+    start: Instruction
+    updates: tuple[Instruction, ...]
+    dones: tuple[Instruction, ...]
+    """Instructions that wait for it: two if a loop carries it, in its body and after it."""
+    intervals: tuple[LiveInterval, ...]
+    """The intervals in which it is in flight, if the order of the text is the schedule."""
+    escapes: bool
+    """True if its value goes where it cannot be followed."""
+    is_carried: bool
+    """True if a loop, a call or a conditional takes its value along."""
+
+    @property
+    def until(self) -> str:
+        """The names of the instructions that wait for it, for messages."""
+        return f"%{self.dones[0].name}" if self.dones else "the end"
+
+    def is_simple(self) -> bool:
+        """True if one done after the start, in the same computation, is all there is."""
+        return (
+            not self.is_carried
+            and not self.escapes
+            and len(self.dones) == 1
+            and self.dones[0].computation is self.start.computation
+            and self.dones[0].number > self.start.number
+        )
+
+
+@cached_analysis
+def async_chains(module: Module) -> tuple[AsyncChain, ...]:
+    """Every asynchronous operation of a module, in the order of the text."""
+    calls = sequential_calls(module)
+    return tuple(
+        _Follower(start, calls).chain()
+        for computation in calls.computations
+        for start in starts(computation)
+    )
+
+
+def starts(computation: Computation) -> Iterator[Instruction]:
+    """The starts of a computation, in the order of the text."""
+    return with_opcodes(computation, filter(_begins, computation.opcodes))
+
+
+def dones(computation: Computation) -> Iterator[Instruction]:
+    """The dones of a computation, in the order of the text."""
+    return with_opcodes(computation, filter(_ends, computation.opcodes))
+
+
+_MAX_INDEX_DEPTH = 100
+
+
+class _Follower:
+    """Follows the value of one start through tuples, loops and calls."""
+
+    def __init__(self, start: Instruction, calls: Calls) -> None:
+        self._start = start
+        self._calls = calls
+        self._seen: set[Position] = set()
+        self._todo: list[Position] = []
+        self._updates: list[Instruction] = []
+        self._dones: list[Instruction] = []
+        self._takers: set[Instruction] = set()
+        """Loops, calls and conditionals that take the value along."""
+        self._escapes = False
+
+    def chain(self) -> AsyncChain:
+        self._visit(self._start, ())
+        while self._todo:
+            self._follow(*self._todo.pop())
+        return AsyncChain(
+            self._start,
+            tuple(self._updates),
+            tuple(sorted(self._dones, key=lambda done: done.number)),
+            tuple(self._intervals()),
+            self._escapes,
+            bool(self._takers),
+        )
+
+    def _visit(self, instruction: Instruction, index: Index) -> None:
+        if len(index) > _MAX_INDEX_DEPTH:
+            self._escapes = True  # only a computation that starts itself nests tuples like this
+        elif (instruction, index) not in self._seen:
+            self._seen.add((instruction, index))
+            self._todo.append((instruction, index))
+
+    def _follow(self, at: Instruction, index: Index) -> None:
+        for user in at.users:
+            for number, operand in enumerate(user.operands):
+                taken = len(operand.index)
+                # An element of the start's own tuple is an array, no handle.
+                if operand.name == at.name and index[:taken] == operand.index:
+                    self._used(user, number, index[taken:])
+        # Without a ROOT mark XLA takes the last instruction (hlo_computation.cc: Builder::Build).
+        if at.is_root or at is at.computation.root:
+            self._returned(at.computation, index)
+
+    def _used(self, user: Instruction, number: int, index: Index) -> None:
+        opcode = user.opcode
+        if is_done(user):
+            if index:  # what a group of sends and receives gives back: their own handles
+                self._visit(user, index[1:])
+            elif user not in self._dones:
+                self._dones.append(user)
+        elif is_update(user) and not index:
+            # Only operand 0 is the handle: one that is handed over as data cannot be followed.
+            if number == 0:
+                self._updates.append(user)
+                self._visit(user, ())
+            else:
+                self._escapes = True
+        elif opcode == "get-tuple-element":
+            if index and user.tuple_index == index[0]:
+                self._visit(user, index[1:])
+        elif opcode == "tuple":
+            self._visit(user, (number, *index))
+        elif opcode in FORWARDS or user.custom_call_target in _SHARDING:
+            self._visit(user, index)
+        elif opcode in CONTROL_FLOW:
+            self._takers.add(user)
+            for parameter in self._calls.parameters(user, number):
+                self._visit(parameter, index)
+            if opcode == "while":
+                self._visit(user, index)
+        else:
+            self._escapes = True
+
+    def _returned(self, computation: Computation, index: Index) -> None:
+        callers = self._calls.callers(computation)
+        if not callers:
+            self._escapes = True
+        for caller in callers:
+            if caller.opcode != "while":
+                self._visit(caller, (1, *index) if is_start(caller) else index)
+            # The condition gives a pred: only what the body gives back goes into the next
+            # iteration.
+            elif computation is self._calls.callees(caller)[0]:
+                self._takers.add(caller)
+                self._visit(caller, index)
+                for parameter in self._calls.parameters(caller, 0):
+                    self._visit(parameter, index)
+
+    def _intervals(self) -> Iterator[LiveInterval]:
+        begins = [(self._start.computation, self._start.number + 1)]
+        for at, _ in self._seen:
+            if at.opcode == "parameter":
+                begins.append((at.computation, 0))
+            elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
+                begins.append((at.computation, at.number + 1))
+        # A loop or call that takes the value ends an interval here: the operation runs on in its
+        # body, which has an interval of its own from the parameter on.
+        stops = {*self._dones, *self._takers}
+        for computation, begin in dict.fromkeys(begins):
+            ends = (s.number for s in stops if s.computation is computation and s.number >= begin)
+            end = min(ends, default=len(computation.rows))
+            if begin < end:
+                yield LiveInterval(computation, begin, end)
+
+
+def source_in_chain(
+    at: Instruction, index: Index, source: Callable[[Instruction, Index], Position | None]
+) -> Position | None:
+    """The part of an operand that a part of a start, an update or a done is; None for a new one.
+
+    `source` leads from an update back to its start.
+    """
+    if is_done(at):
+        return result_in_start(at, index, source)
+    return operand_in_start(at, index) if is_start(at) else operand_position(at, 0, index)
+
+
+def operand_in_start(start: Instruction, index: Index) -> Position | None:
+    """The part of an operand that a part of a start's tuple is; None for any other part."""
+    if start.opcode == "copy-start" and index == (1,):
+        return operand_position(start, 0, ())
+    if not index or index[0] != 0 or result_index(start) in ((), (0,)):
+        return None
+    if holds_operands(start.shape_or_none):
+        return operand_position(start, index[1], index[2:]) if len(index) > 1 else None
+    return operand_position(start, 0, index[1:])
+
+
+def result_in_start(
+    done: Instruction, index: Index, source: Callable[[Instruction, Index], Position | None]
+) -> Position | None:
+    """The part of its operand that a part of a done's result is.
+
+    The form of the result is the start's to say; `source` leads from an update back to it.
+    """
+    handle = operand_position(done, 0, ())
+    if handle is None:
+        return None
+    start = handle[0]
+    for _ in range(64):
+        before = None if is_start(start) else source(start, ())
+        if before is None:
+            break
+        start = before[0]
+    prefix = result_index(start) if is_start(start) else (1,)
+    if prefix is None:
+        return None
+    if start.opcode == "recv":  # its done is (data, token): the data are element 0 of both
+        prefix = ()
+    return handle[0], (*handle[1], *prefix, *index)
+
+
+def result_index(start: Instruction) -> Index | None:
+    """The part of a start's tuple that the operation writes; None for one that only sends.
+
+    `copy-start` is (destination, source, context), `recv` (data, context, token); an
+    `all-reduce-start` of old releases is the result itself; all others hold operands first.
+    """
+    if start.opcode == "send":
+        return None
+    if start.opcode in ("copy-start", "recv"):
+        return (0,)
+    shape = start.shape_or_none
+    if start.opcode == "all-reduce-start" and not holds_operands(shape):
+        return ()
+    return (1,)
+
+
+def holds_operands(shape: Shape | None) -> bool:
+    """True if a shape is `((operands…), result, …)`; an old variadic all-reduce is flat."""
+    return isinstance(shape, TupleShape) and isinstance(shape.elements[0], TupleShape)

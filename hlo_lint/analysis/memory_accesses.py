@@ -1,0 +1,312 @@
+"""Reads and writes of memory by a buffer assignment, and those that a running operation forbids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.analysis.async_chains import (
+    AsyncChain,
+    is_async,
+    is_done,
+    is_start,
+    is_update,
+    result_index,
+    source_in_chain,
+)
+from hlo_lint.analysis.buffers import Position, handed_on
+from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL
+from hlo_lint.hlo.shape import Index, array_indices, part
+
+if TYPE_CHECKING:
+    from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
+
+DISJOINT = "xla_disjoint_read_write_regions"
+"""A frontend attribute: what an instruction reads and writes of one buffer does not overlap.
+
+Copy insertion then leaves its users on that buffer (`xla/frontend_attributes.h`).
+"""
+_RENAMES = ("bitcast", "opt-barrier", "add-dependency", "while")
+"""Opcodes whose result lies in the memory of operand 0."""
+_ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
+"""Targets of custom calls that give memory and write nothing."""
+
+
+class MemoryAccess(NamedTuple):
+    """An instruction that reads or writes a value's memory."""
+
+    instruction: Instruction
+    """The instruction that does; for a loop, one of its body."""
+    value: AssignedValue
+    writes: bool
+
+    def __str__(self) -> str:
+        verb = "writes" if self.writes else "reads"
+        index = "{" + ",".join(map(str, self.value.index)) + "}" if self.value.index else ""
+        name = f"%{self.value.instruction}{index}"
+        if self.value.instruction == self.instruction.name:
+            name = f"its result {index}".rstrip()
+        return f"%{self.instruction.name} {verb} {name}: {self.value.slice}"
+
+
+class Race(NamedTuple):
+    """An instruction that is in the way of an operation in flight."""
+
+    chain: AsyncChain
+    instruction: Instruction
+    """The one that stands in the schedule: the loop, not what is in its body."""
+    theirs: MemoryAccess
+    """The access of the instruction to the memory."""
+    ours: MemoryAccess
+    """The access of the operation to it."""
+
+
+class Clobber(NamedTuple):
+    """A value that an operation writes over, and that is read when it is done."""
+
+    chain: AsyncChain
+    ours: MemoryAccess
+    read: MemoryAccess
+    """The last time."""
+    reader: Instruction
+    """The instruction that does, in the schedule."""
+
+
+class Life(NamedTuple):
+    """A value from the first instruction that has it to the last that reads it."""
+
+    first: int
+    last: int
+    begin: int
+    end: int
+    read: MemoryAccess
+    reader: Instruction
+
+
+class Accesses:
+    """Reads and writes of memory, by the buffer assignment."""
+
+    def __init__(self, module: Module, buffers: BufferAssignment) -> None:
+        self._buffers = buffers
+        self._module = module
+        self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
+        self._values: dict[Position, tuple[AssignedValue, ...]] = {}
+        self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
+        self._spans: dict[Computation, dict[int, list[Life]]] = {}
+
+    @cached_property
+    def _calls(self) -> Calls:
+        return sequential_calls(self._module)
+
+    def races(self, chain: AsyncChain) -> Iterator[Race]:
+        """Each instruction that is in the way, once for each way in which it is."""
+        own = [(chain.start, touch) for touch in self.touches(chain.start)]
+        for update in chain.updates:
+            reads = self._reads(update, first=1)
+            own += [(update, touch) for touch in reads]
+        if not own:
+            return
+        allocations = {touch.value.slice.allocation for _, touch in own}
+        for interval in chain.intervals:
+            for at in interval.instructions:
+                if _share_on_purpose(chain.start, at):
+                    continue
+                reported: set[tuple[bool, bool]] = set()
+                for theirs in self.touches(at):
+                    if theirs.value.slice.allocation not in allocations:
+                        continue
+                    for since, ours in own:
+                        ways = (theirs.writes, ours.writes)
+                        # What an update adds is in use from the update on, not from the start.
+                        early = since.computation is at.computation and since.number > at.number
+                        if (
+                            any(ways)
+                            and ways not in reported
+                            and (since is chain.start or not early)
+                            and theirs.value.slice.overlaps(ours.value.slice)
+                        ):
+                            reported.add(ways)
+                            yield Race(chain, at, theirs, ours)
+
+    def losses(self, chain: AsyncChain) -> Iterator[Clobber]:
+        """Each value that is there before the start, lies in the way, and is read after the done.
+
+        Nothing in between has to touch it: the operation itself destroys it.
+        """
+        if not chain.is_simple():
+            return
+        start, done = chain.start, chain.dones[0]
+        own = [touch for touch in self.touches(start) if touch.writes]
+        # A value that the operation itself writes is not lost by it.
+        results = {touch.value.id for touch in own}
+        lives = self.lives(start.computation)
+        for ours in own:
+            begin, end = ours.value.offset, ours.value.slice.end
+            for life in lives.get(ours.value.slice.allocation, ()):
+                if (
+                    life.first < start.number
+                    and life.last > done.number
+                    and life.begin < end
+                    and begin < life.end
+                    and life.read.value.id not in results
+                ):
+                    yield Clobber(chain, ours, life.read, life.reader)
+
+    def folds(self, chain: AsyncChain) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
+        """The operand of a copy that overlaps its result, shifted: neither order of bytes is right.
+
+        The very same memory is not a fold: there the copy changes nothing.
+        """
+        if chain.start.opcode != "copy-start":
+            return
+        touches = self.touches(chain.start)
+        for read in (touch for touch in touches if not touch.writes):
+            for written in (touch for touch in touches if touch.writes):
+                a, b = read.value.slice, written.value.slice
+                if a.overlaps(b) and a != b:
+                    yield read, written
+
+    def lives(self, computation: Computation) -> dict[int, list[Life]]:
+        """By allocation: from where to where each value of a computation is there and read."""
+        cached = self._spans.get(computation)
+        if cached is not None:
+            return cached
+        first: dict[int, int] = {}
+        last: dict[int, tuple[Instruction, MemoryAccess]] = {}
+        for at in computation.instructions:
+            for touch in self.touches(at):
+                if not touch.writes:
+                    last[touch.value.id] = (at, touch)
+            for index in array_indices(at.shape_or_none):
+                for value in self.values(at, index):
+                    first.setdefault(value.id, at.number)
+        root = computation.root
+        if root is not None:
+            for index in array_indices(root.shape_or_none):
+                for value in self.values(root, index):
+                    last[value.id] = (root, MemoryAccess(root, value, writes=False))
+        lives: dict[int, list[Life]] = {}
+        for number, (reader, read) in last.items():
+            place = read.value.slice
+            if number in first and place.size:
+                # What the computation gives back is needed after its last instruction.
+                end = len(computation.rows) if reader is root else reader.number
+                life = Life(first[number], end, place.offset, place.end, read, reader)
+                lives.setdefault(place.allocation, []).append(life)
+        self._spans[computation] = lives
+        return lives
+
+    def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
+        """The accesses of an instruction, with those of all that runs inside of it."""
+        cached = self._touches.get(instruction)
+        if cached is None:
+            self._touches[instruction] = ()  # against a computation that calls itself
+            unique = {
+                (touch.instruction, touch.value.id, touch.writes): touch
+                for touch in self._all_touches(instruction)
+            }
+            cached = self._touches[instruction] = tuple(unique.values())
+        return cached
+
+    def _all_touches(self, instruction: Instruction) -> Iterator[MemoryAccess]:
+        opcode = instruction.opcode
+        if opcode in NO_KERNEL or is_done(instruction) or is_update(instruction):
+            return
+        if opcode == "custom-call" and instruction.custom_call_target in _ALLOCATES:
+            return
+        # A branch does the work of a conditional: the instruction itself reads only what selects
+        # one.
+        if opcode == "conditional":
+            yield from self._reads(instruction, last=1)
+        elif opcode not in CONTROL_FLOW:
+            yield from self._reads(instruction)
+            yield from self._writes(instruction)
+        yield from self._nested(instruction)
+
+    def _nested(self, caller: Instruction) -> Iterator[MemoryAccess]:
+        for callee in self._calls.callees(caller):
+            inside = self._inside.get(callee.name)
+            if inside is None:
+                inside = self._inside[callee.name] = tuple(
+                    touch
+                    for instruction in callee.instructions
+                    for touch in self.touches(instruction)
+                )
+            yield from inside
+
+    def _reads(
+        self, instruction: Instruction, first: int = 0, last: int | None = None
+    ) -> Iterator[MemoryAccess]:
+        for operand in instruction.operands[first:last]:
+            if operand.instruction is None:
+                continue
+            for index in array_indices(operand.shape):
+                for value in self.values(operand.instruction, (*operand.index, *index)):
+                    yield MemoryAccess(instruction, value, writes=False)
+
+    def _writes(self, instruction: Instruction) -> Iterator[MemoryAccess]:
+        shape = instruction.shape_or_none
+        prefix: Index = ()
+        if is_start(instruction):
+            # Of a start's tuple only the result is written: the operands are aliases, the contexts
+            # flags.
+            written = result_index(instruction)
+            if written is None:
+                return
+            prefix, shape = written, part(shape, written)
+        for index in array_indices(shape):
+            for value in self.values(instruction, (*prefix, *index)):
+                yield MemoryAccess(instruction, value, writes=True)
+
+    def values(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
+        """The values, each with its memory, that a part of an instruction's result may be.
+
+        Where the assignment does not name the position, the one that it takes its memory from is
+        asked: what only renames, what a caller passes, what an asynchronous computation gives.
+        """
+        place = instruction, index
+        values = self._values.get(place)
+        if values is None:
+            values = self._values[place] = self._found_values(place)
+        return values
+
+    def _found_values(self, at: Position | None) -> tuple[AssignedValue, ...]:
+        for _ in range(64):
+            if at is None:
+                break
+            assigned = self._buffers.values_of(at[0].name, at[1])
+            if assigned:
+                return assigned
+            at = self._source(*at)
+        return ()
+
+    def _source(self, at: Instruction, index: Index) -> Position | None:
+        opcode = at.opcode
+        if opcode == "parameter":
+            for caller in self._calls.callers(at.computation):
+                argument = self._calls.argument(caller, at)
+                if argument is not None:
+                    return argument[0], (*argument[1], *index)
+            return None
+        if opcode == "call":
+            return self._root(at, index)
+        if not is_async(opcode):
+            return handed_on(at, index, _RENAMES)
+        prefix = result_index(at) if is_start(at) else None
+        if prefix is not None and index[: len(prefix)] == prefix:
+            return self._root(at, index[len(prefix) :])
+        return source_in_chain(at, index, self._source)
+
+    def _root(self, caller: Instruction, index: Index) -> Position | None:
+        for callee in self._calls.callees(caller):
+            if callee.root is not None:
+                return callee.root, index
+        return None
+
+
+def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
+    """True if both say that they use different regions of what they share."""
+    return all(DISJOINT in op.attributes_text for op in (start, other))

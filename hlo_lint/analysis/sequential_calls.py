@@ -1,0 +1,97 @@
+"""The instructions that run a computation's instructions one by one: no fusion, no reducer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+from hlo_lint.analysis.buffers import Position, operand_position
+from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.opcodes import CONTROL_FLOW
+
+
+@cached_analysis
+def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]]:
+    """The positions of its parameters by their numbers, None where the text gives none."""
+    positions: dict[int | None, list[int]] = {}
+    for parameter in computation.with_opcode("parameter"):
+        positions.setdefault(parameter.parameter_number, []).append(parameter.number)
+    return positions
+
+
+class Calls:
+    """The callers that run the instructions of a computation one by one: no fusion, no reducer."""
+
+    def __init__(self, module: Module) -> None:
+        self._by_name = {computation.name: computation for computation in module.computations}
+        fused = module.fusion_computations
+        self.computations = tuple(c for c in module.computations if c.name not in fused)
+        self._callees: dict[Instruction, tuple[Computation, ...]] = {}
+
+    @cached_property
+    def _callers(self) -> Mapping[str, Sequence[Instruction]]:
+        # Reducers and comparators run once for each element: they have no schedule of their own.
+        callers: dict[str, list[Instruction]] = {}
+        for computation in self.computations:
+            opcodes = [
+                opcode
+                for opcode in computation.opcodes
+                if opcode in CONTROL_FLOW or opcode.endswith("-start")
+            ]
+            for caller in with_opcodes(computation, opcodes):
+                for callee in self.callees(caller):
+                    callers.setdefault(callee.name, []).append(caller)
+        return callers
+
+    def callees(self, caller: Instruction) -> tuple[Computation, ...]:
+        """The computations whose instructions run when this one does; of a loop the body first."""
+        callees = self._callees.get(caller)
+        if callees is None:
+            by_name = map(self._by_name.get, self._names(caller))
+            callees = tuple([callee for callee in by_name if callee is not None])
+            self._callees[caller] = callees
+        return callees
+
+    def _names(self, caller: Instruction) -> Sequence[str]:
+        if caller.opcode == "while":
+            return _attribute(caller, "body"), _attribute(caller, "condition")
+        if caller.opcode in ("call", "conditional"):
+            return caller.called_computations
+        if caller.opcode.endswith("-start"):
+            return (_attribute(caller, "calls"),)  # not `to_apply`, which is for one element
+        return ()
+
+    def callers(self, computation: Computation) -> tuple[Instruction, ...]:
+        """The instructions that run it."""
+        return tuple(self._callers.get(computation.name, ()))
+
+    def parameters(self, caller: Instruction, operand: int) -> Iterator[Instruction]:
+        """The parameters that an operand becomes."""
+        for number, callee in enumerate(self.callees(caller)):
+            wanted = operand
+            if caller.opcode == "conditional":
+                if operand != number + 1:
+                    continue
+                wanted = 0
+            for parameter in parameters_of(callee).get(wanted, ()):
+                yield callee.at(parameter)
+
+    def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
+        """The argument that a caller passes for a parameter."""
+        number = parameter.parameter_number
+        if caller.opcode == "conditional":
+            callees = [callee.name for callee in self.callees(caller)]
+            number = callees.index(parameter.computation.name) + 1
+        return None if number is None else operand_position(caller, number, ())
+
+
+def _attribute(instruction: Instruction, name: str) -> str:
+    value = instruction.attribute_or_none(name)
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        return value[0]
+    return value.removeprefix("%") if isinstance(value, str) else ""
+
+
+sequential_calls = cached_analysis(Calls)
+"""The callers and callees of a module, read once for all rules."""

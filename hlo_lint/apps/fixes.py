@@ -1,0 +1,138 @@
+"""Fixes, as functions: apply what rules propose, and report what remains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hlo_lint.apps.api import Progress, as_report, baseline_of, overridden
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import Target, as_dump
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.engine.memo import RunMemo
+from hlo_lint.engine.preconditions import known_pass
+from hlo_lint.engine.runner import Checker
+from hlo_lint.report.report import Report
+from hlo_lint.rules.base import Form, Rule, Stage
+from hlo_lint.rules.entry import ChosenRules
+from hlo_lint.text.edits import Edit, Safety
+from hlo_lint.text.phrases import counted
+
+if TYPE_CHECKING:  # loaded with the first finding, proof …
+    from hlo_lint.engine.findings import Diagnostic, FixedFile
+    from hlo_lint.engine.proof.gate import Verdict
+    from hlo_lint.engine.suppressions.allowances import Allowance
+
+
+@dataclass(repr=False)
+class FixResult:
+    """The outcome of `fix`."""
+
+    files: tuple[FixedFile, ...]
+    """The files that change, with their text before and after."""
+    remaining: Report
+    """The findings in the fixed texts."""
+    skipped: tuple[Skipped, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    """With `verify`, what the gate says of each fix, in the order of the rounds."""
+
+    def __repr__(self) -> str:
+        return (
+            f"<FixResult: {counted(len(self.edits), 'edit')} in "
+            f"{counted(len(self.files), 'file')}, {counted(len(self.findings), 'finding')} left>"
+        )
+
+    @property
+    def text(self) -> str:
+        """The fixed text of the only file.
+
+        Raises:
+            ValueError: several files were fixed; see `files`.
+        """
+        if len(self.files) != 1:
+            raise ValueError(f"{len(self.files)} files: see .files")
+        return self.files[0].after
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        """All edits, in characters of the texts before; file after file."""
+        return tuple(edit for file in self.files for edit in file.edits)
+
+    @property
+    def findings(self) -> tuple[Diagnostic, ...]:
+        """The findings that remain."""
+        return self.remaining.findings
+
+
+def fix(
+    target: Target,
+    select: Sequence[str | type[Rule]] | None = None,
+    ignore: Sequence[str] | None = None,
+    before: str | None = None,
+    *,
+    stage: Stage | str | None = None,
+    settings: Settings | None = None,
+    unsafe_fixes: bool | None = None,
+    form: Form | str | None = None,
+    allow: Sequence[Allowance] = (),
+    baseline: str | Path | None = None,
+    verify: bool = False,
+    progress: Progress = lambda _: None,
+) -> FixResult:
+    """Apply the safe fixes of all findings that are not suppressed; no file is written.
+
+    Takes the arguments of `lint`. With `unsafe_fixes`, fixes that may change a value or the cost
+    are applied, too. `form` sets the option `move-as` of reshape-moves-data: "copy" or
+    "transpose". By default it is copy if LayoutNormalization is sure to come next, else transpose.
+    With `verify` a fix is safe only if it is proven: see `engine/proof/gate.py`.
+
+    Raises:
+        DumpError: for a path that is not there, and for a file that is not a baseline.
+        UsageError: for an unknown rule, pass or form.
+    """
+    settings = overridden(settings, select, ignore, before, stage, allow, baseline)
+    settings = settings.overridden(unsafe_fixes=unsafe_fixes)
+    rules, before = _with_form(settings.chosen_rules(), form), known_pass(settings.before)
+    stage_of = settings.stage_of if settings.has_stages else None
+    listed = baseline_of(settings)
+    dump, memo = as_dump(target, settings), RunMemo()
+
+    def new_checker() -> Checker:
+        return Checker(rules, before=before, stage_of=stage_of, memo=memo)
+
+    def is_wanted(rule: str, safety: Safety, paths: Iterable[str]) -> bool:
+        if safety is not Safety.SAFE and not settings.unsafe_fixes:
+            return False
+        return not any(settings.ignores(rule, path) for path in paths)
+
+    from hlo_lint.engine.fixes import fix_dump
+
+    gate = None
+    if verify:
+        from hlo_lint.engine.proof.gate import Gate
+        from hlo_lint.rules.registry import all_rules
+
+        # The gate asks XLA's parser itself, and goes without it where there is none.
+        chosen = {rule.name() for rule in rules} | {"parser-refuses"}
+        every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
+        gate = Gate(
+            lambda: Checker(every, before=before, stage_of=stage_of, memo=memo),
+            admits_unproven=bool(settings.unsafe_fixes),
+        )
+    result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress, gate)
+    result.skipped[:0] = dump.skipped
+    report = as_report(result, new_checker(), settings, listed)
+    verdicts = tuple(gate.verdicts) if gate is not None else ()
+    return FixResult(files, report, tuple(dump.skipped), verdicts)
+
+
+def _with_form(rules: ChosenRules, form: Form | str | None) -> ChosenRules:
+    """The rules, with the option `move-as` set where a rule has it."""
+    if form is None:
+        return rules
+    option = {"move-as": form.value if isinstance(form, Form) else form}
+    return ChosenRules.of(
+        [rule.with_options(option) if "move-as" in rule.options() else rule for rule in rules]
+    )

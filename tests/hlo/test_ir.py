@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import pytest
+
+import hlo_lint
+from hlo_lint.analysis.constants import constant_integers
+
+
+@pytest.mark.parametrize(
+    ("attributes", "name", "rank", "dimensions"),
+    [
+        (", dimensions={1,0}", "dimensions", 2, (1, 0)),
+        (", dimensions={}", "dimensions", 0, ()),
+        (", iota_dimension=1", "iota_dimension", 2, (1,)),
+        (", iota_dimension=2", "iota_dimension", 2, None),
+        (", dimensions={-1}", "dimensions", 2, None),
+        (", dimensions={18446744073709551616}", "dimensions", 2, None),
+        (", dimensions={x}", "dimensions", 2, None),
+        (", dimensions={{0},{1}}", "dimensions", 2, None),
+        ("", "dimensions", 2, None),
+    ],
+)
+def test_dimensions_that_the_array_lacks_are_none(
+    attributes: str, name: str, rank: int, dimensions: tuple[int, ...] | None
+) -> None:
+    module = hlo_lint.parse(f"HloModule m\n\nENTRY e {{\n  ROOT a = s32[] f(){attributes}\n}}\n")
+    assert module.entry_computation.root_instruction.dimensions_attribute(name, rank) == dimensions
+
+
+def test_a_concatenation_of_constants_is_along_its_dimension() -> None:
+    module = hlo_lint.parse(
+        "HloModule m\n\nENTRY e {\n  a = s32[2,1] constant({ {1}, {3} })\n"
+        "  b = s32[2,1] constant({ {2}, {4} })\n"
+        "  ROOT c = s32[2,2] concatenate(a, b), dimensions={1}\n}\n"
+    )
+    assert constant_integers(module.entry_computation.root_instruction) == [1, 2, 3, 4]
