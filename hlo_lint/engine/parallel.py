@@ -6,7 +6,6 @@ The result is that of `Checker.check_dump`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, SPLIT_MIN_BYTES, cost_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import (
     Part,
     Task,
@@ -62,7 +61,7 @@ def check_in_parts(
     """
     if any(map(_is_read, dump)) or (cache is None and address is None and jobs < 2):
         return checker.check_dump(dump, progress)
-    task = task_of(checker, dump.pipelines, jobs if address is None else 1)
+    task = Task.of(checker)
     of_folders: list[CheckOutcome] = []
 
     def check_folders() -> None:
@@ -75,15 +74,6 @@ def check_in_parts(
     checker.result.skipped[:0] = dump.skipped
     checker.reporter.add_outcome(*of_folders)
     return checker.conclude()
-
-
-def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
-    """The task of a checker; a pipeline that is too large for one process is divided."""
-    task = Task.of(checker)
-    if jobs < 2:
-        return task
-    total = sum(pipeline.size for pipeline in pipelines)
-    return replace(task, jobs=jobs, bytes_per_job=max(total // jobs, SPLIT_MIN_BYTES))
 
 
 def parts_of(

@@ -40,10 +40,6 @@ class Task:
     """True to report what a later pass resolved."""
     notes_files: bool
     limits: Limits = NO_LIMITS
-    jobs: int = 1
-    """Processes of this machine for all pipelines together."""
-    bytes_per_job: int = 0
-    """Bytes of dumps for each of them; a pipeline of more is checked by several."""
     memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
     version: str = hlo_lint.__version__
 
@@ -90,9 +86,6 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         limits=task.limits,
         memo=task.memo,
     )
-    if task.jobs > 1:
-        share = round(pipeline.size / max(task.bytes_per_job, 1))
-        checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
     logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
     checker.memo.release(pipeline)
