@@ -20,7 +20,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.reporter import CheckOutcome, Reporter, Result
+from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
@@ -209,15 +209,6 @@ class Checker:
             if is_wanted(number)
         }
         self._check_all(wanted, [])
-
-    def outcome_of_folders(self, pipelines: Iterable[Pipeline]) -> CheckOutcome:
-        """The report of `check_folders` alone."""
-        reporter, self.reporter = self.reporter, self.reporter.empty()
-        try:
-            self.check_folders(pipelines)
-            return self.reporter.outcome
-        finally:
-            self.reporter = reporter
 
     def conclude(self) -> Result:
         """Check what all logs of the autotuner show together, and sort what was found."""

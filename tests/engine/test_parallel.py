@@ -43,7 +43,7 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
         part, expected = check_part(TASK, here), check_part(TASK, there)
         assert repr(relocated(part, places(here, there))) == repr(expected)
         assert str(FIXTURES) not in repr(expected)
-        findings += len(part.outcome.diagnostics)
+        findings += len(part.diagnostics)
     assert findings
 
 
