@@ -12,8 +12,6 @@ PARALLEL_MIN_BYTES: Final = 16 << 20
 """Bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
 """Bytes of dumps that one more process is worth: measured on 16 processors."""
-SPLIT_MIN_BYTES: Final = 2 << 20
-"""Bytes of one module from which its checks are divided where processes are asked for."""
 _FILE_COST: Final = 1 << 15
 """Bytes that take as long to check as it takes to open one more file."""
 CACHE_MIN_BYTES: Final = 1 << 16

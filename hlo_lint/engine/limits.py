@@ -14,7 +14,7 @@ from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic
-    from hlo_lint.engine.reporter import CheckOutcome
+    from hlo_lint.engine.reporter import Part
 
 
 class Limits(NamedTuple):
@@ -72,9 +72,9 @@ class Stopwatch:
             raise OutOfTimeError
 
 
-def is_incomplete(outcome: CheckOutcome) -> bool:
+def is_incomplete(part: Part) -> bool:
     """True if a crash or a limit kept something from being checked: another run may do better."""
-    return bool(outcome.internal_errors) or any(entry.cut for entry in outcome.skipped)
+    return bool(part.internal_errors) or any(entry.cut for entry in part.skipped)
 
 
 def shortened(

@@ -6,18 +6,16 @@ The result is that of `Checker.check_dump`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import Any, Protocol
 
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
-from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, SPLIT_MIN_BYTES, cost_of
+from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
 from hlo_lint.engine.parts import (
-    Part,
     Task,
     check_part,
     content_digest,
@@ -26,7 +24,7 @@ from hlo_lint.engine.parts import (
     relocated,
     signature,
 )
-from hlo_lint.engine.reporter import CheckOutcome, Result
+from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker, Progress
 
 _BATCH_COST = 2 << 20
@@ -62,28 +60,15 @@ def check_in_parts(
     """
     if any(map(_is_read, dump)) or (cache is None and address is None and jobs < 2):
         return checker.check_dump(dump, progress)
-    task = task_of(checker, dump.pipelines, jobs if address is None else 1)
-    of_folders: list[CheckOutcome] = []
-
-    def check_folders() -> None:
-        of_folders.append(checker.outcome_of_folders(dump.pipelines))
-
+    task = Task.of(checker)
+    check_folders = partial(checker.check_folders, dump.pipelines)
     with open_executor(address, jobs, task) as executor:
         parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache, check_folders)
     for at, pipeline in enumerate(dump):
-        add_part(checker, parts[at], [pipeline.dumps[log] for log in parts[at].logs])
+        checker.reporter.add_part(parts[at])
+        checker.logs += [pipeline.dumps[log] for log in parts[at].logs]
     checker.result.skipped[:0] = dump.skipped
-    checker.reporter.add_outcome(*of_folders)
     return checker.conclude()
-
-
-def task_of(checker: Checker, pipelines: Sequence[Pipeline], jobs: int) -> Task:
-    """The task of a checker; a pipeline that is too large for one process is divided."""
-    task = Task.of(checker)
-    if jobs < 2:
-        return task
-    total = sum(pipeline.size for pipeline in pipelines)
-    return replace(task, jobs=jobs, bytes_per_job=max(total // jobs, SPLIT_MIN_BYTES))
 
 
 def parts_of(
@@ -198,16 +183,6 @@ def _batches(pipelines: Mapping[int, Pipeline], jobs: int) -> list[dict[int, Pip
         batches[-1][at] = pipelines[at]
         filled += costs[at]
     return batches
-
-
-def add_part(whole: Checker, part: Part, logs: Sequence[PassDump]) -> None:
-    """Add the outcome of the next pipeline of a dump, with its logs of the autotuner."""
-    result = whole.result
-    whole.reporter.add_outcome(part.outcome)
-    result.files += part.files
-    result.modules += part.modules
-    result.checked += part.checked
-    whole.logs += logs
 
 
 def _is_read(pipeline: Pipeline) -> bool:

@@ -6,7 +6,7 @@ import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import hlo_lint
 from hlo_lint.dumps.directory import Skipped
@@ -16,10 +16,10 @@ from hlo_lint.dumps.remote import checksum, is_url
 from hlo_lint.engine.findings import PassRef
 from hlo_lint.engine.limits import NO_LIMITS, Limits
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.reporter import CheckOutcome
+from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.engine.stages import StageOf
-from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
+from hlo_lint.engine.suppressions.comments import Comment
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError
@@ -40,10 +40,6 @@ class Task:
     """True to report what a later pass resolved."""
     notes_files: bool
     limits: Limits = NO_LIMITS
-    jobs: int = 1
-    """Processes of this machine for all pipelines together."""
-    bytes_per_job: int = 0
-    """Bytes of dumps for each of them; a pipeline of more is checked by several."""
     memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
     version: str = hlo_lint.__version__
 
@@ -60,17 +56,6 @@ class Task:
             checker.limits,
             memo=checker.memo,
         )
-
-
-class Part(NamedTuple):
-    """The outcome of one pipeline, with what was read of it."""
-
-    outcome: CheckOutcome
-    files: int
-    modules: int
-    checked: tuple[CheckedFile, ...]
-    logs: tuple[int, ...]
-    """The positions of its dumps that are logs of the autotuner."""
 
 
 def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
@@ -90,14 +75,10 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
         limits=task.limits,
         memo=task.memo,
     )
-    if task.jobs > 1:
-        share = round(pipeline.size / max(task.bytes_per_job, 1))
-        checker.jobs = min(task.jobs, share)
     checker.check_pipeline(pipeline, progress)
-    logs = tuple(pipeline.dumps.index(log) for log in checker.logs)
+    logs = [pipeline.dumps.index(log) for log in checker.logs]
     checker.memo.release(pipeline)
-    result = checker.result
-    return Part(checker.reporter.outcome, result.files, result.modules, tuple(result.checked), logs)
+    return checker.reporter.part(logs)
 
 
 def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
@@ -168,7 +149,7 @@ def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:
 
 def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
     """The outcome of a pipeline whose files have other paths."""
-    if not any(part.outcome) and not part.checked:
+    if not any((part.diagnostics, part.skipped, part.unread, part.internal_errors, part.checked)):
         return part  # most files have nothing wrong
 
     def path_of(path: str) -> str:
@@ -185,8 +166,7 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         new = path_of(entry.path)
         return entry._replace(path=new, reason=entry.reason.replace(entry.path, new))
 
-    old = part.outcome
-    outcome = old._replace(
+    return part._replace(
         diagnostics=tuple(
             replace(
                 diagnostic,
@@ -195,16 +175,15 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
                 first_path=path_of(diagnostic.first_path),
                 cured_by=pass_of(diagnostic.cured_by),
             )
-            for diagnostic in old.diagnostics
+            for diagnostic in part.diagnostics
         ),
-        skipped=tuple(map(skipped_of, old.skipped)),
-        unread=frozenset(map(path_of, old.unread)),
+        skipped=tuple(map(skipped_of, part.skipped)),
+        unread=frozenset(map(path_of, part.unread)),
         internal_errors=tuple(
-            replace(error, path=path_of(error.path)) for error in old.internal_errors
+            replace(error, path=path_of(error.path)) for error in part.internal_errors
+        ),
+        checked=tuple(
+            replace(file, path=path_of(file.path), comments=tuple(map(comment_of, file.comments)))
+            for file in part.checked
         ),
     )
-    checked = tuple(
-        replace(file, path=path_of(file.path), comments=tuple(map(comment_of, file.comments)))
-        for file in part.checked
-    )
-    return part._replace(outcome=outcome, checked=checked)

@@ -66,8 +66,8 @@ class Result:
         self.internal_errors += part.internal_errors
 
 
-class CheckOutcome(NamedTuple):
-    """The report about a pipeline, or of one of its checks; it depends on nothing else."""
+class Part(NamedTuple):
+    """The outcome of one pipeline, with what was read of it; it depends on nothing else."""
 
     diagnostics: tuple[Diagnostic, ...]
     skipped: tuple[Skipped, ...]
@@ -79,6 +79,11 @@ class CheckOutcome(NamedTuple):
     """Diagnostics, by position, in a module that the autotuner made: they do not count where a
     pipeline before it reports the same."""
     internal_errors: tuple[Diagnostic, ...]
+    files: int
+    modules: int
+    checked: tuple[CheckedFile, ...]
+    logs: tuple[int, ...]
+    """The positions of its dumps that are logs of the autotuner."""
 
 
 class Reporter:
@@ -99,43 +104,46 @@ class Reporter:
         self.of_helpers: dict[int, Identity] = {}
         """Findings in modules that it made, by their positions in the result."""
 
-    def empty(self) -> Reporter:
-        """A reporter of the same run that has reported nothing."""
-        return Reporter(self.rules, self.before, resolved=self.resolved)
-
-    @property
-    def outcome(self) -> CheckOutcome:
+    def part(self, logs: Iterable[int]) -> Part:
         """The report so far, as a value that can be sent to another process."""
         result = self.result
-        return CheckOutcome(
+        return Part(
             tuple(result.diagnostics),
             tuple(result.skipped),
             frozenset(self.unread),
             frozenset(self.of_modules),
             tuple(self.of_helpers.items()),
             tuple(result.internal_errors),
+            result.files,
+            result.modules,
+            tuple(result.checked),
+            tuple(logs),
         )
 
-    def add_outcome(self, outcome: CheckOutcome) -> None:
-        """Add what was reported elsewhere.
+    def add_part(self, part: Part) -> None:
+        """Add the outcome of the next pipeline of a dump.
 
         Parse errors of an artefact that both have read are added once, and so is a defect that both
         a module and what the autotuner took out of it have.
         """
-        shared = self.unread & outcome.unread
-        of_helpers = dict(outcome.of_helpers)
-        for at, diagnostic in enumerate(outcome.diagnostics):
+        result = self.result
+        shared = self.unread & part.unread
+        of_helpers = dict(part.of_helpers)
+        for at, diagnostic in enumerate(part.diagnostics):
             identity = of_helpers.get(at)
             if diagnostic.path in shared or identity in self.of_modules:
                 continue
             if identity is not None:
-                self.of_helpers[len(self.result.diagnostics)] = identity
-            self.result.diagnostics.append(diagnostic)
-        for error in outcome.internal_errors:
+                self.of_helpers[len(result.diagnostics)] = identity
+            result.diagnostics.append(diagnostic)
+        for error in part.internal_errors:
             self._add_crash(error)
-        self.result.skipped += outcome.skipped
-        self.unread |= outcome.unread
-        self.of_modules |= outcome.of_modules
+        result.skipped += part.skipped
+        result.files += part.files
+        result.modules += part.modules
+        result.checked += part.checked
+        self.unread |= part.unread
+        self.of_modules |= part.of_modules
 
     def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
         """A crash of a rule or of a reader; once for each place in the code and each file.

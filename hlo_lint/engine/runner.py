@@ -20,7 +20,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
 from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.reporter import CheckOutcome, Reporter, Result
+from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
@@ -61,8 +61,6 @@ class Checker:
         self.limits = limits
         self.memo = memo or RunMemo()
         self._stopwatch = Stopwatch(None)
-        self.jobs = 1
-        """Processes for the checks of one pipeline; those that find fixes to apply are not sent."""
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
         self._path = Path()
@@ -123,16 +121,7 @@ class Checker:
         run = Run(timeline, files, self.reporter)
         views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
         views.update(kind for kind in ARTEFACTS if run.may_need(kind))
-        checks = self._checks(views, _contents(files))
-        if self.jobs > 1:
-            from hlo_lint.engine.executors.forks import can_fork
-
-            if can_fork():
-                from hlo_lint.engine.split import check_split
-
-                check_split(self, list(checks), run, progress)
-                return
-        for check in checks:
+        for check in self._checks(views, _contents(files)):
             progress(0)
             self.run_check(check, run)
 
@@ -140,26 +129,6 @@ class Checker:
         """Report what one check finds in a pipeline."""
         with self._reported_crashes(check):
             VIEWS[check.kind].check(check, run)
-
-    def outcome_of(self, check: Check, run: Run) -> CheckOutcome:
-        """The report of one check about a pipeline, as if it were the only check."""
-        reporter = run.reporter
-        try:
-            with self._reporting_apart() as run.reporter:
-                self.run_check(check, run)
-                return run.reporter.outcome
-        finally:
-            run.reporter = reporter
-
-    @contextmanager
-    def _reporting_apart(self) -> Iterator[Reporter]:
-        """Have findings reported to a reporter of their own."""
-        reporter = self.reporter
-        self.reporter = reporter.empty()
-        try:
-            yield self.reporter
-        finally:
-            self.reporter = reporter
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason that a file is not read; empty if it is."""
@@ -240,12 +209,6 @@ class Checker:
             if is_wanted(number)
         }
         self._check_all(wanted, [])
-
-    def outcome_of_folders(self, pipelines: Iterable[Pipeline]) -> CheckOutcome:
-        """The report of `check_folders` alone."""
-        with self._reporting_apart() as reporter:
-            self.check_folders(pipelines)
-            return reporter.outcome
 
     def conclude(self) -> Result:
         """Check what all logs of the autotuner show together, and sort what was found."""

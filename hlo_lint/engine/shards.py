@@ -15,9 +15,8 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.parallel import add_part
-from hlo_lint.engine.parts import DIGEST_BYTES, Part, signature
-from hlo_lint.engine.reporter import Result
+from hlo_lint.engine.parts import DIGEST_BYTES, signature
+from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.digests import blake2b
@@ -176,7 +175,8 @@ def merge(reports: Sequence[ShardReport], checker: Checker) -> Result:
     _require_one_run(reports)
     entries = [entry for report in reports for entry in _entries(report)]
     for _, part, logs in sorted(entries, key=lambda entry: entry[0]):
-        add_part(checker, part, logs)
+        checker.reporter.add_part(part)
+        checker.logs += logs
     checker.result.skipped[:0] = reports[0].skipped
     for report in sorted(reports, key=lambda report: report.shard):
         checker.result.diagnostics += report.of_folders

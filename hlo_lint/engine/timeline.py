@@ -141,10 +141,6 @@ class Timeline:
             self._violations[key] = violations if violations.by_check else None
         return self._violations[key]
 
-    def mark_verified(self, module: Module, stage: Stage) -> None:
-        """Take over from other processes that a module violates nothing."""
-        self._violations[id(module.pieces), stage.options] = None
-
     def can_skip(self, check: Check, modules: Iterable[tuple[Module, Stage]]) -> bool:
         """True if a check is known to find nothing in some modules."""
         rule = check.rule

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from hlo_lint.analysis.verifier import Checks, VerifierMemo, Violations, is_verified, verify
+from hlo_lint.analysis.verifier import Checks, VerifierMemo, Violations, verify
 from hlo_lint.engine.checks import VIOLATIONS
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
@@ -27,11 +27,6 @@ class Verifier:
     def violations(self, module: Module, stage: Stage) -> Violations:
         """The violations of a module."""
         return verify(module, stage, self.checks(module), self.memo)
-
-    def is_verified(self, module: Module, stage: Stage, numbers: Sequence[int] | None) -> bool:
-        """True if nothing is violated in some computations of a module, by number; None stands for
-        what is outside of computations."""
-        return is_verified(module, stage, self.checks(module), self.memo, numbers)
 
     def checks(self, module: Module) -> Checks:
         """At least the checks that may find something in a module."""

@@ -125,7 +125,7 @@ def test_equal_files_of_a_store_are_known_by_the_checksums_of_the_listing(
         parts = parts_of(dict(enumerate(dump)), task, executor, seen.append)
     assert len(parts) == 3
     assert seen.count(1) == len(dump.pipelines[0].dumps)
-    assert parts[2].outcome.diagnostics[0].path.startswith(f"{memory}/rank2/")
+    assert parts[2].diagnostics[0].path.startswith(f"{memory}/rank2/")
 
 
 @pytest.mark.parametrize(

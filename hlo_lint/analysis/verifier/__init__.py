@@ -10,14 +10,13 @@ Text that cannot be read violates nothing. `docs/verifier.md` lists all checks.
 from hlo_lint.analysis.verifier.checks import Checks, marks_of
 from hlo_lint.analysis.verifier.memo import VerifierMemo
 from hlo_lint.analysis.verifier.scope import Violation
-from hlo_lint.analysis.verifier.verify import Violations, is_verified, verify
+from hlo_lint.analysis.verifier.verify import Violations, verify
 
 __all__ = [
     "Checks",
     "VerifierMemo",
     "Violation",
     "Violations",
-    "is_verified",
     "marks_of",
     "verify",
 ]

@@ -33,11 +33,6 @@ class ComputationResult(NamedTuple):
     of_whole: tuple[Violation, ...]
     """Violations of the computation as a whole."""
 
-    @property
-    def is_good(self) -> bool:
-        """True if nothing is violated."""
-        return not self.of_instructions and not self.of_whole
-
 
 GOOD: Final = ComputationResult({}, (), ())
 

@@ -58,23 +58,6 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
     return Violations(module, {check: tuple(held) for check, held in by_check.items()})
 
 
-def is_verified(
-    module: Module,
-    stage: Stage,
-    checks: Checks,
-    memo: VerifierMemo,
-    numbers: Sequence[int] | None,
-) -> bool:
-    """True if some computations, by number, violate nothing; None stands for the module around
-    them."""
-    verifier = _Verifier(module, _options_of(module, stage), checks, memo)
-    if numbers is None:
-        return not any(True for _ in verifier.of_module())
-    computations = [module.computations[at] for at in numbers]
-    verifier.check(computations)
-    return all(map(verifier.is_good, computations))
-
-
 def _options_of(module: Module, stage: Stage) -> Stage:
     """The options of a stage; of a loose text without layouts where it shows none."""
     options = stage.options
@@ -149,18 +132,17 @@ class _Verifier:
 
     def violations(self) -> Iterator[Violation]:
         """Those of all computations, known for as long as what they call is the same."""
-        computations = self.module.computations
-        self.check(computations)
-        for outcome in map(self._outcomes.get, computations):
+        self._check_unknown()
+        for outcome in map(self._outcomes.get, self.module.computations):
             if outcome is not None and outcome is not GOOD:
                 yield from (violation for _, violation in outcome.of_instructions)
                 yield from outcome.of_whole
 
-    def check(self, computations: Sequence[Computation]) -> None:
-        """Find the violations of some computations, where they are not known."""
+    def _check_unknown(self) -> None:
+        """Find the violations of the computations of which they are not known."""
         # Of computations that do the same one is checked, and the others if that one is not good.
         alike: dict[object, list[Computation]] = {}
-        for computation in computations:
+        for computation in self.module.computations:
             if self._outcome(computation) is None:
                 alike.setdefault(template_of(computation) or computation, []).append(computation)
         for same in alike.values():
@@ -176,11 +158,6 @@ class _Verifier:
             else:
                 others += same[1:]
         self._check(others)
-
-    def is_good(self, computation: Computation) -> bool:
-        """True if it was checked, and violates nothing."""
-        outcome = self._outcome(computation)
-        return outcome is not None and outcome.is_good
 
     def _outcome(self, computation: Computation) -> ComputationResult | None:
         """The outcome of a computation with these callees; None if it was not checked."""

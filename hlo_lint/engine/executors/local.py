@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from types import TracebackType
@@ -88,16 +90,12 @@ def _results(running: Sequence[Future[list[tuple[int, Any]]]]) -> Iterator[tuple
 
 
 def _begin(task: Task) -> None:
-    import threading
-
-    from hlo_lint.engine.executors.forks import WAITING_THREAD
-
     global _task
     _task = task
     gc.disable()  # as in `__main__`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, too, which ends this
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, name=WAITING_THREAD, daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
@@ -115,7 +113,6 @@ def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
 
 
 def _start_method() -> str:
-    """`fork` is the quicker one."""
-    from hlo_lint.engine.executors.forks import can_fork
-
-    return "fork" if can_fork() else "spawn"
+    """`fork`, the quicker one, where no other thread, such as those of jax, may hold a lock."""
+    alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
+    return "fork" if alone and sys.platform == "linux" else "spawn"

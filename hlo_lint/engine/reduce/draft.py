@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference import ShapeInference
 from hlo_lint.hlo.attributes import split_attributes
@@ -18,50 +19,82 @@ from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.tokens import split_at_commas
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    name_in,
-    name_of,
-    opcode_of,
-    operands_of,
-    references_of,
-    type_of,
-)
+from hlo_lint.hlo.records import name_in
 
 ENTRY_LAYOUT = "entry_computation_layout"
 
-_called = re.compile(r"(=\{?|, ?)%?([\w.\-]+)")
 _predecessors = re.compile(r", control-predecessors=\{[^}]*\}")
 
 
-def record(
-    name: str,
-    type_text: str,
-    opcode: str,
-    operands: Sequence[str] | str = (),
-    tail: str = "",
-) -> InstructionRecord:
-    """The record of an instruction that is not the root; `operands` are names, or a literal."""
-    if isinstance(operands, str):
-        return ("", name, type_text, opcode, operands, tail, ())
-    text = ", ".join(f"%{operand}" for operand in operands)
-    return ("", name, type_text, opcode, text, tail, tuple(operands))
+class DraftInstruction(NamedTuple):
+    """One instruction of a draft, as text."""
 
+    name: str
+    type_text: str
+    """Empty where the text leaves it out, and nothing can be inferred."""
+    opcode: str
+    operands_text: str
+    """Operands, a literal, or the number of a parameter."""
+    attributes_text: str = ""
+    """With the comma before the first."""
+    references: tuple[str, ...] = ()
+    """The operands: a name, or `name#1` for an element of a tuple."""
 
-def with_operands(row: InstructionRecord, operands: Sequence[str]) -> InstructionRecord:
-    """The same instruction with other operands."""
-    return record(name_of(row), type_of(row), opcode_of(row), operands, attributes_of(row))
+    @classmethod
+    def of(
+        cls, name: str, type_text: str, opcode: str, references: Iterable[str], attributes: str = ""
+    ) -> DraftInstruction:
+        """An instruction with these operands."""
+        made = cls(name, type_text, opcode, "", attributes)
+        return made.with_operands(references)
 
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Attributes as text, by name, in order."""
+        text = self.attributes_text
+        return {name: text[start:end] for name, (start, end) in split_attributes(text).items()}
 
-def with_attributes(row: InstructionRecord, tail: str) -> InstructionRecord:
-    """The same instruction with other attributes."""
-    return (*row[:5], tail, row[6])
+    @property
+    def callees(self) -> Sequence[str]:
+        """The names of the computations that it calls."""
+        return called_names(self.attributes_text) if "=" in self.attributes_text else ()
 
+    @property
+    def predecessors(self) -> tuple[str, ...]:
+        """The names of its control predecessors."""
+        return control_predecessors(self.attributes_text)
 
-def attributes(tail: str) -> dict[str, str]:
-    """Attributes as text, by name, in order."""
-    return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the instructions that it reads."""
+        return tuple(map(name_in, self.references))
+
+    @property
+    def element(self) -> int | None:
+        """The number of the element that a get-tuple-element reads; None for any other one."""
+        number = self.attributes.get("index", "") if self.opcode == "get-tuple-element" else ""
+        return int(number) if number.isdecimal() else None
+
+    @property
+    def parameter_number(self) -> int:
+        """The number of a parameter."""
+        digits = re.search(r"\d+", self.operands_text)
+        return int(digits[0]) if digits else 0
+
+    def with_operands(self, references: Iterable[str]) -> DraftInstruction:
+        """The same instruction with other operands."""
+        references = tuple(references)
+        text = ", ".join(f"%{reference}" for reference in references)
+        return self._replace(operands_text=text, references=references)
+
+    def without_predecessors(self, gone: Collection[str]) -> DraftInstruction:
+        """The same instruction, not waiting for those that are gone."""
+        names = self.predecessors
+        if not gone or not any(name in gone for name in names):
+            return self
+        left = ", ".join(f"%{name}" for name in names if name not in gone)
+        kept = f", control-predecessors={{{left}}}" if left else ""
+        return self._replace(attributes_text=_predecessors.sub(kept, self.attributes_text))
 
 
 def tail_of(values: Mapping[str, str]) -> str:
@@ -75,29 +108,12 @@ def renamed(reference: str, names: Mapping[str, str]) -> str:
     return f"{names.get(name, name)}{hash_sign}{element}"
 
 
-def predecessors(row: InstructionRecord) -> tuple[str, ...]:
-    """The names of its control predecessors."""
-    return control_predecessors(attributes_of(row))
-
-
-def without_predecessors(row: InstructionRecord, gone: Collection[str]) -> InstructionRecord:
-    """The same instruction, not waiting for those that are gone."""
-    names = predecessors(row)
-    if not gone or not any(name in gone for name in names):
-        return row
-    left = ", ".join(f"%{name}" for name in names if name not in gone)
-    tail = _predecessors.sub(
-        f", control-predecessors={{{left}}}" if left else "", attributes_of(row)
-    )
-    return with_attributes(row, tail)
-
-
 @dataclass(frozen=True)
 class DraftComputation:
     """One computation of a draft."""
 
     name: str
-    rows: tuple[InstructionRecord, ...]
+    rows: tuple[DraftInstruction, ...]
     root: str
     """The name of the root."""
     is_entry: bool = False
@@ -107,47 +123,39 @@ class DraftComputation:
     @cached_property
     def index(self) -> dict[str, int]:
         """Positions by name."""
-        return {name: number for number, name in enumerate(map(name_of, self.rows))}
+        return {row.name: number for number, row in enumerate(self.rows)}
 
     @cached_property
     def users(self) -> Counter[str]:
         """Number of operands and control dependencies that read each name."""
         count: Counter[str] = Counter()
         for row in self.rows:
-            count.update(map(name_in, references_of(row)))
-            count.update(predecessors(row))
+            count.update((*row.reads, *row.predecessors))
         return count
 
-    def row(self, name: str) -> InstructionRecord:
+    def row(self, name: str) -> DraftInstruction:
         """The instruction with a name."""
         return self.rows[self.index[name]]
 
     @property
-    def parameters(self) -> list[InstructionRecord]:
+    def parameters(self) -> list[DraftInstruction]:
         """The parameters in the order of their numbers."""
-        rows = [row for row in self.rows if opcode_of(row) == "parameter"]
-        return sorted(rows, key=parameter_number)
+        rows = [row for row in self.rows if row.opcode == "parameter"]
+        return sorted(rows, key=lambda row: row.parameter_number)
 
     def called(self) -> set[str]:
         """The computations that it calls."""
-        return {
-            name
-            for row in self.rows
-            if "=" in attributes_of(row)
-            for name in called_names(attributes_of(row))
-        }
+        return {name for row in self.rows for name in row.callees}
 
     def changed(
-        self, rows: Iterable[InstructionRecord], root: str | None = None
+        self, rows: Iterable[DraftInstruction], root: str | None = None
     ) -> DraftComputation:
         """The same computation with other instructions."""
         return replace(self, rows=tuple(rows), root=root or self.root)
 
-
-def parameter_number(row: InstructionRecord) -> int:
-    """The number of a parameter."""
-    digits = re.search(r"\d+", operands_of(row))
-    return int(digits[0]) if digits else 0
+    def with_row(self, changed: DraftInstruction) -> DraftComputation:
+        """The same computation with another instruction in place of that of the same name."""
+        return self.changed(changed if row.name == changed.name else row for row in self.rows)
 
 
 @dataclass(frozen=True)
@@ -202,8 +210,8 @@ class Draft:
     def own_layout(self) -> tuple[tuple[str, ...], str]:
         """The shapes of the entry computation's parameters and result."""
         entry = self.entry
-        shapes = tuple(type_of(row) for row in entry.parameters)
-        return shapes, type_of(entry.row(entry.root))
+        shapes = tuple(row.type_text for row in entry.parameters)
+        return shapes, entry.row(entry.root).type_text
 
     @property
     def size(self) -> int:
@@ -214,7 +222,7 @@ class Draft:
         """The computation with a name."""
         return next((body for body in self.bodies if body.name == name), None)
 
-    def places(self) -> Iterator[tuple[DraftComputation, InstructionRecord]]:
+    def places(self) -> Iterator[tuple[DraftComputation, DraftInstruction]]:
         """Every instruction with its computation, in the order of the text."""
         for body in self.bodies:
             for row in body.rows:
@@ -226,7 +234,7 @@ class Draft:
         return replace(self, bodies=tuple(body for body in bodies if body is not None), _text=[])
 
     def with_rows(
-        self, change: Callable[[DraftComputation, InstructionRecord], InstructionRecord]
+        self, change: Callable[[DraftComputation, DraftInstruction], DraftInstruction]
     ) -> Draft:
         """The draft with each instruction changed."""
         return replace(
@@ -261,22 +269,20 @@ class Draft:
         for body in self.bodies:
             yield f"\n{'ENTRY ' if body.is_entry else ''}%{body.name} {{\n"
             for row in body.rows:
-                root = "ROOT " if name_of(row) == body.root else ""
-                shape = f"{type_of(row)} " if type_of(row) else ""
-                yield f"  {root}%{name_of(row)} = {shape}{opcode_of(row)}({operands_of(row)})"
-                yield f"{attributes_of(row)}\n"
+                root = "ROOT " if row.name == body.root else ""
+                shape = f"{row.type_text} " if row.type_text else ""
+                yield f"  {root}%{row.name} = {shape}{row.opcode}({row.operands_text})"
+                yield f"{row.attributes_text}\n"
             yield f"}}{body.tail}\n"
 
 
 def _body(computation: Computation, inference: ShapeInference, is_entry: bool) -> DraftComputation:
-    rows: list[InstructionRecord] = []
+    rows: list[DraftInstruction] = []
     for instruction in computation.instructions:
         _, name, shape, opcode, operands, tail, references = instruction.row
         shape = shape or str(inference.shape(instruction) or "")
-        if opcode in LITERAL_OPERANDS:
-            rows.append(("", name, shape, opcode, operands, tail, ()))
-        else:
-            rows.append(record(name, shape, opcode, references, tail))
+        row = DraftInstruction(name, shape, opcode, operands, tail)
+        rows.append(row if opcode in LITERAL_OPERANDS else row.with_operands(references))
     root = computation.root
     assert root is not None
     return DraftComputation(computation.name, tuple(rows), root.name, is_entry, computation.tail)
@@ -320,43 +326,32 @@ def _without_unused(body: DraftComputation, former: DraftComputation | None) -> 
         return body
     users, gone = Counter(body.users), set()
     kept = {name for name in former.index if not former.users[name] and name != former.root}
-    queue = [row for row in body.rows if not users[name_of(row)]]
+    queue = [row for row in body.rows if not users[row.name]]
     while queue:
         row = queue.pop()
-        name = name_of(row)
-        is_fixed = opcode_of(row) == "parameter" and not body.is_entry
+        name = row.name
+        is_fixed = row.opcode == "parameter" and not body.is_entry
         if name in gone or name in kept or name == body.root or is_fixed:
             continue
         gone.add(name)
-        for operand in (*map(name_in, references_of(row)), *predecessors(row)):
+        for operand in (*row.reads, *row.predecessors):
             users[operand] -= 1
             if not users[operand] and operand in body.index:
                 queue.append(body.row(operand))
     if not gone:
         return body
-    return body.changed(row for row in body.rows if name_of(row) not in gone)
+    return body.changed(row for row in body.rows if row.name not in gone)
 
 
 def _renumbered(after: Draft, before: Draft) -> Draft:
     """The entry computation's parameters numbered from 0; what the header says of them follows."""
     entry = after.entry
-    rows = entry.parameters
-    if [parameter_number(row) for row in rows] == list(range(len(rows))):
-        numbers = None
-    else:
-        numbers = {name_of(row): number for number, row in enumerate(rows)}
-        changed = [
-            (*row[:4], str(numbers[name_of(row)]), *row[5:]) if name_of(row) in numbers else row
-            for row in entry.rows
-        ]
-        after = after.with_bodies({entry.name: entry.changed(changed)})
-    former = before.entry
-    shapes = [type_of(row) for row in former.parameters]
-    if (
-        numbers is None
-        and [type_of(row) for row in rows] == shapes
-        and (type_of(entry.row(entry.root)) == type_of(former.row(former.root)))
-    ):
+    numbers = [row.parameter_number for row in entry.parameters]
+    is_numbered = numbers == list(range(len(numbers)))
+    if not is_numbered:
+        rows = parameters_in_order(entry.rows)
+        after = after.with_bodies({entry.name: entry.changed(rows)})
+    if is_numbered and after.own_layout == before.own_layout:
         return after
     # Aliases and donations are by number, and need not fit any more.
     header = {
@@ -366,6 +361,18 @@ def _renumbered(after: Draft, before: Draft) -> Draft:
         and not name.startswith("allow_spmd_sharding_propagation")
     }
     return replace(after, header=header, entry_layout=None, _text=[])
+
+
+def parameters_in_order(rows: Iterable[DraftInstruction]) -> list[DraftInstruction]:
+    """The instructions with their parameters numbered from 0, in the order of their numbers."""
+    rows = list(rows)
+    old = sorted(row.parameter_number for row in rows if row.opcode == "parameter")
+    return [
+        row._replace(operands_text=str(old.index(row.parameter_number)))
+        if row.opcode == "parameter"
+        else row
+        for row in rows
+    ]
 
 
 def fresh(taken: set[str], wanted: str) -> str:

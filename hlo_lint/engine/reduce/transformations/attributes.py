@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, attributes, tail_of, with_attributes
+from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, tail_of
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.hlo.opcodes import demands_on
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
 _ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
@@ -23,7 +22,7 @@ class DropMetadata(Transformation):
         names = [
             name
             for name in (*_OF_NO_MEANING, "backend_config")
-            if any(f"{name}=" in attributes_of(row) for _, row in draft.places())
+            if any(f"{name}=" in row.attributes_text for _, row in draft.places())
         ]
         return [(name,) for name in names]
 
@@ -41,14 +40,10 @@ class DropAttributes(Transformation):
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         places = []
         for body, row in draft.places():
-            if "=" not in attributes_of(row):
-                continue
-            facts = demands_on(opcode_of(row))
+            facts = demands_on(row.opcode)
             required = facts.required if facts else ()
             places += [
-                (body.name, name_of(row), name)
-                for name in attributes(attributes_of(row))
-                if name not in required
+                (body.name, row.name, name) for name in row.attributes if name not in required
             ]
         return places
 
@@ -57,7 +52,7 @@ class DropAttributes(Transformation):
         for computation, instruction, name in chosen:
             gone.setdefault((computation, instruction), set()).add(name)
         return draft.with_rows(
-            lambda body, row: _without(row, gone.get((body.name, name_of(row)), set()))
+            lambda body, row: _without(row, gone.get((body.name, row.name), set()))
         )
 
 
@@ -86,9 +81,9 @@ class DropHeader(Transformation):
         )
 
 
-def _without(row: InstructionRecord, gone: set[str]) -> InstructionRecord:
-    tail = attributes_of(row)
+def _without(row: DraftInstruction, gone: set[str]) -> DraftInstruction:
+    tail = row.attributes_text
     if not any(f"{name}=" in tail for name in gone):
         return row
-    left = {name: value for name, value in attributes(tail).items() if name not in gone}
-    return with_attributes(row, tail_of(left))
+    left = {name: value for name, value in row.attributes.items() if name not in gone}
+    return row._replace(attributes_text=tail_of(left))

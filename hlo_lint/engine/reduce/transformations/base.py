@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation
-from hlo_lint.hlo.records import InstructionRecord, name_of
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 
 Target = tuple[str, ...]
 """A place: names of computations, instructions, attributes … as the transformation needs."""
@@ -32,30 +31,33 @@ class Transformation(ABC):
 
     @abstractmethod
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
-        """The changed draft; None if nothing is left to change. Unused parts may be left in it."""
+        """The draft with some of its targets changed; None where that cannot be.
+
+        Unused parts may be left in it.
+        """
 
 
 class InstructionTransformation(Transformation):
     """A change with an instruction as each target."""
 
     @abstractmethod
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         """True of an instruction that can be changed."""
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         places = draft.places()
-        return [(body.name, name_of(row)) for body, row in places if self.is_target(body, row)]
+        return [(body.name, row.name) for body, row in places if self.is_target(body, row)]
 
 
 class InstructionReplacement(InstructionTransformation):
     """A change that puts another instruction in the place of each target."""
 
     @abstractmethod
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
+    def changed(self, row: DraftInstruction) -> DraftInstruction:
         """The instruction that takes its place."""
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         places = set(chosen)
         return draft.with_rows(
-            lambda body, row: self.changed(row) if (body.name, name_of(row)) in places else row
+            lambda body, row: self.changed(row) if (body.name, row.name) in places else row
         )

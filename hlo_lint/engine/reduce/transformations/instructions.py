@@ -5,17 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from hlo_lint.engine.reduce.draft import (
-    Draft,
-    DraftComputation,
-    attributes,
-    fresh,
-    parameter_number,
-    predecessors,
-    renamed,
-    with_operands,
-    without_predecessors,
-)
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, fresh, renamed
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
     InstructionReplacement,
@@ -24,15 +14,6 @@ from hlo_lint.engine.reduce.transformations.base import (
     Transformation,
 )
 from hlo_lint.engine.reduce.transformations.parameters import constant_of
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    name_in,
-    name_of,
-    opcode_of,
-    references_of,
-    type_of,
-)
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 
 
@@ -44,16 +25,14 @@ class DropUnread(InstructionTransformation):
     def __init__(self, *, sweeps: bool) -> None:
         self.sweeps = sweeps
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        is_unread = not body.users[name_of(row)] and name_of(row) != body.root
-        return is_unread and (body.is_entry or opcode_of(row) != "parameter")
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        is_unread = not body.users[row.name] and row.name != body.root
+        return is_unread and (body.is_entry or row.opcode != "parameter")
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         gone = set(chosen)
         bodies: dict[str, DraftComputation | None] = {
-            body.name: body.changed(
-                row for row in body.rows if (body.name, name_of(row)) not in gone
-            )
+            body.name: body.changed(row for row in body.rows if (body.name, row.name) not in gone)
             for body in draft.bodies
             if any(computation == body.name for computation, _ in gone)
         }
@@ -65,30 +44,28 @@ class DropControlDependencies(InstructionReplacement):
 
     name = "drop control dependencies"
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        return bool(predecessors(row))
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        return bool(row.predecessors)
 
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
-        return without_predecessors(row, predecessors(row))
+    def changed(self, row: DraftInstruction) -> DraftInstruction:
+        return row.without_predecessors(row.predecessors)
 
 
 class _Forward(InstructionTransformation):
     """Instructions whose readers read something else instead."""
 
     @abstractmethod
-    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
+    def source(self, body: DraftComputation, row: DraftInstruction) -> str | None:
         """The reference to read instead; None if there is none."""
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         return self.source(body, row) is not None
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         bodies: dict[str, DraftComputation | None] = {}
         for body in draft.bodies:
             names = [name for computation, name in chosen if computation == body.name]
-            sources = {
-                name: self.source(body, body.row(name)) for name in names if name in body.index
-            }
+            sources = {name: self.source(body, body.row(name)) for name in names}
             instead = {name: source for name, source in sources.items() if source}
             if instead:
                 bodies[body.name] = _redirected(body, instead)
@@ -100,10 +77,10 @@ class ForwardOperand(_Forward):
 
     name = "read operands instead"
 
-    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
-        for reference in references_of(row):
+    def source(self, body: DraftComputation, row: DraftInstruction) -> str | None:
+        for reference in row.references:
             number = body.index.get(reference)
-            if number is not None and _is_alike(type_of(body.rows[number]), type_of(row)):
+            if number is not None and _is_alike(body.rows[number].type_text, row.type_text):
                 return reference
         return None
 
@@ -113,15 +90,11 @@ class ForwardElement(_Forward):
 
     name = "read elements instead"
 
-    def source(self, body: DraftComputation, row: InstructionRecord) -> str | None:
-        if opcode_of(row) != "get-tuple-element" or not references_of(row):
+    def source(self, body: DraftComputation, row: DraftInstruction) -> str | None:
+        made = body.index.get(row.references[0]) if row.references else None
+        if made is None or row.element is None or body.rows[made].opcode != "tuple":
             return None
-        made = body.index.get(references_of(row)[0])
-        number = attributes(attributes_of(row)).get("index", "")
-        if made is None or opcode_of(body.rows[made]) != "tuple" or not number.isdecimal():
-            return None
-        operands = references_of(body.rows[made])
-        return operands[int(number)] if int(number) < len(operands) else None
+        return dict(enumerate(body.rows[made].references)).get(row.element)
 
 
 def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputation:
@@ -137,9 +110,8 @@ def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputa
 
     rows = []
     for row in body.rows:
-        if any(name_in(reference) in instead for reference in references_of(row)):
-            row = with_operands(row, [final(reference) for reference in references_of(row)])
-        rows.append(row)
+        is_changed = not instead.keys().isdisjoint(row.reads)
+        rows.append(row.with_operands(map(final, row.references)) if is_changed else row)
     return body.changed(rows, final(body.root))
 
 
@@ -161,15 +133,15 @@ class ZeroOut(InstructionReplacement):
     def __init__(self, *, sweeps: bool) -> None:
         self.sweeps = sweeps
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        is_made = not body.is_entry and opcode_of(row) not in ("parameter", "constant")
-        return is_made and constant_of("", type_of(row)) is not None
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        is_made = not body.is_entry and row.opcode not in ("parameter", "constant")
+        return is_made and constant_of("", row.type_text) is not None
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         return [place for place in super().targets(draft, anchor) if place != anchor]
 
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
-        return constant_of(name_of(row), type_of(row)) or row
+    def changed(self, row: DraftInstruction) -> DraftInstruction:
+        return constant_of(row.name, row.type_text) or row
 
 
 MAX_MERGED = 64
@@ -189,7 +161,7 @@ class MergeValues(Transformation):
         below = _readers(entry)
         by_shape: dict[str, list[str]] = {}
         for row in entry.rows:
-            by_shape.setdefault(type_of(row), []).append(name_of(row))
+            by_shape.setdefault(row.type_text, []).append(row.name)
         return [
             (name, other)
             for names in by_shape.values()
@@ -202,8 +174,6 @@ class MergeValues(Transformation):
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         entry = draft.entry
         ((name, other),) = chosen
-        if not {name, other} <= entry.index.keys():
-            return None
         return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: other}))})
 
 
@@ -211,26 +181,26 @@ def _readers(body: DraftComputation) -> dict[str, set[str]]:
     """The instructions that depend on each instruction."""
     below: dict[str, set[str]] = {name: set() for name in body.index}
     for row in reversed(body.rows):
-        for name in (*map(name_in, references_of(row)), *predecessors(row)):
+        for name in (*row.reads, *row.predecessors):
             if name in below:
-                below[name] |= {name_of(row)} | below[name_of(row)]
+                below[name] |= {row.name} | below[row.name]
     return below
 
 
 def _sorted(body: DraftComputation) -> DraftComputation:
     """The instructions, each after those that it reads, and else in the order of the text."""
-    rows: dict[str, InstructionRecord] = {}
+    rows: dict[str, DraftInstruction] = {}
     begun: set[str] = set()
 
-    def place(row: InstructionRecord) -> None:
-        begun.add(name_of(row))
-        for name in (*map(name_in, references_of(row)), *predecessors(row)):
+    def place(row: DraftInstruction) -> None:
+        begun.add(row.name)
+        for name in (*row.reads, *row.predecessors):
             if name in body.index and name not in begun:
                 place(body.row(name))
-        rows.setdefault(name_of(row), row)
+        rows.setdefault(row.name, row)
 
     for row in body.rows:
-        if name_of(row) not in begun:
+        if row.name not in begun:
             place(row)
     return body.changed(rows.values())
 
@@ -244,8 +214,8 @@ class InlineCallee(InstructionTransformation):
 
     name = "inline computations"
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        return opcode_of(row) in _INLINED
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        return row.opcode in _INLINED
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         taken = draft.names()
@@ -255,7 +225,7 @@ class InlineCallee(InstructionTransformation):
             if body is None or name not in body.index:
                 continue
             row = body.row(name)
-            attribute = attributes(attributes_of(row)).get(_INLINED.get(opcode_of(row), ""), "")
+            attribute = row.attributes.get(_INLINED.get(row.opcode, ""), "")
             callee = draft.body(attribute.lstrip("%"))
             if callee is not None and computation not in _reached(draft, callee):
                 bodies[computation] = inlined(body, row, callee, taken)
@@ -274,28 +244,27 @@ def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
 
 
 def inlined(
-    body: DraftComputation, call: InstructionRecord, callee: DraftComputation, taken: set[str]
+    body: DraftComputation, call: DraftInstruction, callee: DraftComputation, taken: set[str]
 ) -> DraftComputation:
     """A computation with the instructions of a callee in place of its call."""
     names = {}
     for row in callee.rows:
-        number = parameter_number(row) if opcode_of(row) == "parameter" else -1
-        if 0 <= number < len(references_of(call)):
-            names[name_of(row)] = references_of(call)[number]
+        number = row.parameter_number if row.opcode == "parameter" else -1
+        if 0 <= number < len(call.references):
+            names[row.name] = call.references[number]
         else:
-            names[name_of(row)] = fresh(taken, name_of(row))
-    rows: list[InstructionRecord] = []
+            names[row.name] = fresh(taken, row.name)
+    rows: list[DraftInstruction] = []
     for row in body.rows:
         if row is not call:
             rows.append(row)
             continue
         for inner in callee.rows:
-            if opcode_of(inner) == "parameter":
+            if inner.opcode == "parameter":
                 continue
             # What it waited for has other names here, and may be a parameter.
-            inner = without_predecessors(inner, predecessors(inner))
-            if references_of(inner):
-                operands = [renamed(reference, names) for reference in references_of(inner)]
-                inner = with_operands(inner, operands)
-            rows.append(("", names[name_of(inner)], *inner[2:]))
-    return _redirected(body.changed(rows), {name_of(call): names[callee.root]})
+            made = inner.without_predecessors(inner.predecessors)
+            if made.references:
+                made = made.with_operands(renamed(read, names) for read in made.references)
+            rows.append(made._replace(name=names[inner.name]))
+    return _redirected(body.changed(rows), {call.name: names[callee.root]})

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, parameter_number, predecessors, renamed
+from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, renamed
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
-from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, operands_of, references_of
 
 
 class Rename(Transformation):
@@ -37,38 +35,33 @@ class Rename(Transformation):
             names = {name: name for name in body.index}
             if chosen[0] == ("all",):
                 names = {
-                    name_of(row): short(
-                        f"p{parameter_number(row)}"
-                        if opcode_of(row) == "parameter"
-                        else opcode_of(row).replace("-", "_")
+                    row.name: short(
+                        f"p{row.parameter_number}"
+                        if row.opcode == "parameter"
+                        else row.opcode.replace("-", "_")
                     )
                     for row in body.rows
                 }
             rows = []
             for row in body.rows:
-                references = tuple(renamed(reference, names) for reference in references_of(row))
-                operands = ", ".join(f"%{reference}" for reference in references) or operands_of(
-                    row
-                )
-                tail = _tail(attributes_of(row), names, computations, bool(predecessors(row)))
-                rows.append(
-                    ("", names[name_of(row)], row[2], opcode_of(row), operands, tail, references)
-                )
+                tail = _tail(row, names, computations)
+                made = row._replace(name=names[row.name], attributes_text=tail)
+                if row.references:
+                    made = made.with_operands(renamed(read, names) for read in row.references)
+                rows.append(made)
             bodies.append(
                 replace(body, name=computations[body.name], rows=tuple(rows), root=names[body.root])
             )
         return replace(draft, name="m", bodies=tuple(bodies), _text=[])
 
 
-def _tail(
-    tail: str, names: dict[str, str], computations: dict[str, str], has_predecessors: bool
-) -> str:
+def _tail(row: DraftInstruction, names: dict[str, str], computations: dict[str, str]) -> str:
     """Attributes with the new names of what they call and wait for."""
-    if not has_predecessors and not called_names(tail):
-        return tail
+    if not row.predecessors and not row.callees:
+        return row.attributes_text
     head = "%x = f32[] custom-call()"
     pieces, at = [], len(head)
-    text = head + tail
+    text = head + row.attributes_text
     for token in instruction_tokens(text):
         if token.role in (Role.CALLED, Role.PREDECESSOR) and token.start >= len(head):
             new = (computations if token.role is Role.CALLED else names).get(token.name)

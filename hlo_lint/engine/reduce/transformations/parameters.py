@@ -2,42 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
-    attributes,
-    parameter_number,
-    record,
-    with_operands,
+    DraftInstruction,
+    parameters_in_order,
 )
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
-from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.parser.tokens import tuple_elements
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    name_in,
-    name_of,
-    opcode_of,
-    references_of,
-    type_of,
-)
-
-
-def parameters_for(
-    rows: Iterable[InstructionRecord], chosen: Collection[str]
-) -> list[InstructionRecord]:
-    """The instructions with some of them parameters; all parameters are numbered anew."""
-    changed, number = [], 0
-    for row in rows:
-        if opcode_of(row) == "parameter" or name_of(row) in chosen:
-            row = record(name_of(row), type_of(row), "parameter", str(number))
-            number += 1
-        changed.append(row)
-    return changed
 
 
 class CutOperands(Transformation):
@@ -49,26 +24,19 @@ class CutOperands(Transformation):
         entry = draft.entry
         kept = {entry.root, anchor[1] if anchor else ""}
         return [
-            (name_of(row),)
-            for row in entry.rows
-            if opcode_of(row) != "parameter" and name_of(row) not in kept
+            (row.name,) for row in entry.rows if row.opcode != "parameter" and row.name not in kept
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         entry = draft.entry
-        names = {name for (name,) in chosen} & entry.index.keys()
-        names -= {name_of(row) for row in entry.parameters}
-        if not names or any(not type_of(entry.row(name)) for name in names):
+        cut = [entry.row(name) for (name,) in sorted(chosen)]
+        if not all(row.type_text for row in cut):
             return None
-        first = len(entry.parameters)
-        numbers = {name: first + number for number, name in enumerate(sorted(names))}
-        rows = [
-            record(name_of(row), type_of(row), "parameter", str(numbers[name_of(row)]))
-            if name_of(row) in names
-            else row
-            for row in entry.rows
-        ]
-        return draft.with_bodies({entry.name: entry.changed(rows)})
+        for number, row in enumerate(cut, len(entry.parameters)):
+            entry = entry.with_row(
+                DraftInstruction(row.name, row.type_text, "parameter", str(number))
+            )
+        return draft.with_bodies({entry.name: entry})
 
 
 class DropOutputs(Transformation):
@@ -78,23 +46,22 @@ class DropOutputs(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         root = draft.entry.row(draft.entry.root)
-        if opcode_of(root) != "tuple":
+        if root.opcode != "tuple":
             return ()
-        return [(str(number),) for number in range(len(references_of(root)))]
+        return [(str(number),) for number in range(len(root.references))]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         entry = draft.entry
         root = entry.row(entry.root)
         gone = {int(number) for (number,) in chosen}
-        operands = references_of(root)
-        kept = [name for number, name in enumerate(operands) if number not in gone]
-        if opcode_of(root) != "tuple" or not kept or len(kept) == len(operands):
+        kept = [name for number, name in enumerate(root.references) if number not in gone]
+        if not kept:
             return None
         if len(kept) == 1 and "#" not in kept[0]:
             return draft.with_bodies({entry.name: entry.changed(entry.rows, kept[0])})
-        shape = _tuple_without(type_of(root), gone)
-        changed = record(entry.root, shape, "tuple", kept, attributes_of(root))
-        return draft.with_bodies({entry.name: _with(entry, changed)})
+        shape = _tuple_without(root.type_text, gone)
+        changed = root._replace(type_text=shape).with_operands(kept)
+        return draft.with_bodies({entry.name: entry.with_row(changed)})
 
 
 class DropCalleeParameters(Transformation):
@@ -105,57 +72,43 @@ class DropCalleeParameters(Transformation):
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         callers = _callers(draft)
         return [
-            (body.name, name_of(row))
+            (body.name, row.name)
             for body in draft.bodies
             if not body.is_entry and callers.get(body.name) in ("fusion", "call")
             for row in body.parameters
-            if not body.users[name_of(row)] and name_of(row) != body.root
+            if not body.users[row.name] and row.name != body.root
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         for computation in {computation for computation, _ in chosen}:
             body = draft.body(computation)
-            if body is None:
-                continue
-            gone = {name for other, name in chosen if other == computation} & body.index.keys()
-            numbers = {parameter_number(body.row(name)) for name in gone}
-            rows = parameters_in_order(row for row in body.rows if name_of(row) not in gone)
+            assert body is not None
+            gone = {name for other, name in chosen if other == computation}
+            numbers = {body.row(name).parameter_number for name in gone}
+            rows = parameters_in_order(row for row in body.rows if row.name not in gone)
             draft = draft.with_bodies({body.name: body.changed(rows)})
             draft = draft.with_rows(partial(_without_operands, computation, numbers))
         return draft
 
 
 def _without_operands(
-    callee: str, numbers: set[int], _: DraftComputation, row: InstructionRecord
-) -> InstructionRecord:
+    callee: str, numbers: set[int], _: DraftComputation, row: DraftInstruction
+) -> DraftInstruction:
     """A caller of a computation without some operands; other instructions as they are."""
-    if "=" not in attributes_of(row) or callee not in called_names(attributes_of(row)):
+    if callee not in row.callees:
         return row
-    kept = [name for number, name in enumerate(references_of(row)) if number not in numbers]
-    return with_operands(row, kept)
-
-
-def parameters_in_order(rows: Iterable[InstructionRecord]) -> list[InstructionRecord]:
-    """The instructions with their parameters numbered from 0, in the order of their numbers."""
-    rows = list(rows)
-    old = sorted(parameter_number(row) for row in rows if opcode_of(row) == "parameter")
-    return [
-        (*row[:4], str(old.index(parameter_number(row))), *row[5:])
-        if opcode_of(row) == "parameter"
-        else row
-        for row in rows
-    ]
+    return row.with_operands(
+        name for number, name in enumerate(row.references) if number not in numbers
+    )
 
 
 def _callers(draft: Draft) -> dict[str, str]:
     """The opcode that calls each computation; empty text where several differ."""
     callers: dict[str, str] = {}
     for _, row in draft.places():
-        if "=" not in attributes_of(row):
-            continue
-        for name in called_names(attributes_of(row)):
-            same = callers.setdefault(name, opcode_of(row)) == opcode_of(row)
-            callers[name] = opcode_of(row) if same else ""
+        for name in row.callees:
+            same = callers.setdefault(name, row.opcode) == row.opcode
+            callers[name] = row.opcode if same else ""
     return callers
 
 
@@ -166,10 +119,10 @@ class DropLoopState(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         return [
-            (body.name, name_of(row), str(number))
+            (body.name, row.name, str(number))
             for body, row in draft.places()
-            if opcode_of(row) == "while"
-            for number in range(len(tuple_elements(type_of(row)) or ()))
+            if row.opcode == "while"
+            for number in range(len(tuple_elements(row.type_text) or ()))
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
@@ -190,22 +143,21 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
     if caller is None or name not in caller.index:
         return None
     loop = caller.row(name)
-    values = attributes(attributes_of(loop))
-    names = [values.get(key, "").lstrip("%") for key in ("condition", "body")]
+    names = [loop.attributes.get(key, "").lstrip("%") for key in ("condition", "body")]
     inner = [draft.body(callee) for callee in names]
-    elements = tuple_elements(type_of(loop)) or ()
+    elements = tuple_elements(loop.type_text) or ()
     if None in inner or len(gone) >= len(elements):
         return None
-    shape = _tuple_without(type_of(loop), gone)
+    shape = _tuple_without(loop.type_text, gone)
     changed: dict[str, DraftComputation | None] = {}
-    places = {name_in(references_of(loop)[0]), name}
+    places = {loop.reads[0], name}
     start = _narrowed(caller, places, shape, gone, {name})
     if start is None:
         return None
     changed[computation] = start
     for body in inner:
         assert body is not None
-        ends = {name_of(row) for row in body.parameters}
+        ends = {row.name for row in body.parameters}
         is_body = body.name == names[1]
         made = _narrowed(body, ends | ({body.root} if is_body else set()), shape, gone, ends)
         if made is None:
@@ -220,32 +172,30 @@ def _narrowed(
     """A computation in which some values have a narrower tuple."""
     rows = []
     for row in body.rows:
-        name, opcode, references = name_of(row), opcode_of(row), references_of(row)
-        if name in places:
-            if opcode == "tuple":
-                kept = [name for number, name in enumerate(references) if number not in gone]
-                row = record(name, shape, opcode, kept, attributes_of(row))
-            elif opcode in ("parameter", "while"):
-                row = (*row[:2], shape, *row[3:])
-            else:
+        made: DraftInstruction | None = row
+        if row.name in places:
+            made = row._replace(type_text=shape)
+            if row.opcode == "tuple":
+                kept = [name for at, name in enumerate(row.references) if at not in gone]
+                made = made.with_operands(kept)
+            elif row.opcode not in ("parameter", "while"):
                 return None
-        elif any(name_in(reference) in carriers for reference in references):
-            number = attributes(attributes_of(row)).get("index", "")
-            if opcode != "get-tuple-element" or not number.isdecimal():
+        elif not carriers.isdisjoint(row.reads):
+            number = row.element
+            if number is None:
                 return None
-            if int(number) in gone:
-                zero = constant_of(name, type_of(row))
-                if zero is None:
-                    return None
-                row = zero
+            if number in gone:
+                made = constant_of(row.name, row.type_text)
             else:
-                index = int(number) - sum(removed < int(number) for removed in gone)
-                row = record(name, type_of(row), opcode, references, f", index={index}")
-        rows.append(row)
+                index = number - sum(removed < number for removed in gone)
+                made = row._replace(attributes_text=f", index={index}")
+        if made is None:
+            return None
+        rows.append(made)
     return body.changed(rows)
 
 
-def constant_of(name: str, shape: str) -> InstructionRecord | None:
+def constant_of(name: str, shape: str) -> DraftInstruction | None:
     """A constant of zeros; None for what is not an array."""
     if shape.startswith(("(", "token", "opaque")) or "[" not in shape:
         return None
@@ -253,13 +203,9 @@ def constant_of(name: str, shape: str) -> InstructionRecord | None:
     literal = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}.get(dtype, "0")
     if not shape.partition("[")[2].startswith("]"):
         literal = "{...}"
-    return record(name, shape, "constant", literal)
+    return DraftInstruction(name, shape, "constant", literal)
 
 
 def _tuple_without(shape: str, gone: set[int]) -> str:
     elements = tuple_elements(shape) or ()
     return f"({', '.join(part for n, part in enumerate(elements) if n not in gone)})"
-
-
-def _with(body: DraftComputation, changed: InstructionRecord) -> DraftComputation:
-    return body.changed(changed if name_of(row) == name_of(changed) else row for row in body.rows)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, record, swept
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, swept
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import inlined
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.parser.tokens import tuple_elements
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 
 MAX_INSTRUCTIONS: Final = 16
 """Of an entry computation of more instructions no part is tried: each is a compilation."""
@@ -36,25 +35,20 @@ class ApplyPass(Transformation):
         if len(entry.rows) > MAX_INSTRUCTIONS:
             return ()
         return [
-            (name_of(row),)
-            for row in reversed(entry.rows)
-            if references_of(row) and name_of(row) != entry.root
+            (row.name,) for row in reversed(entry.rows) if row.references and row.name != entry.root
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         ((name,),) = chosen
         entry = draft.entry
-        if name not in entry.index or name == entry.root:
-            return None
         part = swept(draft.with_bodies({entry.name: replace(entry, root=name)}), draft)
         text = self._run(part.text)
         after = Draft.of(parse_file(text).modules[0]) if text else part
         if after.text == part.text or len(after.bodies) > 1:
             return None
-        parameters = [name_of(row) for row in part.entry.parameters]
-        call = record(name, type_of(entry.row(name)), "call", parameters)
-        rows = (call if name_of(row) == name else row for row in entry.rows)
-        body = inlined(entry.changed(rows), call, _without_scratch(after.entry), draft.names())
+        parameters = [row.name for row in part.entry.parameters]
+        call = DraftInstruction.of(name, entry.row(name).type_text, "call", parameters)
+        body = inlined(entry.with_row(call), call, _without_scratch(after.entry), draft.names())
         made = swept(draft.with_bodies({entry.name: body}), draft)
         return made if made.size < draft.size else None
 
@@ -65,14 +59,13 @@ def _without_scratch(body: DraftComputation) -> DraftComputation:
     A rewriter adds the scratch memory of a library last, when it has met every instruction.
     """
     root = body.row(body.root)
-    at = body.index.get(references_of(root)[0], -1) if references_of(root) else -1
-    if opcode_of(root) != "get-tuple-element" or opcode_of(body.rows[at]) != "custom-call":
+    at = body.index.get(root.references[0], -1) if root.references else -1
+    number, call = root.element, body.rows[at]
+    if number is None or call.opcode != "custom-call" or body.users[call.name] > 1:
         return body
-    call = body.rows[at]
-    elements = tuple_elements(type_of(call)) or ()
-    number = attributes(attributes_of(root)).get("index", "")
-    if body.users[name_of(call)] > 1 or not number.isdecimal() or int(number) >= len(elements):
+    elements = tuple_elements(call.type_text) or ()
+    if number >= len(elements):
         return body
-    alone = (*call[:2], elements[int(number)], *call[3:])
+    alone = call._replace(type_text=elements[number])
     rows = (alone if row is call else row for row in body.rows if row is not root)
-    return body.changed(rows, name_of(call))
+    return body.changed(rows, call.name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation, attributes, parameter_number
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
     InstructionReplacement,
@@ -15,17 +15,7 @@ from hlo_lint.engine.reduce.transformations.base import (
     Transformation,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
-from hlo_lint.hlo.ir import called_names
 from hlo_lint.hlo.opcodes import BINARY, CALLERS, KEEPS_LAYOUT, UNARY
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    name_of,
-    opcode_of,
-    operands_of,
-    references_of,
-    type_of,
-)
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
 from hlo_lint.text.source import whole_number
 
@@ -63,11 +53,11 @@ class _DimensionClasses:
         self._products: list[tuple[list[Dimension], list[Dimension]]] = []
         self._shapes: dict[Place, Shape | None] = {}
         for body, row in draft.places():
-            shape = shape_or_none(type_of(row)) if type_of(row) else None
-            self._shapes[body.name, name_of(row)] = shape
+            shape = shape_or_none(row.type_text) if row.type_text else None
+            self._shapes[body.name, row.name] = shape
             for index, leaf in leaves(shape) if shape else ():
                 for number, size in enumerate(leaf.dims if isinstance(leaf, ArrayShape) else ()):
-                    place = (body.name, name_of(row), index, number)
+                    place = (body.name, row.name, index, number)
                     self._parent[place], self.size[place] = place, size
         for body, row in draft.places():
             self._relate(body, row)
@@ -108,10 +98,10 @@ class _DimensionClasses:
                 return size
         return None
 
-    def _relate(self, body: DraftComputation, row: InstructionRecord) -> None:
-        opcode, values = opcode_of(row), attributes(attributes_of(row))
-        me = body.name, name_of(row)
-        sources = [self._source(body, reference) for reference in references_of(row)]
+    def _relate(self, body: DraftComputation, row: DraftInstruction) -> None:
+        opcode, values = row.opcode, row.attributes
+        me = body.name, row.name
+        sources = [self._source(body, reference) for reference in row.references]
         if opcode == "tuple":
             for number, (source, index) in enumerate(sources):
                 self._same_leaves(source, index, me, (number,))
@@ -131,23 +121,23 @@ class _DimensionClasses:
     def _relate_callees(
         self,
         body: DraftComputation,
-        row: InstructionRecord,
+        row: DraftInstruction,
         sources: Sequence[Source],
     ) -> None:
-        me = body.name, name_of(row)
-        opcode = opcode_of(row)
-        callees = [self.draft.body(name) for name in called_names(attributes_of(row))]
+        me = body.name, row.name
+        opcode = row.opcode
+        callees = [self.draft.body(name) for name in row.callees]
         for branch, callee in enumerate(callees):
             if callee is None:
                 continue
             for parameter in callee.parameters:
-                number = parameter_number(parameter) + (branch + 1) * (opcode == "conditional")
+                number = parameter.parameter_number + (branch + 1) * (opcode == "conditional")
                 if number < len(sources):
                     source, index = sources[number]
-                    self._same_leaves(source, index, (callee.name, name_of(parameter)), ())
+                    self._same_leaves(source, index, (callee.name, parameter.name), ())
                     if opcode == "while":
                         self._same_leaves(source, index, me, ())
-            if opcode != "while" or type_of(callee.row(callee.root)) == type_of(row):
+            if opcode != "while" or callee.row(callee.root).type_text == row.type_text:
                 self._same_leaves((callee.name, callee.root), (), me, ())
 
     def _relate_array(
@@ -314,15 +304,15 @@ class ShrinkDimensions(Transformation):
         if not wanted or made is None:
             return None
 
-        def resized(body: DraftComputation, row: InstructionRecord) -> InstructionRecord:
-            shape = shape_or_none(type_of(row)) if type_of(row) else None
+        def resized(body: DraftComputation, row: DraftInstruction) -> DraftInstruction:
+            shape = shape_or_none(row.type_text) if row.type_text else None
             if shape is None:
                 return row
-            new = _resized(shape, (body.name, name_of(row)), (), sizes, made)
+            new = _resized(shape, (body.name, row.name), (), sizes, made)
             if new == shape:
                 return row
-            literal = "{...}" if opcode_of(row) == "constant" else operands_of(row)
-            return (*row[:2], str(new), opcode_of(row), literal, *row[5:])
+            literal = "{...}" if row.opcode == "constant" else row.operands_text
+            return row._replace(type_text=str(new), operands_text=literal)
 
         return draft.with_rows(resized)
 
@@ -362,12 +352,12 @@ class ShortenLiterals(InstructionReplacement):
 
     name = "shorten literals"
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        literal = operands_of(row)
-        return opcode_of(row) == "constant" and literal.startswith("{") and literal != "{...}"
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        literal = row.operands_text
+        return row.opcode == "constant" and literal.startswith("{") and literal != "{...}"
 
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
-        return (*row[:4], "{...}", *row[5:])
+    def changed(self, row: DraftInstruction) -> DraftInstruction:
+        return row._replace(operands_text="{...}")
 
 
 class LowerConstants(InstructionReplacement):
@@ -375,12 +365,12 @@ class LowerConstants(InstructionReplacement):
 
     name = "lower trip counts"
 
-    def is_target(self, body: DraftComputation, row: InstructionRecord) -> bool:
-        is_integer = opcode_of(row) == "constant" and _is_scalar_integer(type_of(row))
-        return bool(is_integer) and (whole_number(operands_of(row)) or 0) > 1
+    def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
+        is_integer = row.opcode == "constant" and _is_scalar_integer(row.type_text)
+        return bool(is_integer) and (whole_number(row.operands_text) or 0) > 1
 
-    def changed(self, row: InstructionRecord) -> InstructionRecord:
-        return (*row[:4], "1", *row[5:])
+    def changed(self, row: DraftInstruction) -> DraftInstruction:
+        return row._replace(operands_text="1")
 
 
 _is_scalar_integer = re.compile(r"[su]\d+\[\](?:\{.*\})?").fullmatch
@@ -393,15 +383,15 @@ class PlainElementTypes(Transformation):
     name = "use plain element types"
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
-        types = {name for _, row in draft.places() for name in _element_type.findall(type_of(row))}
+        types = {name for _, row in draft.places() for name in _element_type.findall(row.type_text)}
         return [(name, to) for name in sorted(types) for to in _plain(name)]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         instead = {target[0]: target[1] for target in chosen}
 
-        def plain(_: DraftComputation, row: InstructionRecord) -> InstructionRecord:
-            shape = _element_type.sub(lambda dtype: instead.get(dtype[1], dtype[1]), type_of(row))
-            return (*row[:2], shape, *row[3:])
+        def plain(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:
+            shape = _element_type.sub(lambda dtype: instead.get(dtype[1], dtype[1]), row.type_text)
+            return row._replace(type_text=shape)
 
         return draft.with_rows(plain)
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import (
-    Draft,
-    DraftComputation,
-    predecessors,
-    record,
-    without_predecessors,
-)
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
-from hlo_lint.engine.reduce.transformations.parameters import parameters_for
-from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
 
 _DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
 """Steps to follow from the instruction, to operands and to users."""
@@ -46,9 +38,7 @@ class KeepSlice(Transformation):
 def _operands(body: DraftComputation, names: set[str], depth: int) -> set[str]:
     kept, layer = set(names), set(names)
     for _ in range(depth + 1):
-        layer = {
-            name_in(reference) for name in layer for reference in references_of(body.row(name))
-        } - kept
+        layer = {read for name in layer for read in body.row(name).reads} - kept
         layer &= body.index.keys()
         kept |= layer
     return kept
@@ -59,13 +49,22 @@ def _users(body: DraftComputation, name: str, depth: int) -> set[str]:
     below: set[str] = set()
     layer = {name}
     for _ in range(depth):
-        layer = {
-            name_of(row)
-            for row in body.rows
-            if any(name_in(reference) in layer for reference in references_of(row))
-        }
+        layer = {row.name for row in body.rows if not layer.isdisjoint(row.reads)}
         below |= layer
     return below
+
+
+def _parameters_for(
+    rows: Iterable[DraftInstruction], chosen: Collection[str]
+) -> list[DraftInstruction]:
+    """The instructions with some of them parameters; all parameters are numbered anew."""
+    changed, number = [], 0
+    for row in rows:
+        if row.opcode == "parameter" or row.name in chosen:
+            row = DraftInstruction(row.name, row.type_text, "parameter", str(number))
+            number += 1
+        changed.append(row)
+    return changed
 
 
 def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: set[str]) -> Draft:
@@ -73,25 +72,20 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
 
     Those whose operands are not kept become parameters; what nobody reads is what it returns.
     """
-    complete = {
-        name
-        for name in kept
-        if all(name_in(reference) in kept for reference in references_of(body.row(name)))
-    }
+    complete = {name for name in kept if kept.issuperset(body.row(name).reads)}
     gone = body.index.keys() - kept
-    rows = parameters_for(
-        [without_predecessors(row, gone) for row in body.rows if name_of(row) in kept],
+    rows = _parameters_for(
+        [row.without_predecessors(gone) for row in body.rows if row.name in kept],
         kept - complete,
     )
-    read = {name_in(reference) for row in rows for reference in references_of(row)}
-    read |= {name for row in rows for name in predecessors(row)}
-    ends = [name_of(row) for row in rows if name_of(row) not in read]
+    read = {name for row in rows for name in (*row.reads, *row.predecessors)}
+    ends = [row.name for row in rows if row.name not in read]
     wanted = [name for name in ends if name in below] or ends or sorted(below)  # or a cycle
     root = wanted[0]
     if len(ends) > 1:
-        shapes = ", ".join(type_of(row) for row in rows if name_of(row) in ends)
+        shapes = ", ".join(row.type_text for row in rows if row.name in ends)
         root = "results"
-        rows.append(record(root, f"({shapes})", "tuple", ends))
+        rows.append(DraftInstruction.of(root, f"({shapes})", "tuple", ends))
     entry = DraftComputation(body.name, tuple(rows), root, True)
     needed = entry.called()
     others = [replace(other, is_entry=False) for other in draft.bodies if other is not body]
@@ -135,14 +129,13 @@ class PromoteComputation(Transformation):
         return [
             (body.name,)
             for body in draft.bodies
-            if not body.is_entry and any(type_of(row).find("[]") < 0 for row in body.rows)
+            if not body.is_entry and any(row.type_text.find("[]") < 0 for row in body.rows)
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         ((computation,),) = chosen
         body = draft.body(computation)
-        if body is None or body.is_entry:
-            return None
+        assert body is not None
         return _entry_alone(draft, body, set(body.index), {body.root})
 
 
@@ -154,10 +147,8 @@ class MoveRoot(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
         entry = draft.entry
-        names = [
-            name_of(row) for row in entry.rows if opcode_of(row) not in ("parameter", "constant")
-        ]
-        operands = [name_in(reference) for reference in references_of(entry.row(entry.root))]
+        names = [row.name for row in entry.rows if row.opcode not in ("parameter", "constant")]
+        operands = entry.row(entry.root).reads
         targets, stride = [], len(names) // 2
         while stride > 4:
             targets += names[stride - 1 :: stride]
@@ -169,6 +160,4 @@ class MoveRoot(Transformation):
     def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
         ((name,),) = chosen
         entry = draft.entry
-        if name not in entry.index or name == entry.root:
-            return None
         return draft.with_bodies({entry.name: replace(entry, root=name)})
