@@ -18,7 +18,7 @@ from hlo_lint.engine.history import (
     nameless,
     resolving_pass,
 )
-from hlo_lint.engine.states import DefectEnd, Level, level_of
+from hlo_lint.engine.states import DefectEnd, ReportLevel, level_of
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
@@ -219,10 +219,10 @@ class Reporter:
             return
         end = _end_of(check, history, timeline)
         level = level_of(end, rule, pipeline, asked=self.resolved)
-        if level is not Level.NONE:
+        if level is not ReportLevel.NONE:
             if pipeline.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
-            severity = Severity.INFO if level is Level.INFO else None
+            severity = Severity.INFO if level is ReportLevel.INFO else None
             self.add_history(rule, history, timeline, end=end, severity=severity)
 
     def add_history(

@@ -1,4 +1,4 @@
-"""What the verifier has found in the modules of a run: most of a module is like one before it."""
+"""The verifier's memo of a run: most of a module is like one before it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
 """Header, stage, types of the parameters of the entry computation, and that of its root."""
 
 
-class Outcome(NamedTuple):
-    """What was found in one computation with some callees."""
+class Judgement(NamedTuple):
+    """The violations of one computation with some callees."""
 
     callees: Mapping[str, Computation | None]
     """The computations it calls, by name."""
@@ -39,12 +39,12 @@ class Outcome(NamedTuple):
         return not self.of_instructions and not self.of_whole
 
 
-GOOD: Final = Outcome({}, (), ())
+GOOD: Final = Judgement({}, (), ())
 
 
 @dataclass(eq=False)
 class BoundMemo:
-    """What was found under one stage and the counts of one header."""
+    """The memo of one stage and the counts of one header."""
 
     kinds: dict[str, set[JudgedKind]] = field(default_factory=dict)
     """The instructions of each opcode that passed, but for their names."""
@@ -52,31 +52,31 @@ class BoundMemo:
     """Opcode, type and attributes of instructions that passed the checks of a word."""
     templates: set[Template] = field(default_factory=set)
     """Small computations that passed."""
-    outcomes: dict[Computation, dict[Callees, Outcome]] = field(default_factory=dict)
-    """The outcomes of each computation, the latest at the end."""
+    judgements: dict[Computation, dict[Callees, Judgement]] = field(default_factory=dict)
+    """The judgements of each computation, the latest at the end."""
     latest: dict[str, Computation] = field(default_factory=dict)
     """The computation of each name that was checked last."""
 
 
 @dataclass(eq=False)
 class VerifierMemo:
-    """What was found in all modules of a run."""
+    """The memo of all modules of a run."""
 
     bound: dict[tuple[Stage, Header], BoundMemo] = field(default_factory=dict)
     headers: set[JudgedHeader] = field(default_factory=set)
     """Entry computations that fit their headers."""
 
     def of(self, stage: Stage, header: Header) -> BoundMemo:
-        """What was found under a stage and a header."""
+        """The memo of a stage and a header."""
         return self.bound.setdefault((stage, header), BoundMemo())
 
     def keep(self, computations: Iterable[Computation]) -> None:
         """Let go of all computations but these."""
         kept = set(computations)
         for memo in self.bound.values():
-            memo.outcomes = {
-                computation: outcomes
-                for computation, outcomes in memo.outcomes.items()
+            memo.judgements = {
+                computation: judgements
+                for computation, judgements in memo.judgements.items()
                 if computation in kept
             }
             memo.latest = {

@@ -21,7 +21,7 @@ from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
-from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, Outcome, VerifierMemo
+from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, Judgement, VerifierMemo
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -108,7 +108,7 @@ class _Verifier:
         if len(self.memo.templates) > MAX_HELD:
             self.memo.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
-        self._outcomes: dict[Computation, Outcome] = {}
+        self._judgements: dict[Computation, Judgement] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
         """Of computations that do the same the first."""
@@ -151,17 +151,17 @@ class _Verifier:
         """Those of all computations, known for as long as what they call is the same."""
         computations = self.module.computations
         self.check(computations)
-        for outcome in map(self._outcomes.get, computations):
-            if outcome is not None and outcome is not GOOD:
-                yield from (violation for _, violation in outcome.of_instructions)
-                yield from outcome.of_whole
+        for judgement in map(self._judgements.get, computations):
+            if judgement is not None and judgement is not GOOD:
+                yield from (violation for _, violation in judgement.of_instructions)
+                yield from judgement.of_whole
 
     def check(self, computations: Sequence[Computation]) -> None:
         """Find the violations of some computations, where they are not known."""
         # Of computations that do the same one is checked, and the others if that one is not good.
         alike: dict[object, list[Computation]] = {}
         for computation in computations:
-            if self._outcome(computation) is None:
+            if self._judgement(computation) is None:
                 alike.setdefault(template_of(computation) or computation, []).append(computation)
         for same in alike.values():
             if len(same) > 1:
@@ -171,37 +171,37 @@ class _Verifier:
         others = []
         for template, same in alike.items():
             if template in good:
-                self._outcomes.update(dict.fromkeys(same, GOOD))
-                self.memo.outcomes.update((computation, {(): GOOD}) for computation in same)
+                self._judgements.update(dict.fromkeys(same, GOOD))
+                self.memo.judgements.update((computation, {(): GOOD}) for computation in same)
             else:
                 others += same[1:]
         self._check(others)
 
     def is_good(self, computation: Computation) -> bool:
         """True if it was checked, and violates nothing."""
-        outcome = self._outcome(computation)
-        return outcome is not None and outcome.is_good
+        judgement = self._judgement(computation)
+        return judgement is not None and judgement.is_good
 
-    def _outcome(self, computation: Computation) -> Outcome | None:
-        """The outcome of a computation with these callees; None if it was not checked."""
-        outcome = self._outcomes.get(computation)
-        if outcome is None:
-            held = self.memo.outcomes.get(computation)
+    def _judgement(self, computation: Computation) -> Judgement | None:
+        """The judgement of a computation with these callees; None if it was not checked."""
+        judgement = self._judgements.get(computation)
+        if judgement is None:
+            held = self.memo.judgements.get(computation)
             if held is not None:
-                outcome = held.get(tuple(self._callees(computation).values()))
-                if outcome is not None:
-                    self._outcomes[computation] = outcome
-        return outcome
+                judgement = held.get(tuple(self._callees(computation).values()))
+                if judgement is not None:
+                    self._judgements[computation] = judgement
+        return judgement
 
-    def _keep(self, computation: Computation, outcome: Outcome) -> None:
+    def _keep(self, computation: Computation, judgement: Judgement) -> None:
         template = template_of(computation)
         if template is None:
             self.memo.latest[computation.name] = computation
-        elif outcome is GOOD:
+        elif judgement is GOOD:
             self.memo.templates.add(template)
-        self._outcomes[computation] = outcome
-        held = self.memo.outcomes.setdefault(computation, {})
-        held[tuple(outcome.callees.values())] = outcome
+        self._judgements[computation] = judgement
+        held = self.memo.judgements.setdefault(computation, {})
+        held[tuple(judgement.callees.values())] = judgement
 
     def _callees(self, computation: Computation) -> Mapping[str, Computation | None]:
         """The computations that it calls, by name."""
@@ -261,7 +261,7 @@ class _Verifier:
             if callees or of_rows or of_whole:
                 rows = computation.rows
                 named = [(name_of(rows[number]), violation) for number, violation in of_rows or ()]
-                self._keep(computation, Outcome(callees, tuple(named), tuple(of_whole)))
+                self._keep(computation, Judgement(callees, tuple(named), tuple(of_whole)))
             else:
                 self._keep(computation, GOOD)
 
@@ -288,8 +288,8 @@ class _Verifier:
         before = self.memo.latest.get(computation.name)
         if before is None:
             return range(len(computation.rows))
-        outcome = next(reversed(self.memo.outcomes[before].values()))
-        return _changed(computation, self._callees(computation), before, outcome)
+        judgement = next(reversed(self.memo.judgements[before].values()))
+        return _changed(computation, self._callees(computation), before, judgement)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
         """The violations of single instructions, by what is wrong: type, shape, the rest."""
@@ -438,7 +438,7 @@ def _changed(
     computation: Computation,
     callees: Mapping[str, Computation | None],
     before: Computation,
-    outcome: Outcome,
+    judgement: Judgement,
 ) -> Sequence[int]:
     """The instructions to check, where the others were checked in an earlier computation."""
     rows = computation.rows
@@ -447,8 +447,8 @@ def _changed(
         return range(len(rows))  # another module's computation, most likely
     new = {name_of(row) for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
-    new |= {name for name, _ in outcome.of_instructions}
-    other = {name for name, callee in callees.items() if outcome.callees.get(name) is not callee}
+    new |= {name for name, _ in judgement.of_instructions}
+    other = {name for name, callee in callees.items() if judgement.callees.get(name) is not callee}
     if not new and not other:
         return []
     untouched = new.isdisjoint
