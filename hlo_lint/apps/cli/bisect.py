@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from hlo_lint.analysis.diff.bisection import Bisection, bisect
 from hlo_lint.apps.cli import common, options
+from hlo_lint.apps.cli.diff import show
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
+from hlo_lint.report.diff import as_dict
 from hlo_lint.text.phrases import counted
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.diff.bisection import Bisection
-    from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.text.source import shown
 
 
 @click.command("bisect")
@@ -38,8 +41,6 @@ def command(
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
-    from hlo_lint.analysis.diff.bisection import bisect
-
     bisections = [bisect(one, other) for one, other in _pairs(before, after, module)]
     if as_json:
         modules = [_as_dict(bisection) for bisection in bisections]
@@ -52,9 +53,6 @@ def command(
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
     """The modules of one name; if there are several, the first of A with the first of B."""
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
-
     if module is not None:
         return [(module_named(before, module), module_named(after, module))]
     sides: list[dict[str, list[Pipeline]]] = []
@@ -72,9 +70,6 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
 
 
 def _show(bisection: Bisection, everything: bool) -> None:
-    from hlo_lint.apps.cli.diff import show
-    from hlo_lint.text.source import shown
-
     title = shown(bisection.before.title)
     if bisection.first is None or bisection.difference is None:
         click.echo(f"{title}: the same after each of {bisection.steps} steps")
@@ -94,8 +89,6 @@ def _show(bisection: Bisection, everything: bool) -> None:
 
 
 def _as_dict(bisection: Bisection) -> dict[str, Any]:
-    from hlo_lint.report.diff import as_dict
-
     first = bisection.first
     return {
         "module": bisection.before.title,

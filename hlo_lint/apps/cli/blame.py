@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, completing, parameters
+from hlo_lint.report.history import print_lives
 
 
 @click.command("blame")
@@ -22,9 +24,6 @@ def command(
 
     Exit status: 1 if `check` reports it too, else 0.
     """
-    from hlo_lint.apps.api import lint
-    from hlo_lint.report.history import print_lives
-
     settings = common.settings_of((path,), shared)
     dump = common.open_given((path,), settings)
     with common.progress_bar(dump) as progress:

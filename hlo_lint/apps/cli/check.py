@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hlo_lint.apps.cli import common, parameters, printing
+from hlo_lint.text.source import shown, whole_number
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -25,8 +26,6 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None
     if value == "auto":
         return 0
-    from hlo_lint.text.source import whole_number
-
     number = whole_number(value)
     if number is not None and 1 <= number <= parameters.MAX_COUNT:
         return number
@@ -217,7 +216,6 @@ def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun:
 def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
     """Print what was read, and with which settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
-    from hlo_lint.text.source import shown
 
     rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
     for label, message in (
@@ -296,8 +294,6 @@ def _check_shard(
 
 
 def _show_files(dump: Dump) -> None:
-    from hlo_lint.text.source import shown
-
     for pipeline in dump:
         for file in (*pipeline.dumps, *pipeline.kernels):
             click.echo(shown(str(file.path)))

@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+from hlo_lint.text.source import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -114,7 +117,6 @@ def names(values: Iterable[str]) -> list[str] | None:
 def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
     """The severity of each rule, from values `RULE=LEVEL`; None for `off`."""
     from hlo_lint.rules.findings import Severity
-    from hlo_lint.text.errors import UsageError, nearest
 
     levels: dict[str, Severity | None] = {}
     for entry in names(values) or ():
@@ -139,7 +141,6 @@ def open_given(
         UsageError: if `-` is one of several paths.
     """
     from hlo_lint.apps.targets import open_paths, piped_dump
-    from hlo_lint.text.errors import UsageError
 
     name = shared.stdin_filename
     if "-" in paths:
@@ -161,8 +162,6 @@ def standard_input() -> bytes:
     Raises:
         DumpError: if it is closed, or cannot be read.
     """
-    from hlo_lint.text.errors import DumpError, os_errors_as
-
     if sys.stdin is None:
         raise DumpError("standard input is closed")
     with os_errors_as("standard input: cannot be read"):
@@ -185,8 +184,6 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
 
     So does a crash of a rule, and a limit that was reached.
     """
-    from hlo_lint.text.source import shown
-
     if report.unchecked and not shared.allow_empty:
         for entry in report.unchecked:
             place = shown(f"{entry.path}: {entry.reason}")
@@ -273,8 +270,6 @@ def paired(
     Raises:
         UsageError: if there are none.
     """
-    from hlo_lint.text.errors import UsageError
-
     pairs = [
         pair
         for name, ours in sides[0].items()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from hlo_lint.apps.cli.main import cli
+
 VARIABLE = "_HLO_LINT_COMPLETE"
 
 
@@ -18,8 +20,6 @@ def command(shell: str) -> None:
     compinit: eval "$(hlo-lint completion zsh)". In fish: hlo-lint completion fish | source.
     """
     from click.shell_completion import get_completion_class
-
-    from hlo_lint.apps.cli.main import cli
 
     kind = get_completion_class(shell)
     assert kind is not None

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hlo_lint.apps.cli import common, options
-
-if TYPE_CHECKING:
-    from hlo_lint.dumps.options import OptionDifference
-    from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 
 @click.command("config-diff")
@@ -28,8 +29,6 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
-    from hlo_lint.dumps.options import differences
-
     by_difference: dict[OptionDifference, list[str]] = {}
     for ours, theirs in _pairs(before, after):
         for difference in differences(ours, theirs):
@@ -53,11 +52,6 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
 
 def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     """The modules of both directories that have one name, in the order of the first."""
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.options import RECORDS
-    from hlo_lint.dumps.selection import main_pipelines
-    from hlo_lint.text.errors import DumpError
-
     sides: list[dict[str, list[Pipeline]]] = []
     for path in (before, after):
         by_name: dict[str, list[Pipeline]] = {}
@@ -72,8 +66,6 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
 
 
 def _show(by_difference: dict[OptionDifference, list[str]]) -> None:
-    from hlo_lint.text.source import shown
-
     if not by_difference:
         click.echo("the same")
     for difference, modules in by_difference.items():

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.analysis.diff.difference import Difference, diff
 from hlo_lint.apps.cli import options
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.diff.difference import Difference
-    from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
+from hlo_lint.report.diff import SHOWN, as_dict, render
+from hlo_lint.text.errors import UsageError
 
 STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 
@@ -51,11 +51,6 @@ def command(
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
-    from hlo_lint.analysis.diff.difference import diff
-    from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
-    from hlo_lint.report.diff import as_dict
-    from hlo_lint.text.errors import UsageError
-
     files: list[PassDump]
     if folder is None:
         files = [one_file(Path(path)) for path in (before, after)]
@@ -81,8 +76,6 @@ def command(
 
 def show(differences: Sequence[Difference], everything: bool) -> None:
     """Print differences, in colours on a terminal."""
-    from hlo_lint.report.diff import SHOWN, render
-
     for difference in differences:
         for mark, line in render(difference, limit=None if everything else SHOWN):
             click.echo(click.style(line, fg=STYLES.get(mark)))

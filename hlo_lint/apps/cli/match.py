@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from hlo_lint.analysis import match as m
+from hlo_lint.analysis.match import Match, Pattern
+from hlo_lint.analysis.match.pattern import candidates
+from hlo_lint.analysis.match.reader import read_pattern
 from hlo_lint.apps.cli import options
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.match import Match, Pattern
-    from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import modules_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 NEAR_MISSES = 20
 """Maximum near misses that are printed without `--all`."""
@@ -61,9 +66,6 @@ def command(
     A match that many dumps of a module share is printed once. Exit status: 0 found, 1 not found,
     2 wrong use.
     """
-    from hlo_lint.analysis.match.reader import read_pattern
-    from hlo_lint.dumps.directory import open_dump
-
     asked = read_pattern(pattern)
     hits: list[_Found] = []
     misses: list[_Found] = []
@@ -82,10 +84,6 @@ def command(
 
 def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Found]:
     """Each hit and near miss once, at the first dump that has it."""
-    from hlo_lint.dumps.selection import modules_of
-    from hlo_lint.text.errors import DumpError
-    from hlo_lint.text.source import shown
-
     searched: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
     reported: dict[tuple[str, str], _Found] = {}
     for dump in pipeline.dumps:
@@ -114,9 +112,6 @@ def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Foun
 def _in_computation(
     asked: Pattern, computation: Computation, explain: bool
 ) -> Iterator[tuple[Instruction, Match | None, str]]:
-    from hlo_lint.analysis import match as m
-    from hlo_lint.analysis.match.pattern import candidates
-
     if not explain:
         for hit in m.find(asked, computation):
             yield hit.instruction, hit, ""
@@ -129,8 +124,6 @@ def _in_computation(
 def _show(
     hits: Sequence[_Found], misses: Sequence[_Found], everything: bool, explain: bool
 ) -> None:
-    from hlo_lint.text.source import shown
-
     for place in hits:
         _show_place(place)
         if place.hit:
@@ -147,8 +140,6 @@ def _show(
 
 
 def _show_place(candidate: _Found) -> None:
-    from hlo_lint.text.source import shown
-
     also = f" (in {candidate.dumps} dumps)" if candidate.dumps > 1 else ""
     click.echo(click.style(shown(candidate.place), bold=True) + also)
     text = shown(candidate.line.strip())

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import merge_shards
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import ReportOptions, print_report, refuse_statistics
-
-if TYPE_CHECKING:
-    from hlo_lint.engine.shards import ShardReport
+from hlo_lint.engine.cache.values import from_json
+from hlo_lint.engine.shards import ShardReport
+from hlo_lint.text.errors import DumpError
 
 
 @click.command("merge")
@@ -38,9 +38,6 @@ def command(
     It is the report, byte for byte, that one `hlo-lint check` with their arguments prints. The
     settings file and the baseline are read again; no dump is.
     """
-    from hlo_lint.apps.api import merge_shards
-    from hlo_lint.engine.shards import ShardReport
-
     reports = [ShardReport.read(path) for path in files]
     paths, shared, cured = _arguments(files[0], reports[0])
     parameters.leave_plugins_out(ctx, None, shared.isolated)
@@ -58,9 +55,6 @@ def _arguments(
     path: Path, report: ShardReport
 ) -> tuple[tuple[str, ...], common.SharedOptions, bool]:
     """The paths and options that the shards were checked with, and `--cured`."""
-    from hlo_lint.engine.cache.values import from_json
-    from hlo_lint.text.errors import DumpError
-
     try:
         paths, shared, cured = report.arguments
         return tuple(paths), from_json(common.SharedOptions, shared), bool(cured)

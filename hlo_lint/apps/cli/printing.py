@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -38,8 +39,6 @@ def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
     Raises:
         UsageError: they are asked for in such a format.
     """
-    from hlo_lint.text.errors import UsageError
-
     if options.statistics and settings.output_format not in ("text", "concise", "json"):
         raise UsageError(f"--statistics is text or json, not {settings.output_format}")
 

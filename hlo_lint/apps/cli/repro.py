@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
+from hlo_lint.apps.reduction import Problem, finding_problem, reduce_problem, repro_of
+from hlo_lint.report.repro import Repro, titles, write_repro
+from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from hlo_lint.text.source import shown
-
-if TYPE_CHECKING:
-    from hlo_lint.apps.reduction import Problem
-    from hlo_lint.report.repro import Repro
 
 
 @click.command("repro")
@@ -43,10 +41,6 @@ def command(
     own, a script that compiles it with a released jax, and a bug report. By default the first
     error of PATH is taken.
     """
-    from hlo_lint.apps.reduction import finding_problem
-    from hlo_lint.report.repro import titles, write_repro
-    from hlo_lint.rules.pipeline.values_changed import ValuesChanged
-
     if findings == (ValuesChanged.name(),):
         options = replace(options, changes_values=True)
     if options.of_xla:
@@ -65,8 +59,6 @@ def command(
 
 
 def _repro(problem: Problem, options: ReduceOptions) -> Repro:
-    from hlo_lint.apps.reduction import reduce_problem, repro_of
-
     effort = options.effort(is_slow=options.of_xla)
     with progress_bar(wanted=not options.quiet) as progress:
         reduction = reduce_problem(problem, effort, progress)

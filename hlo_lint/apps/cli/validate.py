@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import validate
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import write_report
-from hlo_lint.report.formats import FORMATS
+from hlo_lint.apps.targets import open_paths
+from hlo_lint.apps.validation import ValidationResult
+from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.report.html.page import check_installed, render_html
+from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.values.validate import Validation
 
 
@@ -99,8 +104,6 @@ def command(
     Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use, or nothing
     to compare.
     """
-    from hlo_lint.apps.api import validate
-
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings)
     with common.status_line() as note:
@@ -118,8 +121,6 @@ def command(
             note=note,
         )
     if output_format == "text" and output is None:
-        from hlo_lint.report.text import print_text
-
         print_text(common.console(color=color), result.report.findings)
         _print_summary(result)
     else:
@@ -131,13 +132,8 @@ def command(
 
 def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:
     if output_format == "html":
-        from hlo_lint.apps.targets import open_paths
-        from hlo_lint.report.html.page import check_installed, render_html
-
         check_installed()
         return render_html(open_paths(paths), result.report, title=paths[0], sources=())
-    from hlo_lint.report.formats import render
-
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
     )
@@ -145,8 +141,6 @@ def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ..
 
 def _print_summary(result: ValidationResult) -> None:
     """A line for each module, and the reasons why steps were not compared."""
-    from hlo_lint.text.source import shown
-
     for validation in result.validations:
         click.echo(shown(f"{validation.title}: {_counts(validation)}"))
         for note in validation.notes:
