@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
 from hlo_lint.analysis.diff.bisection import Bisection, bisect
-from hlo_lint.apps.cli import common, options
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.diff import show
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
@@ -20,12 +19,12 @@ from hlo_lint.text.source import shown
 
 
 @click.command("bisect")
-@options.two_folders
+@parameters.two_folders
 @click.option(
     "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -44,7 +43,7 @@ def command(
     bisections = [bisect(one, other) for one, other in _pairs(before, after, module)]
     if as_json:
         modules = [_as_dict(bisection) for bisection in bisections]
-        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
+        common.print_json(modules=modules)
     else:
         for bisection in bisections:
             _show(bisection, everything)

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import common, completing, parameters
+from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
 from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Trial, Winner, compare
@@ -36,7 +36,7 @@ BACKENDS = ("default", "cublaslt")
     "--target",
     required=True,
     metavar="CHIP",
-    shell_complete=completing.targets,
+    shell_complete=completion.targets,
     help="h100, h200, the path of a gpu_target_config.pbtxt from a dump, or a TPU: v5e, v5p, v6e, "
     "also with a topology (v5e:4x4).",
 )
@@ -79,7 +79,7 @@ BACKENDS = ("default", "cublaslt")
 )
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="DIR",
     help="Keep the dumps in this folder, which must be empty or not exist.",
 )
@@ -137,7 +137,7 @@ def command(
             comparisons = compare(question, interpreters, folder, progress, keep=keep is not None)
         if output_format == "json":
             programs = [_as_dict(comparison, keep is not None) for comparison in comparisons]
-            click.echo(json.dumps({"version": 1, "target": target, "programs": programs}, indent=2))
+            common.print_json(target=target, programs=programs)
         else:
             for number, comparison in enumerate(comparisons):
                 if number:

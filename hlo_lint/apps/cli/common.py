@@ -179,6 +179,13 @@ def write_output(content: bytes, out: Path | None) -> None:
     write(out, content)
 
 
+def print_json(**values: object) -> None:
+    """Print the answer of a command as JSON, with the version of its fields."""
+    import json
+
+    print(json.dumps({"version": 1, **values}, indent=2))
+
+
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; prints what was named and not checked, which makes it 2.
 

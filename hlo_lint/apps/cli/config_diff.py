@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import common, options
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
 from hlo_lint.dumps.pipeline import Pipeline
@@ -18,8 +17,8 @@ from hlo_lint.text.source import shown
 
 
 @click.command("config-diff")
-@options.two_folders
-@options.json_option
+@parameters.two_folders
+@parameters.json_option
 @click.pass_context
 def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> None:
     """Print the flags and settings in which two runs differ.
@@ -44,7 +43,7 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
             }
             for difference, modules in by_difference.items()
         ]
-        click.echo(json.dumps({"version": 1, "differences": answer}, indent=2))
+        common.print_json(differences=answer)
     else:
         _show(by_difference)
     ctx.exit(1 if by_difference else 0)

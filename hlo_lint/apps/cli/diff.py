@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from hlo_lint.analysis.diff.difference import Difference, diff
-from hlo_lint.apps.cli import options
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
 from hlo_lint.report.diff import SHOWN, as_dict, render
@@ -24,7 +23,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 @click.option(
     "--in",
     "folder",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="DIR",
     help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
 )
@@ -35,7 +34,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -68,7 +67,7 @@ def command(
     if as_json:
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
         modules = [as_dict(difference) for difference in differences]
-        click.echo(json.dumps({"version": 1, **paths, "modules": modules}, indent=2))
+        common.print_json(**paths, modules=modules)
     else:
         show(differences, everything)
     ctx.exit(0 if all(difference.same for difference in differences) else 1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, options, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
 from hlo_lint.dumps.directory import Dump
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
     "next, else as transpose.",
 )
-@options.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
+@parameters.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from hlo_lint.analysis import match as m
 from hlo_lint.analysis.match import Match, Pattern
 from hlo_lint.analysis.match.pattern import candidates
 from hlo_lint.analysis.match.reader import read_pattern
-from hlo_lint.apps.cli import options
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of
@@ -47,7 +46,7 @@ class _Found:
     "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -73,10 +72,8 @@ def command(
         for candidate in _search(asked, pipeline, explain):
             (misses if candidate.hit is None else hits).append(candidate)
     if as_json:
-        answer = {"version": 1, "pattern": str(asked), "matches": [_as_dict(hit) for hit in hits]}
-        if explain:
-            answer["near_misses"] = [_as_dict(miss) for miss in misses]
-        click.echo(json.dumps(answer, indent=2))
+        near = {"near_misses": [_as_dict(miss) for miss in misses]} if explain else {}
+        common.print_json(pattern=str(asked), matches=[_as_dict(hit) for hit in hits], **near)
     else:
         _show(hits, misses, everything, explain)
     ctx.exit(0 if hits else 1)

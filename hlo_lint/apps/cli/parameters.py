@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hlo_lint.apps.cli import completing
+from hlo_lint.apps.cli import completion
 from hlo_lint.apps.cli.common import LEVELS, SharedOptions
 from hlo_lint.report.formats import FORMATS
 
@@ -19,13 +19,28 @@ MAX_COUNT = (1 << 31) - 1
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
+PATH = click.Path(path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def written_to(metavar: str, text: str, **settings: Any) -> Callable[[Any], Any]:
+    """`--output`, the file or folder that the command writes; the command gets it as `out`."""
+    return click.option("-o", "--output", "out", type=PATH, metavar=metavar, help=text, **settings)
+
+
+def two_folders(command: Callable[..., object]) -> Callable[..., object]:
+    """The arguments A and B, the dumps of two runs; the command gets `before` and `after`."""
+    after = click.argument("after", metavar="B", type=PATH)
+    return click.argument("before", metavar="A", type=PATH)(after(command))
+
+
 paths_argument = click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completing.paths
+    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths
 )
 before_option = click.option(
     "--before",
     metavar="PASS",
-    shell_complete=completing.passes,
+    shell_complete=completion.passes,
     help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 
@@ -58,7 +73,7 @@ def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
         flag,
         multiple=True,
         metavar="RULE",
-        shell_complete=completing.rules,
+        shell_complete=completion.rules,
         help=f"{text} (repeatable).",
     )
 
@@ -72,7 +87,7 @@ _choice = (
         "--severity",
         multiple=True,
         metavar="RULE=LEVEL",
-        shell_complete=completing.levels,
+        shell_complete=completion.levels,
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     before_option,
@@ -84,7 +99,7 @@ _choice = (
     ),
     click.option(
         "--baseline",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="Do not report the findings that this file lists.",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
@@ -11,7 +10,7 @@ from pathlib import Path
 import click
 
 from hlo_lint.analysis.pass_stats import Effect, PassStats, as_dict, passes
-from hlo_lint.apps.cli import options
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table, terminal_width
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
@@ -24,10 +23,10 @@ NUMBERS = ("step", "fusions", "ms")
 
 
 @click.command("passes")
-@click.argument("folder", metavar="DIR", type=options.PATH)
+@click.argument("folder", metavar="DIR", type=parameters.PATH)
 @click.option("--module", metavar="NAME", help="Print only this module; by default all.")
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
-@options.json_option
+@parameters.json_option
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
     """Print what each pass did, in instructions, bytes and time.
 
@@ -51,7 +50,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
             {"module": pipeline.title, "passes": [as_dict(step) for step in steps]}
             for pipeline, steps in runs
         ]
-        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
+        common.print_json(modules=modules)
         return
     for number, (pipeline, steps) in enumerate(runs):
         if number:

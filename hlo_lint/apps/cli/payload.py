@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hlo_lint.apps.cli import parameters
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import Module
@@ -14,7 +15,7 @@ from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
 
 @click.command("payload")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
     """Print what a custom call carries, such as a kernel.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -16,13 +15,14 @@ from hlo_lint.analysis.ranks import (
     compare_ranks,
     rank_folders,
 )
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 
 @click.command("ranks")
 @click.argument("paths", metavar="DIR…", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@parameters.json_option
 @click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
 @click.pass_context
 def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
@@ -37,12 +37,8 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
     modules = compare_ranks(ranks)
     diverging = [module for module in modules if module.divergences]
     if as_json:
-        answer = {
-            "version": 1,
-            "ranks": [rank.name for rank in ranks],
-            "modules": [_as_dict(module) for module in modules],
-        }
-        click.echo(json.dumps(answer, indent=2))
+        listed = [_as_dict(module) for module in modules]
+        common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
     else:
         for module in diverging:
             for divergence in module.divergences:

@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.apps.reduction import (
     Effort,
     Problem,
@@ -127,7 +126,7 @@ _OPTIONS = (
     ),
     click.option(
         "--state",
-        type=click.Path(path_type=Path),
+        type=parameters.PATH,
         metavar="FILE",
         help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
     ),
@@ -172,7 +171,7 @@ def reduce_options(command: parameters.Command) -> Callable[..., object]:
 
 
 @click.command("reduce")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.option(
     "--finding",
     metavar="RULE[:INSTRUCTION]",
@@ -184,7 +183,7 @@ def reduce_options(command: parameters.Command) -> Callable[..., object]:
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
     "for {}.",
 )
-@cli_options.written_to("FILE", "Write the module to this file instead of standard output.")
+@parameters.written_to("FILE", "Write the module to this file instead of standard output.")
 @reduce_options
 @parameters.settings_options
 def command(

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.cli import common, options, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.report.html.page import check_installed, render_html
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -15,7 +15,7 @@ from hlo_lint.text.source import shown
 
 @click.command("report")
 @parameters.paths_argument
-@options.written_to(
+@parameters.written_to(
     "FILE",
     "The file to write; `-` is standard output.",
     default=Path("report.html"),

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
 from hlo_lint.apps.reduction import Problem, finding_problem, reduce_problem, repro_of
 from hlo_lint.report.repro import Repro, titles, write_repro
@@ -17,9 +16,9 @@ from hlo_lint.text.source import shown
 
 
 @click.command("repro")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
-@cli_options.written_to(
+@parameters.written_to(
     "DIRECTORY",
     "The directory to write; of several findings each gets a directory in it.",
     required=True,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import options
+from hlo_lint.apps.cli import parameters
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.file_types import Kind
@@ -29,11 +29,11 @@ MAX_PRINTED = 1000
 
 
 @click.command("run")
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE", type=parameters.PATH)
 @click.option(
     "--inputs",
     "given",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="FILE.npz",
     help="The values of the parameters, by name; of an element of a tuple as name.0.",
 )
@@ -52,7 +52,7 @@ MAX_PRINTED = 1000
     help="Print the value of this instruction in place of the result; of one in a loop the last.",
 )
 @click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
-@options.written_to("OUT.npz", "Also write what is printed to this file.")
+@parameters.written_to("OUT.npz", "Also write what is printed to this file.")
 def command(
     path: Path,
     given: Path | None,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.api import validate
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import write_report
 from hlo_lint.apps.targets import open_paths
-from hlo_lint.apps.validation import ValidationResult
+from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.html.page import check_installed, render_html
 from hlo_lint.report.text import print_text
@@ -84,18 +83,13 @@ def command(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    against: Path | None,
-    module: str | None,
-    all_steps: bool,
-    seeds: int,
-    edges: bool,
-    seconds: float,
     memory: int,
     jobs: int | None,
     output_format: str,
     output: Path | None,
     color: str,
     shared: common.SharedOptions,
+    **options: Any,
 ) -> None:
     """Find the first pass that changes what a module computes.
 
@@ -109,16 +103,11 @@ def command(
     with common.status_line() as note:
         result = validate(
             dump,
-            against=against,
-            module=module,
-            seeds=seeds,
-            edges=edges,
-            all_steps=all_steps,
-            seconds=seconds,
             memory=memory << 20,
             jobs=jobs or os.cpu_count() or 1,
             settings=settings,
             note=note,
+            **options,
         )
     if output_format == "text" and output is None:
         print_text(common.console(color=color), result.report.findings)
