@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +54,7 @@ MAX_FINDINGS = 1000
 @click.command("check", cls=_Check)
 @parameters.paths_argument
 @parameters.settings_options
-@parameters.report_options
+@parameters.gathered("options", printing.ReportOptions, parameters.report_options)
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -111,35 +110,20 @@ def command(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    output_format: str | None,
-    output: Path | None,
-    statistics: bool,
-    fix: bool,
-    unsafe_fixes: bool | None,
-    diff: bool,
     strict: bool,
-    cured: bool,
-    jobs: int | None,
-    executor: str | None,
     shard: str | None,
     exit_zero: bool,
-    quiet: bool,
-    verbose: bool,
     show_files: bool,
     watch: bool,
     pid: int | None,
-    color: str,
+    options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
     """Report what is wrong in dump directories and files of HLO.
 
     The PATH `-` is standard input.
     """
-    options = printing.ReportOptions(
-        *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
-        *(fix or diff, unsafe_fixes, diff),
-    )
-    if options.fix and ("-" in paths or shard is not None):
+    if options.fixes and ("-" in paths or shard is not None):
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
@@ -178,7 +162,7 @@ def _checked(
         settings = settings.overridden(max_findings=MAX_FINDINGS)
     printing.refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
-    if options.fix:
+    if options.fixes:
         return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:

@@ -18,7 +18,7 @@ from hlo_lint.text.errors import DumpError
 @click.argument(
     "files", nargs=-1, required=True, metavar="REPORT.json…", type=click.Path(path_type=Path)
 )
-@parameters.report_options
+@parameters.gathered("options", ReportOptions, parameters.report_options)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @parameters.color_option
@@ -26,12 +26,8 @@ from hlo_lint.text.errors import DumpError
 def command(
     ctx: click.Context,
     files: tuple[Path, ...],
-    output_format: str | None,
-    output: Path | None,
-    statistics: bool,
     exit_zero: bool,
-    quiet: bool,
-    color: str,
+    options: ReportOptions,
 ) -> None:
     """Merge the reports of `check --shard` into one.
 
@@ -41,10 +37,7 @@ def command(
     reports = [ShardReport.read(path) for path in files]
     paths, shared, cured = _arguments(files[0], reports[0])
     parameters.leave_plugins_out(ctx, None, shared.isolated)
-    options = ReportOptions(
-        output_format, output, statistics=statistics, cured=cured, quiet=quiet, color=color
-    )
-    settings = common.settings_of(paths, shared).overridden(output_format=output_format)
+    settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     refuse_statistics(settings, options)
     report = merge_shards(reports, settings, cured=cured)
     print_report(report, settings.output_format, options)

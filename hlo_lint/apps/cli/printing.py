@@ -31,6 +31,12 @@ class ReportOptions(NamedTuple):
     """True to fix what can be fixed first; the report is of what remains."""
     unsafe_fixes: bool | None = None
     diff: bool = False
+    """True to print what a fix would change."""
+
+    @property
+    def fixes(self) -> bool:
+        """True if the report is of what fixes leave."""
+        return self.fix or self.diff
 
 
 def refuse_statistics(settings: Settings, options: ReportOptions) -> None:

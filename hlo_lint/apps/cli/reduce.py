@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -33,8 +32,7 @@ from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.environments import Interpreter
 
 
-@dataclass(frozen=True)
-class ReduceOptions:
+class ReduceOptions(NamedTuple):
     """The options of `reduce` and `repro`: the problem to look for, and how to search."""
 
     xla_crashes: bool
@@ -155,19 +153,8 @@ _OPTIONS = (
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but the result."),
 )
-
-
-def reduce_options(command: parameters.Command) -> Callable[..., object]:
-    """Adds the options; the command gets them as `options`."""
-
-    @wraps(command)
-    def collected(*arguments: object, **values: Any) -> object:
-        given = {field.name: values.pop(field.name) for field in fields(ReduceOptions)}
-        return command(*arguments, options=ReduceOptions(**given), **values)
-
-    for option in reversed(_OPTIONS):
-        collected = option(collected)
-    return collected
+reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
+"""Adds the options; the command gets them as `options`."""
 
 
 @click.command("reduce")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -41,7 +40,7 @@ def command(
     error of PATH is taken.
     """
     if findings == (ValuesChanged.name(),):
-        options = replace(options, changes_values=True)
+        options = options._replace(changes_values=True)
     if options.of_xla:
         with options.problem(path) as problem:
             repros = [_repro(problem, options)]
