@@ -11,7 +11,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import Kind
-from hlo_lint.dumps.selection import in_order, main_pipelines, names_of
+from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -138,9 +138,7 @@ def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
 
 def _pairs(ours: Dump, theirs: Dump, module: str | None) -> Iterator[tuple[Pipeline, Pipeline]]:
     """The compilations of one name in two dumps, the first with the first."""
-    by_name: dict[str, list[Pipeline]] = {}
-    for pipeline in main_pipelines(theirs):
-        by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    by_name = by_module(theirs)
     for pipeline in main_pipelines(ours):
         others = by_name.get(names_of(pipeline)[-1])
         if others and (module is None or module in names_of(pipeline)):

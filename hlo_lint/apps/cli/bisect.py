@@ -12,7 +12,7 @@ from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.diff import show
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
+from hlo_lint.dumps.selection import by_module, module_named
 from hlo_lint.report.diff import as_dict
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -54,12 +54,7 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
     """The modules of one name; if there are several, the first of A with the first of B."""
     if module is not None:
         return [(module_named(before, module), module_named(after, module))]
-    sides: list[dict[str, list[Pipeline]]] = []
-    for folder in (before, after):
-        by_name: dict[str, list[Pipeline]] = {}
-        for pipeline in main_pipelines(open_dump(folder)):
-            by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
-        sides.append(by_name)
+    sides = [by_module(open_dump(folder)) for folder in (before, after)]
     pairs = common.paired(sides, (before, after))
     for name in sorted({*sides[0], *sides[1]}):
         numbers = [len(side.get(name, ())) for side in sides]

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import lint, lint_shard
 from hlo_lint.apps.cli import common, parameters, printing
+from hlo_lint.engine.input_size import automatic_jobs
 from hlo_lint.text.source import shown, whole_number
 
 if TYPE_CHECKING:
@@ -151,9 +153,6 @@ def _checked(
     paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> Report:
     """Check once, and print the report."""
-    from hlo_lint.apps.api import lint
-    from hlo_lint.engine.input_size import automatic_jobs
-
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(
         output_format=options.output_format,
@@ -255,9 +254,7 @@ def _check_shard(
     text: str, paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> None:
     """Check one shard, and write its report: JSON for `hlo-lint merge`."""
-    from hlo_lint.apps.api import lint_shard
     from hlo_lint.engine.cache.values import to_json
-    from hlo_lint.engine.input_size import automatic_jobs
     from hlo_lint.engine.shards import parse_shard
 
     shard = parse_shard(text)

@@ -11,6 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.apps.settings.load import find, read
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import open_paths, piped_dump
+from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 from hlo_lint.text.source import shown
 
@@ -18,11 +23,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.report.report import Report
-    from hlo_lint.rules.findings import Severity
 
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 """With one of these rich may take any output for a terminal."""
@@ -67,10 +70,6 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         ConfigError: for a settings file with something wrong in it.
         UsageError: for a name that neither a rule nor a family has.
     """
-    from hlo_lint.analysis.stage import parse_stage
-    from hlo_lint.apps.settings.load import read
-    from hlo_lint.apps.settings.settings import Settings
-
     file = settings_file(paths, shared)
     settings = Settings() if file is None else read(file)
     settings = settings.reselected(
@@ -100,8 +99,6 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
 
 def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
     """The settings file for paths; None if there is none, or if none is to be read."""
-    from hlo_lint.apps.settings.load import find
-
     if shared.isolated:
         return None
     if shared.config:
@@ -116,8 +113,6 @@ def names(values: Iterable[str]) -> list[str] | None:
 
 def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
     """The severity of each rule, from values `RULE=LEVEL`; None for `off`."""
-    from hlo_lint.rules.findings import Severity
-
     levels: dict[str, Severity | None] = {}
     for entry in names(values) or ():
         name, equals, level = entry.partition("=")
@@ -140,8 +135,6 @@ def open_given(
         DumpError: for a path that does not exist.
         UsageError: if `-` is one of several paths.
     """
-    from hlo_lint.apps.targets import open_paths, piped_dump
-
     name = shared.stdin_filename
     if "-" in paths:
         if len(paths) > 1:

@@ -11,7 +11,7 @@ from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import main_pipelines
+from hlo_lint.dumps.selection import by_module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import shown
 
@@ -53,14 +53,13 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     """The modules of both directories that have one name, in the order of the first."""
     sides: list[dict[str, list[Pipeline]]] = []
     for path in (before, after):
-        by_name: dict[str, list[Pipeline]] = {}
-        for pipeline in main_pipelines(open_dump(path)):
-            if any(pipeline.artefact_path(ending) for ending in RECORDS):
-                name = pipeline.dumps[0].name
-                by_name.setdefault(name.module if name else "", []).append(pipeline)
-        if not by_name:
+        by_name = {
+            name: [run for run in runs if any(map(run.artefact_path, RECORDS))]
+            for name, runs in by_module(open_dump(path)).items()
+        }
+        if not any(by_name.values()):
             raise DumpError(f"{path}: no record of flags, configuration or target is in it")
-        sides.append(by_name)
+        sides.append({name: runs for name, runs in by_name.items() if runs})
     return common.paired(sides, (before, after))
 
 
