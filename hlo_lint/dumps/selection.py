@@ -94,6 +94,14 @@ def names_of(pipeline: Pipeline) -> tuple[str, ...]:
     return (pipeline.title,) if name is None else (pipeline.title, name.module)
 
 
+def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
+    """The runs of the compiler in a dump, by the name of the module."""
+    runs: dict[str, list[Pipeline]] = {}
+    for pipeline in main_pipelines(dump):
+        runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    return runs
+
+
 def dump_at(pipeline: Pipeline, which: str) -> PassDump:
     """The dump with a step's number, after a pass (the first of them), or with a file's name.
 
