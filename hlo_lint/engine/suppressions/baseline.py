@@ -151,14 +151,7 @@ def _entry(finding: Diagnostic, kind: str) -> BaselineEntry:
 
 
 def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "fingerprint": entry.fingerprint,
-        "rule": entry.rule,
-        "module": entry.module,
-        "message": entry.message,
-        "count": entry.count,
-    }
-    return fields | ({"reason": entry.reason} if entry.reason else {})
+    return {name: getattr(entry, name) for name in _FIELDS if name != "reason" or entry.reason}
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:

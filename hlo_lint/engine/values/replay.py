@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, difference
+from hlo_lint.engine.values.compare import LargestDifference, array_difference, difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit
 from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
 from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
@@ -49,14 +49,13 @@ def culprit(
     runs: Runs,
     inputs: Inputs,
     seed: int,
-    bound: Bound = WIDE_BOUND,
 ) -> Culprit | None:
     """The first instruction of `after` whose value differs; None where the replay did not run."""
     try:
         wide = in_types(runs.inputs(inputs, seed), before, WIDE)
     except NotRun:
         return None
-    return _Replay(before, after, runs, bound).first(before.graph, after.graph, wide)
+    return _Replay(before, after, runs).first(before.graph, after.graph, wide)
 
 
 @dataclass
@@ -64,7 +63,6 @@ class _Replay:
     before: Program
     after: Program
     runs: Runs
-    bound: Bound
     scopes: list[str] = field(default_factory=lambda: [""])
     """The bodies of the loops that are being looked into, innermost last."""
 
@@ -91,7 +89,7 @@ class _Replay:
         wrong = [
             node
             for node, one, other in zip(theirs.roots, *roots, strict=True)
-            if array_difference(one, other, self.bound) is not None
+            if array_difference(one, other, WIDE_BOUND) is not None
         ]
         if not wrong:
             return None
@@ -147,7 +145,7 @@ class _Replay:
                 if not is_known and value is not None:
                     is_known = any(
                         other.dtype == value.dtype
-                        and array_difference(other, value, self.bound) is None
+                        and array_difference(other, value, WIDE_BOUND) is None
                         for other in by_size.get(value.shape, ())
                     )
                 explained[node.number] = is_known
@@ -181,7 +179,7 @@ class _Replay:
         for other in before:
             if named.get(other.number) == origin.name and other.shapes == node.shapes:
                 array = ours.get(other.number)
-                divergence = None if array is None else array_difference(array, value, self.bound)
+                divergence = None if array is None else array_difference(array, value, WIDE_BOUND)
                 if divergence is not None:
                     return divergence
         return None
@@ -207,7 +205,7 @@ class _Replay:
                 if not bool(self._values(condition, (), state)[0]):
                     break
                 after = [self._values(body, (), state) for body in bodies]
-                if difference(after[0], after[1], self.bound) is not None:
+                if difference(after[0], after[1], WIDE_BOUND) is not None:
                     divergence = self.first(bodies[0], bodies[1], state)
                     if divergence is None or divergence.iteration is not None:
                         return divergence

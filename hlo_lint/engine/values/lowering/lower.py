@@ -27,17 +27,28 @@ from hlo_lint.engine.values.lowering.graph import (
     bare,
     flat,
     packed,
-    spelled,
 )
-from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
+from hlo_lint.engine.values.lowering.memory import (
+    bitcast,
+    by_descriptor,
+    from_memory,
+    in_memory,
+    untiled,
+)
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.slices import by_descriptor
 from hlo_lint.engine.values.lowering.watch import Lasts, Watch, initial_values, last_values
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    arrays,
+    spelled_index,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -418,7 +429,7 @@ class Lowering:
             index = self.nodes.make("not", predicate.shape, (predicate,))
             predicate = self.nodes.convert(index, "s32")
         # The numbers of operands of each branch, so that two splits of one list are not equal.
-        counts = (("", spelled(len(branch) for branch in leaves)),)
+        counts = (("", spelled_index(len(branch) for branch in leaves)),)
         node = self.nodes.make(
             "conditional",
             shapes,
