@@ -15,10 +15,10 @@ from hlo_lint.engine.history import (
     FindingHistory,
     followed_back,
     introduction,
-    nameless,
+    renaming_key,
     resolving_pass,
 )
-from hlo_lint.engine.states import DefectEnd, Level, level_of
+from hlo_lint.engine.states import DefectEnd, ReportLevel, level_of
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
@@ -220,17 +220,17 @@ class Reporter:
         those are reported of the whole module only.
         """
         rule, pipeline = check.rule, timeline.pipeline
-        identity = rule.name(), nameless(history.seen[-1])
+        identity = rule.name(), renaming_key(history.seen[-1])
         if not pipeline.is_helper:
             self.of_modules.add(identity)
         elif identity in self.of_modules:
             return
         end = _end_of(check, history, timeline)
         level = level_of(end, rule, pipeline, asked=self.resolved)
-        if level is not Level.NONE:
+        if level is not ReportLevel.NONE:
             if pipeline.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
-            severity = Severity.INFO if level is Level.INFO else None
+            severity = Severity.INFO if level is ReportLevel.INFO else None
             self.add_history(rule, history, timeline, end=end, severity=severity)
 
     def add_history(
@@ -325,4 +325,4 @@ def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeli
     if after.number >= len(modules) or stage == timeline.stage(after):
         return False
     there = timeline.find_at(check, after.position, stage)
-    return any(nameless(occurrence) == nameless(last) for occurrence in there)
+    return any(renaming_key(occurrence) == renaming_key(last) for occurrence in there)

@@ -23,7 +23,7 @@ from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
-from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
+from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
@@ -120,7 +120,7 @@ class Checker:
         timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
-        views.update(kind for kind in ARTEFACTS if run.may_need(kind))
+        views.update(kind for kind in ARTEFACT_TYPES if run.may_need(kind))
         for check in self._checks(views, _contents(files)):
             progress(0)
             self.run_check(check, run)
@@ -182,11 +182,11 @@ class Checker:
         result: Result | None = None,
     ) -> SuppressionResult:
         """The findings so far, or those of another run of the same rules, sorted by suppression."""
-        from hlo_lint.engine.suppressions.apply import CheckedRun, apply
+        from hlo_lint.engine.suppressions.apply import CheckedRun, apply_suppressions
 
         result = result or self.result
         run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
-        return apply(result.diagnostics, run, allowances, baseline)
+        return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
     def finish(self, dump: Dump) -> Result:
         """Check what only all pipelines together show, when each has been checked."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
 
-class Level(Enum):
+class ReportLevel(Enum):
     """How a defect is reported."""
 
     FULL = "as it is"
@@ -39,13 +39,13 @@ class DefectEnd(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bool) -> Level:
+def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bool) -> ReportLevel:
     """The level at which a defect is reported; `asked` says that those that are over are, too."""
     if end is None or pipeline.lone or rule.always_reported:
-        return Level.FULL
+        return ReportLevel.FULL
     if rule.checked_between_passes and (asked or pipeline.crashed):
-        return Level.FULL
-    return Level.INFO if asked else Level.NONE
+        return ReportLevel.FULL
+    return ReportLevel.INFO if asked else ReportLevel.NONE
 
 
 def may_report_ended(rule: Rule, pipeline: Pipeline, *, asked: bool) -> bool:

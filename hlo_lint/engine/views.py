@@ -62,7 +62,7 @@ class Run:
     def may_need(self, artefact: str) -> bool:
         """False if an artefact is missing, and nobody has to be told: no compiler ended."""
         pipeline = self.timeline.pipeline
-        return pipeline.final is not None or ARTEFACTS[artefact].is_there(pipeline)
+        return pipeline.final is not None or ARTEFACT_TYPES[artefact].is_there(pipeline)
 
     @cached_property
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
@@ -163,9 +163,9 @@ class Final(View):
         """The artefacts that a check asks for; None if one is missing, which is reported."""
         pipeline, artefacts, missing = run.timeline.pipeline, {}, []
         for kind in check.artefacts:
-            title = ARTEFACTS[kind].title
+            title = ARTEFACT_TYPES[kind].title
             if kind not in run.artefacts:
-                run.artefacts[kind] = None if last.edited else ARTEFACTS[kind].read(pipeline)
+                run.artefacts[kind] = None if last.edited else ARTEFACT_TYPES[kind].read(pipeline)
             artefact = run.artefacts[kind]
             if artefact is None:
                 missing.append(title)
@@ -368,7 +368,7 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
-class ArtefactKind(NamedTuple):
+class ArtefactType(NamedTuple):
     """A file beside the dumps that a check may ask for."""
 
     title: str
@@ -380,8 +380,8 @@ class ArtefactKind(NamedTuple):
         return pipeline.artefact_path(self.ending) is not None
 
 
-ARTEFACTS: dict[str, ArtefactKind] = {
-    "BufferAssignment": ArtefactKind("buffer assignment", "-buffer-assignment.txt", _buffers),
+ARTEFACT_TYPES: dict[str, ArtefactType] = {
+    "BufferAssignment": ArtefactType("buffer assignment", "-buffer-assignment.txt", _buffers),
 }
 """Each artefact, by its type."""
 
@@ -399,7 +399,7 @@ VIEWS: dict[str, View] = {
     ),
     "FinalModule": Final(
         "what a compiler ended with, else its last dump; artefacts may go with it",
-        frozenset(ARTEFACTS),
+        frozenset(ARTEFACT_TYPES),
     ),
     "PassPair": EachPass(
         "the modules before and after each pass of which both are dumped; a `Stage` is that after",
@@ -439,7 +439,7 @@ def checks_of(rule: Rule) -> Sequence[Check]:
         others = parameters.keys() - set(kinds)
         view = VIEWS[kinds[0]] if len(kinds) == 1 else None
         if view is None or len(asked) != len(parameters) or not others <= view.may_go_with:
-            view_names = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
+            view_names = ", ".join((*VIEWS, STAGE, *ARTEFACT_TYPES))
             raise RuleError(f"{method} of {rule.name()} must ask for some of {view_names}")
         checks.append(Check(rule, method, kinds[0], parameters))
     if not checks and rule.command == "check" and rule.name() not in ABOUT_REPORT:

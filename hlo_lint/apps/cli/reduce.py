@@ -20,7 +20,7 @@ from hlo_lint.text.source import encode, shown
 
 if TYPE_CHECKING:
     from hlo_lint.apps.reduction import Effort, Problem
-    from hlo_lint.engine.reduce.search import Progress
+    from hlo_lint.engine.reduce.search import ReductionProgress
     from hlo_lint.xla.environments import Interpreter
 
 
@@ -248,7 +248,7 @@ def _problem(
 
 
 @contextmanager
-def progress_bar(*, wanted: bool = True) -> Iterator[Progress]:
+def progress_bar(*, wanted: bool = True) -> Iterator[ReductionProgress]:
     """Yield a function that shows how far a reduction is, on a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield lambda *_: None

@@ -14,7 +14,7 @@ from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.engine.values.run import Value
+    from hlo_lint.engine.values.run import ArrayValue
     from hlo_lint.hlo.ir import Instruction, Module
     from hlo_lint.hlo.shape import Shape
 
@@ -159,7 +159,7 @@ def _as_kind(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
 
 
 def _parts(
-    name: str, value: Value, shape: Shape | None
+    name: str, value: ArrayValue, shape: Shape | None
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays of a value, each with a name and its shape."""
     from hlo_lint.hlo.shape import TupleShape

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.compare import LargestDifference, array_difference, difference
-from hlo_lint.engine.values.lowering.emit import WIDE, emit
-from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
+from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
+from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.xla.cpu import NotRun
@@ -72,7 +72,7 @@ class _Replay:
 
     def first(self, ours: Graph, theirs: Graph, inputs: Sequence[NDArray[Any]]) -> Culprit | None:
         """The first instruction of `theirs` that differs, run on the same inputs as `ours`."""
-        our_nodes, their_nodes = (in_order(graph.roots) for graph in (ours, theirs))
+        our_nodes, their_nodes = (nodes_in_order(graph.roots) for graph in (ours, theirs))
         shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
         kept = [_kept(nodes, shared) for nodes in (our_nodes, their_nodes)]
         try:
@@ -114,11 +114,11 @@ class _Replay:
     def _values(
         self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
     ) -> list[NDArray[Any]]:
-        return self.runs.xla.run(emit(graph, WIDE, keep=keep), inputs)
+        return self.runs.xla.run(emit_graph(graph, WIDE, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
         """Without values: the first instruction that the side before does not have."""
-        for node in in_order(theirs.roots):
+        for node in nodes_in_order(theirs.roots):
             instruction = None if node.number in shared else self.origin(node)
             if instruction is not None:
                 return Culprit(instruction, None)
@@ -158,7 +158,7 @@ class _Replay:
                 if operand.number not in suspects and not is_explained(operand):
                     suspects[operand.number] = operand
                     queue.append(operand)
-        for node in in_order(wrong):
+        for node in nodes_in_order(wrong):
             if node.number in suspects and self.origin(node) is not None:
                 return node
         return wrong[0]
@@ -188,7 +188,7 @@ class _Replay:
         self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
     ) -> Culprit | None:
         """The first instruction that differs in the body of a loop, in the first such iteration."""
-        before = [node for node in in_order(ours.roots) if node.opcode == "while"]
+        before = [node for node in nodes_in_order(ours.roots) if node.opcode == "while"]
         same = [node for node in before if node.shapes == loop.shapes]
         names = instruction.called_computations
         if not same or not names:
@@ -205,7 +205,7 @@ class _Replay:
                 if not bool(self._values(condition, (), state)[0]):
                     break
                 after = [self._values(body, (), state) for body in bodies]
-                if difference(after[0], after[1], WIDE_BOUND) is not None:
+                if result_difference(after[0], after[1], WIDE_BOUND) is not None:
                     divergence = self.first(bodies[0], bodies[1], state)
                     if divergence is None or divergence.iteration is not None:
                         return divergence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, in_order
+from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, read_index
 
@@ -21,7 +21,9 @@ WIDE: Final[Mapping[str, str]] = {
 """Every float as f64, so that a difference that stays is not one of rounding."""
 
 
-def emit(graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()) -> str:
+def emit_graph(
+    graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()
+) -> str:
     """The text of a module whose entry is the graph.
 
     The nodes of `keep` are results beside those of the graph, after them.
@@ -65,7 +67,7 @@ class _Writer:
                 f"get-tuple-element(state), index={at}" if graph.takes_tuple else f"parameter({at})"
             )
             lines.append(f"p{at} = {self.shape(shape)} {source}")
-        for node in in_order(graph.roots):
+        for node in nodes_in_order(graph.roots):
             if node.opcode == "parameter":
                 names[node.number] = f"p{node.attributes[0][1]}"
                 continue

@@ -67,7 +67,7 @@ class Graph:
     """True if the results are the elements of one tuple, also where there is only one."""
 
 
-Value = Node | tuple["Value", ...] | None
+LoweredValue = Node | tuple["LoweredValue", ...] | None
 """An array, a tuple, or None for a token."""
 
 
@@ -286,11 +286,11 @@ class Nodes:
         return self.make("concatenate", shape, parts, (("dimensions", spelled_index([axis])),))
 
 
-def flat(value: Value) -> Iterator[Node]:
+def leaf_nodes(value: LoweredValue) -> Iterator[Node]:
     """The arrays in a value, in order."""
     if isinstance(value, tuple):
         for part in value:
-            yield from flat(part)
+            yield from leaf_nodes(part)
     elif value is not None:
         yield value
 
@@ -315,17 +315,17 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
             raise NotLowered(f"{shape} is a mutable buffer")
 
 
-def packed(shape: Shape, leaves: Iterator[Node]) -> Value:
+def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
     """A value of a shape from its arrays."""
     match shape:
         case TupleShape(elements):
-            return tuple(packed(element, leaves) for element in elements)
+            return tuple(assembled(element, leaves) for element in elements)
         case OpaqueShape():
             return None
         case _:
             return next(leaves)
 
 
-def in_order(roots: Iterable[Node]) -> list[Node]:
+def nodes_in_order(roots: Iterable[Node]) -> list[Node]:
     """The nodes that results depend on, operands first."""
     return operands_first(roots, lambda node: node.operands)

@@ -75,7 +75,7 @@ def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[i
     return tuple(padded), tuple(dims), tuple(permutation)
 
 
-def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
+def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
     """The same bytes as another array."""
     plain = ArrayShape(source.dtype, source.dims), ArrayShape(target.dtype, target.dims)
     if plain[0] == plain[1] and source.minor_to_major == target.minor_to_major:

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import isfinite
 from typing import Final
 
-from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
+from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -91,7 +91,7 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
     result: dict[int, set[float]] = {}
     holds: dict[int, tuple[frozenset[int], frozenset[float]]] = {}
     """The parameters and the constants whose elements are in a node."""
-    for node in in_order(graph.roots):
+    for node in nodes_in_order(graph.roots):
         if node.opcode == "parameter" and _is_real(node):
             holds[node.number] = frozenset({int(node.attributes[0][1])}), frozenset()
         elif node.opcode in ("constant", "iota"):
