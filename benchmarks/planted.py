@@ -14,8 +14,8 @@ import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.engine.values.compare import difference
-from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.compare import result_difference
+from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
@@ -132,11 +132,11 @@ def _changes_values(module: Module, text: str, xla: XlaCpu) -> bool:
         for seed, edges in JUDGES:
             inputs = Runs(xla, edges).inputs(programs[0].inputs, seed)
             sides = [
-                xla.run(emit(side.graph, WIDE), in_types(inputs, side, WIDE), flags=JUDGE)
+                xla.run(emit_graph(side.graph, WIDE), in_types(inputs, side, WIDE), flags=JUDGE)
                 for side in programs
             ]
             # A sum in another order is rounded otherwise, and is none.
-            if difference(sides[0], sides[1], WIDE_BOUND) is not None:
+            if result_difference(sides[0], sides[1], WIDE_BOUND) is not None:
                 return True
     except (NotLowered, NotRun):
         return False

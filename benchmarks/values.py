@@ -32,7 +32,7 @@ from benchmarks.planted import Planted, is_small, plant_error
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.engine.values.programs import Outcome
+from hlo_lint.engine.values.programs import StepOutcome
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.xla.cpu import XlaCpu
 
@@ -40,13 +40,13 @@ LARGE: Final = 1 << 20
 """Bytes of dumps from which the steps of one compilation run several at a time."""
 RESULTS = Path(__file__).parent / "VALUES.md"
 COLUMNS = (
-    Outcome.SAME_GRAPH,
-    Outcome.SAME_BITS,
-    Outcome.WITHIN_BOUND,
-    Outcome.CHANGED,
-    Outcome.NOT_COMPARABLE,
-    Outcome.NOT_LOWERED,
-    Outcome.NOT_RUN,
+    StepOutcome.SAME_GRAPH,
+    StepOutcome.SAME_BITS,
+    StepOutcome.WITHIN_BOUND,
+    StepOutcome.CHANGED,
+    StepOutcome.NOT_COMPARABLE,
+    StepOutcome.NOT_LOWERED,
+    StepOutcome.NOT_RUN,
 )
 
 Verdict = dict[str, object]

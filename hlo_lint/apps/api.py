@@ -211,7 +211,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
         return None
     from hlo_lint.engine.cache.keys import run_digest
     from hlo_lint.engine.cache.parts import CachedParts
-    from hlo_lint.engine.cache.store import Store, cache_folder
+    from hlo_lint.engine.cache.store import Store, findings_folder
 
     stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
     facts = (
@@ -223,7 +223,7 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
         stages if settings.has_stages else (),
         _installed_judge(checker.rules),
     )
-    return CachedParts(Store(cache_folder()), run_digest(checker.rules, *facts))
+    return CachedParts(Store(findings_folder()), run_digest(checker.rules, *facts))
 
 
 def _installed_judge(rules: ChosenRules) -> str:
@@ -288,9 +288,9 @@ def as_report(
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
     skipped = tuple(result.skipped)
     if settings.max_findings is not None and len(findings) > settings.max_findings:
-        from hlo_lint.engine.limits import shortened
+        from hlo_lint.engine.limits import within_limit
 
-        findings, left_out = shortened(findings, settings.max_findings)
+        findings, left_out = within_limit(findings, settings.max_findings)
         skipped += tuple(left_out)
     return Report(findings, skipped, stats, allowed)
 

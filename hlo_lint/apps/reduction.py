@@ -25,10 +25,10 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import LOOSE, FindingTest, InterestTest, opcode_at, skeleton
-from hlo_lint.engine.reduce.search import Progress, Reduction, ReductionState, Search
+from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, ReductionState, Search
 from hlo_lint.engine.reduce.transformations.base import Transformation
 from hlo_lint.engine.reduce.transformations.passes import ApplyPass
-from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Guard, is_check, kind_of
+from hlo_lint.engine.reduce.xla import ONLY_PASSES, CrashTest, Guard, cause_of, is_check
 from hlo_lint.engine.stages import Stages
 from hlo_lint.report.repro import Environment, Repro
 from hlo_lint.rules.findings import Severity
@@ -80,7 +80,7 @@ class Effort:
 def reduce_problem(
     problem: Problem,
     effort: Effort = Effort(),
-    progress: Progress = lambda *_: None,
+    progress: ReductionProgress = lambda *_: None,
     guard: Guard | None = None,
 ) -> Reduction:
     """The smallest module that still shows a problem and that XLA's parser reads.
@@ -233,12 +233,12 @@ def crash_problem(
         if (
             problem is not None
             and problem.ending is not None
-            and kind_of(ending) != kind_of(problem.ending)
+            and cause_of(ending) != cause_of(problem.ending)
         ):
             continue  # it does not die of the same
         if ONLY_PASSES in given and problem is None and not (passes or is_check(ending)):
             continue  # other passes would have made of it what can be emitted
-        test = replace(test, kind="" if message else kind_of(ending))
+        test = replace(test, kind="" if message else cause_of(ending))
         problem = Problem(
             text, test, file.path, ending=ending, flags=given, options=pipeline.options
         )

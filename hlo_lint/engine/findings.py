@@ -48,15 +48,15 @@ class Diagnostic:
     end: Position
     """Exclusive."""
     module: str
-    computation: str | None
-    instruction: str | None
-    pipeline: str | None
-    step: int | None
-    introduced_by: PassRef | None
+    computation: str | None = None
+    instruction: str | None = None
+    pipeline: str | None = None
+    step: int | None = None
+    introduced_by: PassRef | None = None
     """None if it was there from the start, or came by a pass that left no dump."""
-    origin: SourceLine | None
-    notes: tuple[str, ...]
-    fix: Fix | None
+    origin: SourceLine | None = None
+    notes: tuple[str, ...] = ()
+    fix: Fix | None = None
     cured_by: PassRef | None = None
     """The pass that resolved it; None if it is there at the end of the run."""
     seen_in: int | None = None
@@ -93,21 +93,8 @@ class Diagnostic:
     ) -> Diagnostic:
         """A finding about a text as such, at no instruction."""
         return cls(
-            rule=rule,
-            severity=severity,
-            message=message,
-            path=path,
-            start=at.start,
-            end=at.end,
-            module=module,
-            computation=None,
-            instruction=None,
-            pipeline=None,
-            step=None,
-            introduced_by=None,
-            origin=None,
+            *(rule, severity, message, path, at.start, at.end, module),
             notes=notes,
-            fix=None,
             regions=(at,),
             excerpt=excerpt,
             fingerprint=fingerprint,

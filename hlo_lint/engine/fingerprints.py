@@ -20,7 +20,7 @@ from hlo_lint.text.digests import sha256
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import encode
 
-KIND = 16
+IDENTITY_DIGITS = 16
 """The hexadecimal digits that identify a finding; those after them number equal ones."""
 MAX_TEXT = 100_000
 """Characters of a text that are part of a fingerprint as they are."""
@@ -52,7 +52,7 @@ def fingerprint(
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
         what = (role, at.opcode, at.type_text)
     parts = (rule, identity, base_name(module), *what, op_name, function)
-    return sha256(encode("\0".join(parts))).hexdigest()[:KIND]
+    return sha256(encode("\0".join(parts))).hexdigest()[:IDENTITY_DIGITS]
 
 
 @lru_cache(maxsize=16)
@@ -99,9 +99,9 @@ def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
     count: dict[str, int] = {}
     number: dict[int, int] = {}
     for at in sorted(range(len(findings)), key=lambda at: (findings[at].path, findings[at].start)):
-        kind = findings[at].fingerprint[:KIND]
+        kind = findings[at].fingerprint[:IDENTITY_DIGITS]
         number[at] = count[kind] = count.get(kind, -1) + 1
     return [
-        replace(finding, fingerprint=f"{finding.fingerprint[:KIND]}{number[at]:04x}")
+        replace(finding, fingerprint=f"{finding.fingerprint[:IDENTITY_DIGITS]}{number[at]:04x}")
         for at, finding in enumerate(findings)
     ]

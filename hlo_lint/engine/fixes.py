@@ -91,10 +91,10 @@ def _refused(checker: Checker) -> dict[Hashable, str]:
     """The messages of the findings of XLA's verifier, by rule and place."""
     errors = [at for at in checker.result.diagnostics if at.severity is Severity.ERROR]
     families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if errors else {}
-    return {kind_of(at): at.message for at in errors if families.get(at.rule) == "verifier"}
+    return {finding_key(at): at.message for at in errors if families.get(at.rule) == "verifier"}
 
 
-def kind_of(at: Diagnostic) -> tuple[Hashable, ...]:
+def finding_key(at: Diagnostic) -> tuple[Hashable, ...]:
     """A finding without its file and its numbers."""
     where = at.instruction if at.instruction else nameless(at.message)
     return at.rule, at.computation, where
@@ -123,7 +123,7 @@ def _plans_by_file(
 def _fix_file(file: PassDump, fixes: Iterable[Fix], earlier: FixedFile | None) -> FixedFile:
     """Change the text of a file; `earlier` is the outcome of the rounds before."""
     before = file.file.text
-    after, edits = apply(before, fixes)
+    after, edits = apply_fixes(before, fixes)
     fixed = FixedFile(file.file.path, before, after, edits)
     if earlier is not None:
         fixed = FixedFile(file.file.path, earlier.before, after, earlier.edits + edits)
@@ -131,16 +131,18 @@ def _fix_file(file: PassDump, fixes: Iterable[Fix], earlier: FixedFile | None) -
     return fixed
 
 
-def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
+def apply_fixes(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     """The text with the edits of as many fixes as do not overlap, and those edits.
 
     >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
     >>> fix = Fix("name it", (Edit(Span(0, 1), "x"),), Safety.SAFE)
-    >>> apply("a = b", [fix])[0]
+    >>> apply_fixes("a = b", [fix])[0]
     'x = b'
     """
-    edits = [_with_comments(edit, text) for fix in chosen(fixes) for edit in sorted(fix.edits)]
+    edits = [
+        _with_comments(edit, text) for fix in without_overlaps(fixes) for edit in sorted(fix.edits)
+    ]
     pieces, at = [], 0
     for edit in edits:
         pieces += [text[at : edit.span.start], edit.text]
@@ -149,7 +151,7 @@ def apply(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
     return "".join(pieces), tuple(edits)
 
 
-def chosen(fixes: Iterable[Fix]) -> Iterator[Fix]:
+def without_overlaps(fixes: Iterable[Fix]) -> Iterator[Fix]:
     """As many fixes as do not overlap, in the order of the text."""
     end = -1
     for fix in sorted(set(fixes), key=lambda fix: fix.edits):

@@ -21,7 +21,7 @@ from hlo_lint.text.patterns import late
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
-Key = tuple[int, str, str, str, int | None, int]
+DefectKey = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and a number that
 tells defects apart that are equal in all this."""
 
@@ -32,7 +32,7 @@ _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 class FindingHistory:
     """One defect in dumps that follow each other, from the first to the last."""
 
-    key: Key
+    key: DefectKey
     """The key in its last dump."""
     seen: list[Occurrence]
     """One for each dump, in the order of the run."""
@@ -57,9 +57,9 @@ class FindingHistory:
 
 def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[FindingHistory]:
     """The defects, each with the last unbroken stretch of dumps that have it."""
-    by_key: dict[Key, dict[int, Occurrence]] = {}
-    keys: dict[tuple[int, int], Key] = {}  # one finding may stand in a hundred dumps
-    repeats: dict[tuple[Key, int], int] = {}
+    by_key: dict[DefectKey, dict[int, Occurrence]] = {}
+    keys: dict[tuple[int, int], DefectKey] = {}  # one finding may stand in a hundred dumps
+    repeats: dict[tuple[DefectKey, int], int] = {}
     for occurrence in occurrences:
         same = id(occurrence.finding), occurrence.ref.number
         key = keys.get(same)
@@ -75,7 +75,7 @@ def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[
         stretch for key, seen in by_key.items() for stretch in _stretches(key, seen, timeline)
     ]
     # A defect that went away and came back is one history: the last stretch, with what is beside.
-    last: dict[Key, FindingHistory] = {}
+    last: dict[DefectKey, FindingHistory] = {}
     for history in _joined(stretches, timeline):
         older = last.pop(history.key, None)
         if older is not None:
@@ -123,7 +123,7 @@ def _still_there(
 ) -> list[FindingHistory]:
     """The histories that go on in one more dump: equal by key, else equal but for names."""
     # Names first: passes rename few instructions. What is left pairs by what it is but for names.
-    named: dict[Key, deque[Occurrence]] = {}
+    named: dict[DefectKey, deque[Occurrence]] = {}
     for occurrence in occurrences:
         named.setdefault(_key(occurrence, timeline), deque()).append(occurrence)
     there, renamed = [], []
@@ -136,9 +136,9 @@ def _still_there(
             renamed.append(history)
     alike: dict[tuple[str, str, str], deque[Occurrence]] = {}
     for occurrence in chain.from_iterable(named.values()):
-        alike.setdefault(nameless(occurrence), deque()).append(occurrence)
+        alike.setdefault(renaming_key(occurrence), deque()).append(occurrence)
     for history in renamed:
-        others = alike.get(nameless(history.seen[-1]))
+        others = alike.get(renaming_key(history.seen[-1]))
         if others:
             history.seen.append(others.popleft())
             there.append(history)
@@ -181,7 +181,7 @@ def resolving_pass(timeline: Timeline, position: int) -> PassRef | None:
     return PassRef(name.after if is_named else "", name.pipeline, name.step, str(dump.path))
 
 
-def _key(occurrence: Occurrence, timeline: Timeline) -> Key:
+def _key(occurrence: Occurrence, timeline: Timeline) -> DefectKey:
     finding, ref = occurrence
     at = finding.at
     if isinstance(at, Instruction):
@@ -191,7 +191,9 @@ def _key(occurrence: Occurrence, timeline: Timeline) -> Key:
     return ref.number, where, what, finding.message, finding.operand, 0
 
 
-def _stretches(key: Key, seen: dict[int, Occurrence], timeline: Timeline) -> list[FindingHistory]:
+def _stretches(
+    key: DefectKey, seen: dict[int, Occurrence], timeline: Timeline
+) -> list[FindingHistory]:
     """The unbroken stretches of one key; a dump without a position is one if there is no other."""
     histories: list[FindingHistory] = []
     for position in sorted(seen):
@@ -218,9 +220,9 @@ def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[Finding
             if before not in waiting:  # complete: what ends there began earlier in the sorted list
                 waiting[before] = {}
                 for candidate in ended[before]:
-                    same = waiting[before].setdefault(nameless(candidate.seen[-1]), deque())
+                    same = waiting[before].setdefault(renaming_key(candidate.seen[-1]), deque())
                     same.append(candidate)
-            older = waiting[before].get(nameless(history.seen[0]))
+            older = waiting[before].get(renaming_key(history.seen[0]))
             if older:
                 earlier = older.popleft()
                 earlier.key = history.key
@@ -233,7 +235,7 @@ def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[Finding
     return joined
 
 
-def nameless(occurrence: Occurrence) -> tuple[str, str, str]:
+def renaming_key(occurrence: Occurrence) -> tuple[str, str, str]:
     """Message, opcode and type of a finding without names: equal before and after a renaming."""
     finding = occurrence.finding
     at = finding.at

@@ -77,7 +77,7 @@ def is_incomplete(part: Part) -> bool:
     return bool(part.internal_errors) or any(entry.cut for entry in part.skipped)
 
 
-def shortened(
+def within_limit(
     findings: Sequence[Diagnostic], most: int
 ) -> tuple[tuple[Diagnostic, ...], Iterator[Skipped]]:
     """The first findings of each rule in each file, and how many were left out of the report."""

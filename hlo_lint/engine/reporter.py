@@ -15,7 +15,7 @@ from hlo_lint.engine.history import (
     FindingHistory,
     followed_back,
     introduction,
-    nameless,
+    renaming_key,
     resolving_pass,
 )
 from hlo_lint.engine.states import DefectEnd, ReportLevel, level_of
@@ -220,7 +220,7 @@ class Reporter:
         those are reported of the whole module only.
         """
         rule, pipeline = check.rule, timeline.pipeline
-        identity = rule.name(), nameless(history.seen[-1])
+        identity = rule.name(), renaming_key(history.seen[-1])
         if not pipeline.is_helper:
             self.of_modules.add(identity)
         elif identity in self.of_modules:
@@ -325,4 +325,4 @@ def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeli
     if after.number >= len(modules) or stage == timeline.stage(after):
         return False
     there = timeline.find_at(check, after.position, stage)
-    return any(nameless(occurrence) == nameless(last) for occurrence in there)
+    return any(renaming_key(occurrence) == renaming_key(last) for occurrence in there)

@@ -8,7 +8,7 @@ time, and on to the pass that resolved it. `views.py` says how for each kind of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline
-from hlo_lint.engine.views import ARTEFACTS, VIEWS, Run, WhenAllIsRead, checks_of
+from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
@@ -120,7 +120,7 @@ class Checker:
         timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
         run = Run(timeline, files, self.reporter)
         views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
-        views.update(kind for kind in ARTEFACTS if run.may_need(kind))
+        views.update(kind for kind in ARTEFACT_TYPES if run.may_need(kind))
         for check in self._checks(views, _contents(files)):
             progress(0)
             self.run_check(check, run)
@@ -182,11 +182,11 @@ class Checker:
         result: Result | None = None,
     ) -> SuppressionResult:
         """The findings so far, or those of another run of the same rules, sorted by suppression."""
-        from hlo_lint.engine.suppressions.apply import CheckedRun, apply
+        from hlo_lint.engine.suppressions.apply import CheckedRun, apply_suppressions
 
         result = result or self.result
         run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
-        return apply(result.diagnostics, run, allowances, baseline)
+        return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
     def finish(self, dump: Dump) -> Result:
         """Check what only all pipelines together show, when each has been checked."""
@@ -208,27 +208,25 @@ class Checker:
             for number, held in enumerate(folders.values())
             if is_wanted(number)
         }
-        self._check_all(wanted, [])
+        self._check_all(WholeRun(wanted, ()))
 
     def conclude(self) -> Result:
         """Check what all logs of the autotuner show together, and sort what was found."""
-        self._check_all({}, self.logs)
+        self._check_all(WholeRun({}, self.logs))
         self.result.diagnostics.sort(
             key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule)
         )
         return self.result
 
-    def _check_all(
-        self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]
-    ) -> None:
+    def _check_all(self, whole: WholeRun) -> None:
         views = {
             kind: view
             for kind, view in VIEWS.items()
-            if isinstance(view, WhenAllIsRead) and view.has_any(folders, logs)
+            if isinstance(view, WhenAllIsRead) and view.has_any(whole)
         }
         for check in self._checks({STAGE, *views}, None):
             with self._reported_crashes(check):
-                views[check.kind].check_all(check, folders, logs, self.reporter)
+                views[check.kind].check_all(check, whole, self.reporter)
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:

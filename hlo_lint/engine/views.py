@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -61,7 +62,7 @@ class Run:
     def may_need(self, artefact: str) -> bool:
         """False if an artefact is missing, and nobody has to be told: no compiler ended."""
         pipeline = self.timeline.pipeline
-        return pipeline.final is not None or ARTEFACTS[artefact].is_there(pipeline)
+        return pipeline.final is not None or ARTEFACT_TYPES[artefact].is_there(pipeline)
 
     @cached_property
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
@@ -162,9 +163,9 @@ class Final(View):
         """The artefacts that a check asks for; None if one is missing, which is reported."""
         pipeline, artefacts, missing = run.timeline.pipeline, {}, []
         for kind in check.artefacts:
-            title = ARTEFACTS[kind].title
+            title = ARTEFACT_TYPES[kind].title
             if kind not in run.artefacts:
-                run.artefacts[kind] = None if last.edited else ARTEFACTS[kind].read(pipeline)
+                run.artefacts[kind] = None if last.edited else ARTEFACT_TYPES[kind].read(pipeline)
             artefact = run.artefacts[kind]
             if artefact is None:
                 missing.append(title)
@@ -278,6 +279,15 @@ class EachText(View):
                     run.reporter.add(place)
 
 
+class WholeRun(NamedTuple):
+    """What a run has read, when every pipeline has been checked."""
+
+    folders: Mapping[Path, Sequence[Pipeline]]
+    """The pipelines of each folder."""
+    logs: Sequence[PassDump]
+    """All logs of the autotuner."""
+
+
 class WhenAllIsRead(View):
     """A view of all pipelines of a run together."""
 
@@ -286,43 +296,28 @@ class WhenAllIsRead(View):
         return False
 
     @abstractmethod
-    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+    def has_any(self, whole: WholeRun) -> bool:
         """True if there may be anything to look at."""
 
     def check(self, check: Check, run: Run) -> None:
         """Nothing: `check_all` is called when every pipeline has been checked."""
 
     @abstractmethod
-    def check_all(
-        self,
-        check: Check,
-        folders: Mapping[Path, Sequence[Pipeline]],
-        logs: Sequence[PassDump],
-        reporter: Reporter,
-    ) -> None:
-        """Run a check over the pipelines of each folder and all logs of the autotuner."""
+    def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
+        """Run a check over all that was read."""
 
 
 class Folder(WhenAllIsRead):
     """The pipelines of one folder."""
 
-    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+    def has_any(self, whole: WholeRun) -> bool:
         """True if a compiler named any file: nothing is known of where loose ones come from."""
-        return any(
-            pipeline.dumps[0].name is not None
-            for pipelines in folders.values()
-            for pipeline in pipelines
-        )
+        every = chain.from_iterable(whole.folders.values())
+        return any(pipeline.dumps[0].name is not None for pipeline in every)
 
-    def check_all(
-        self,
-        check: Check,
-        folders: Mapping[Path, Sequence[Pipeline]],
-        logs: Sequence[PassDump],
-        reporter: Reporter,
-    ) -> None:
+    def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
         """Report a finding in the first dump of the pipeline that it names."""
-        for folder, pipelines in folders.items():
+        for folder, pipelines in whole.folders.items():
             view = DumpFolder(folder, tuple(pipelines))
             for finding in check.run(view):
                 reporter.add_in(check.rule, finding, view.dumps)
@@ -331,24 +326,18 @@ class Folder(WhenAllIsRead):
 class AutotuningLogs(WhenAllIsRead):
     """The logs of the autotuner."""
 
-    def has_any(self, folders: Mapping[Path, Sequence[Pipeline]], logs: Sequence[PassDump]) -> bool:
+    def has_any(self, whole: WholeRun) -> bool:
         """True if there are logs."""
-        return bool(logs)
+        return bool(whole.logs)
 
-    def check_all(
-        self,
-        check: Check,
-        folders: Mapping[Path, Sequence[Pipeline]],
-        logs: Sequence[PassDump],
-        reporter: Reporter,
-    ) -> None:
+    def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
         """Report a finding in the log that it names."""
         from hlo_lint.dumps.artefacts.autotune import read_autotuning
 
-        values = tuple(read_autotuning(dump.file.text) for dump in logs)
-        runs = AutotuningRuns(values, tuple(dump.path.name for dump in logs))
+        values = tuple(read_autotuning(dump.file.text) for dump in whole.logs)
+        runs = AutotuningRuns(values, tuple(dump.path.name for dump in whole.logs))
         for finding in check.run(runs):
-            reporter.add(LocatedFinding(check.rule, finding, logs[finding.file], None))
+            reporter.add(LocatedFinding(check.rule, finding, whole.logs[finding.file], None))
 
 
 def _tma_log(text: str) -> object:
@@ -379,7 +368,7 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
 
 
-class ArtefactKind(NamedTuple):
+class ArtefactType(NamedTuple):
     """A file beside the dumps that a check may ask for."""
 
     title: str
@@ -391,8 +380,8 @@ class ArtefactKind(NamedTuple):
         return pipeline.artefact_path(self.ending) is not None
 
 
-ARTEFACTS: dict[str, ArtefactKind] = {
-    "BufferAssignment": ArtefactKind("buffer assignment", "-buffer-assignment.txt", _buffers),
+ARTEFACT_TYPES: dict[str, ArtefactType] = {
+    "BufferAssignment": ArtefactType("buffer assignment", "-buffer-assignment.txt", _buffers),
 }
 """Each artefact, by its type."""
 
@@ -410,7 +399,7 @@ VIEWS: dict[str, View] = {
     ),
     "FinalModule": Final(
         "what a compiler ended with, else its last dump; artefacts may go with it",
-        frozenset(ARTEFACTS),
+        frozenset(ARTEFACT_TYPES),
     ),
     "PassPair": EachPass(
         "the modules before and after each pass of which both are dumped; a `Stage` is that after",
@@ -450,7 +439,7 @@ def checks_of(rule: Rule) -> Sequence[Check]:
         others = parameters.keys() - set(kinds)
         view = VIEWS[kinds[0]] if len(kinds) == 1 else None
         if view is None or len(asked) != len(parameters) or not others <= view.may_go_with:
-            view_names = ", ".join((*VIEWS, STAGE, *ARTEFACTS))
+            view_names = ", ".join((*VIEWS, STAGE, *ARTEFACT_TYPES))
             raise RuleError(f"{method} of {rule.name()} must ask for some of {view_names}")
         checks.append(Check(rule, method, kinds[0], parameters))
     if not checks and rule.command == "check" and rule.name() not in ABOUT_REPORT:

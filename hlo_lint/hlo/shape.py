@@ -7,7 +7,7 @@ one to the slowest: `f32[8,3]{1,0}` lies in memory as a C array, `f32[8,3]{0,1}`
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -358,7 +358,7 @@ def read_index(text: str) -> Index:
     return tuple(map(int, text.split(","))) if text else ()
 
 
-def spelled_index(index: Index) -> str:
+def spelled_index(index: Iterable[int]) -> str:
     """The index of an element as HLO spells it.
 
     >>> spelled_index((1, 0))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hlo_lint import __version__
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.fingerprints import KIND
+from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link
 from hlo_lint.report.locations import has_lines, uri_of
@@ -67,7 +67,7 @@ def most_urgent(findings: Sequence[Diagnostic], most: int) -> Sequence[Diagnosti
         return findings
     first: dict[str, int] = {}
     for number, finding in enumerate(findings):
-        first.setdefault(finding.fingerprint[:KIND], number)
+        first.setdefault(finding.fingerprint[:IDENTITY_DIGITS], number)
     rank = {severity: place for place, severity in enumerate(Severity)}
     urgent = sorted(first.values(), key=lambda number: rank[findings[number].severity])
     return [findings[number] for number in sorted(urgent[:most])]

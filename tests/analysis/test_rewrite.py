@@ -10,7 +10,7 @@ import hlo_lint
 from hlo_lint import Bad, Computation, Finding, Findings, Fix, Good, Instruction, Module, Rule
 from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.apps.testing import check_example
-from hlo_lint.engine.fixes import apply
+from hlo_lint.engine.fixes import apply_fixes
 
 FUSED = """\
 HloModule narrows
@@ -53,7 +53,7 @@ def test_users_read_another_value_and_what_is_dead_goes() -> None:
     module = hlo_lint.parse(FUSED)
     rewrite = Rewrite(named(module, "wide"), module)
     assert rewrite.replace_with(named(module, "x"))
-    fixed, _ = apply(FUSED, [rewrite.fix("read the wide value")])
+    fixed, _ = apply_fixes(FUSED, [rewrite.fix("read the wide value")])
     assert fixed == WITHOUT
     assert hlo_lint.lint(fixed, ["verifier"]).findings == ()
 
@@ -66,7 +66,7 @@ def test_a_root_that_is_replaced_hands_its_mark_on() -> None:
     module = hlo_lint.parse(text)
     rewrite = Rewrite(named(module, "c"), module)
     assert rewrite.replace_with(named(module, "n"))
-    fixed, _ = apply(text, [rewrite.fix("drop the copy")])
+    fixed, _ = apply_fixes(text, [rewrite.fix("drop the copy")])
     assert fixed == text.replace("  %n", "  ROOT %n").rpartition("  ROOT %c")[0] + "}\n"
 
 
@@ -83,7 +83,7 @@ def test_what_has_an_effect_stays(kept: str) -> None:
     module = hlo_lint.parse(text)
     rewrite = Rewrite(named(module, "wide"), module)
     assert rewrite.replace_with(named(module, "x"))
-    assert kept in apply(text, [rewrite.fix("read the wide value")])[0]
+    assert kept in apply_fixes(text, [rewrite.fix("read the wide value")])[0]
 
 
 def test_several_rewrites_are_one_fix() -> None:
@@ -95,7 +95,7 @@ def test_several_rewrites_are_one_fix() -> None:
         rewrite.add("copy", named(module, name).shape)
         fixes.append(rewrite.fix("copy"))
     joined = Rewrite.join("copy both", fixes)
-    fixed, edits = apply(text, [joined])
+    fixed, edits = apply_fixes(text, [joined])
     assert len(edits) == fixed.count(" copy(") == 2
 
 

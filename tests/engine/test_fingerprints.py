@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hlo_lint
-from hlo_lint.engine.fingerprints import KIND
+from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 from tests.renumbering import another_run, renumbered
 
@@ -61,13 +61,13 @@ def test_no_two_findings_of_a_report_share_one() -> None:
     for folder in ("dumps", "payloads", "autotune"):
         found = prints(FIXTURES / folder)
         assert len(set(found)) == len(found) > 0
-        assert all(int(each, 16) >= 0 and len(each) == KIND + 4 for each in found)
+        assert all(int(each, 16) >= 0 and len(each) == IDENTITY_DIGITS + 4 for each in found)
 
 
 def test_equal_findings_are_numbered_in_the_order_of_the_text() -> None:
     first, second = prints(TWO)
-    assert first[:KIND] == second[:KIND]
-    assert (first[KIND:], second[KIND:]) == ("0000", "0001")
+    assert first[:IDENTITY_DIGITS] == second[:IDENTITY_DIGITS]
+    assert (first[IDENTITY_DIGITS:], second[IDENTITY_DIGITS:]) == ("0000", "0001")
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 import hlo_lint
 from hlo_lint import Allowance, DumpError, FixResult, Report, UsageError
 from hlo_lint.engine.findings import SuppressedBy
-from hlo_lint.engine.fingerprints import KIND
+from hlo_lint.engine.fingerprints import IDENTITY_DIGITS
 from hlo_lint.engine.suppressions.baseline import (
     Baseline,
     BaselineEntry,
-    compare,
+    compare_with_baseline,
     read_baseline,
     write_baseline,
 )
@@ -405,7 +405,7 @@ def unused(tmp_path: Path) -> Report:
     folder.mkdir()
     lines = ["@a  // hlo-lint: allow layout -- ü", "@b  /* ü */ // hlo-lint: allow speed -- why"]
     (folder / "a.hlo").write_text(module(*lines), "utf-8")
-    entry = BaselineEntry("0" * KIND, RESHAPE, "m", "said \x1b", 2, "why", 7)
+    entry = BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said \x1b", 2, "why", 7)
     write_baseline(Baseline(tmp_path / "b.json", (entry,)))
     allowance = Allowance("bad-sharding", "why", stated_in="hlo_lint.toml", line=3)
     return hlo_lint.lint(folder, allow=[allowance], baseline=tmp_path / "b.json")
@@ -478,7 +478,7 @@ def test_what_is_allowed_keeps_its_fingerprint_and_that_of_the_others() -> None:
 
 
 def baseline_of(target: Path | str, path: Path, *, reason: str = "") -> Path:
-    updated = compare(Baseline(path), hlo_lint.lint(target).findings).updated
+    updated = compare_with_baseline(Baseline(path), hlo_lint.lint(target).findings).updated
     write_baseline(updated)
     if reason:
         text = path.read_text("utf-8")
@@ -593,12 +593,12 @@ def test_a_baseline_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> N
 
 
 def test_entries_of_rules_that_did_not_run_stay() -> None:
-    entry = BaselineEntry("0" * KIND, RESHAPE, "m", "said", 2, "why")
-    compared = compare(Baseline(Path("b"), (entry,)), (), {RESHAPE})
+    entry = BaselineEntry("0" * IDENTITY_DIGITS, RESHAPE, "m", "said", 2, "why")
+    compared = compare_with_baseline(Baseline(Path("b"), (entry,)), (), {RESHAPE})
     assert (compared.gone, compared.updated.entries, compared.pruned.entries) == (
         (), (entry,), (entry,),
     )  # fmt: skip
-    compared = compare(Baseline(Path("b"), (entry,)), ())
+    compared = compare_with_baseline(Baseline(Path("b"), (entry,)), ())
     assert (compared.gone, compared.updated.entries, compared.pruned.entries) == ((entry,), (), ())
 
 

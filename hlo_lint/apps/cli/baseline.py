@@ -16,7 +16,7 @@ from hlo_lint.engine.suppressions.baseline import (
     Baseline,
     BaselineComparison,
     BaselineEntry,
-    compare,
+    compare_with_baseline,
     read_baseline,
     write_baseline,
 )
@@ -73,7 +73,7 @@ def command(
         ctx.exit(common.exit_status(report, shared))
     ran = {rule.name() for rule in settings.chosen_rules()}
     not_run = {rule.name() for rule in all_rules()} - ran
-    compared = compare(baseline, report.findings, not_run)
+    compared = compare_with_baseline(baseline, report.findings, not_run)
     if update or prune:
         after = compared.updated if update else compared.pruned
         write_baseline(after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.engine.cache.store import Store, cache_folder
+from hlo_lint.engine.cache.store import Store, findings_folder
 from hlo_lint.text.errors import os_errors_as
 
 
@@ -16,7 +16,7 @@ def command(action: str) -> None:
     A file whose content, rules and settings are those of an earlier run is not checked again. The
     folder is HLO_LINT_CACHE_DIR, else the user's.
     """
-    store = Store(cache_folder())
+    store = Store(findings_folder())
     if action == "clear":
         with os_errors_as(f"{store.path}: cannot be removed"):
             store.clear()

@@ -25,7 +25,7 @@ from hlo_lint.apps.reduction import (
 )
 from hlo_lint.dumps.selection import modules_of, one_file
 from hlo_lint.engine.reduce.interest import LOOSE, CommandTest, FindingTest
-from hlo_lint.engine.reduce.search import Progress
+from hlo_lint.engine.reduce.search import ReductionProgress
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.compiler import XlaCompiler
@@ -228,7 +228,7 @@ def _problem(
 
 
 @contextmanager
-def progress_bar(*, wanted: bool = True) -> Iterator[Progress]:
+def progress_bar(*, wanted: bool = True) -> Iterator[ReductionProgress]:
     """Yield a function that shows how far a reduction is, on a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield lambda *_: None

@@ -22,7 +22,7 @@ from hlo_lint.text.files import write
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.engine.values.run import Value
+    from hlo_lint.engine.values.run import ArrayValue
 
 MAX_PRINTED = 1000
 """Elements of an array that are printed in full; of a larger one the edges are."""
@@ -158,7 +158,7 @@ def _as_kind(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
 
 
 def _parts(
-    name: str, value: Value, shape: Shape | None
+    name: str, value: ArrayValue, shape: Shape | None
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays of a value, each with a name and its shape."""
     if isinstance(value, tuple):

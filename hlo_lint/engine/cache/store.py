@@ -29,7 +29,7 @@ _AT_ONCE = 500
 """Keys of one query."""
 
 
-def cache_folder() -> Path:
+def findings_folder() -> Path:
     """The folder of this program's cached files: `HLO_LINT_CACHE_DIR`, or the user's."""
     if given := os.environ.get(FOLDER_VARIABLE):
         return Path(given)

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-Reader = Callable[[Any], Any]
+FromJson = Callable[[Any], Any]
 
 
 def to_json(value: Any) -> Any:
@@ -44,7 +44,7 @@ def from_json(kind: Any, value: Any) -> Any:
 
 
 @cache
-def _reader(kind: Any) -> Reader:
+def _reader(kind: Any) -> FromJson:
     if kind in (str, int, float, bool, type(None), Any):
         return _same
     origin, arguments = get_origin(kind), get_args(kind)
@@ -69,12 +69,12 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _optional(arguments: tuple[Any, ...]) -> Reader:
+def _optional(arguments: tuple[Any, ...]) -> FromJson:
     (kind,) = (argument for argument in arguments if argument is not type(None))
     return lambda value: None if value is None else from_json(kind, value)
 
 
-def _record(kind: Any) -> Reader:
+def _record(kind: Any) -> FromJson:
     # Late: a run that finds nothing needs neither, and records name them for types alone.
     from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.comments import CheckedFile

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from hlo_lint.dumps.file_types import Kind
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.fixes import apply, chosen, kind_of
+from hlo_lint.engine.fixes import apply_fixes, finding_key, without_overlaps
 from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
 from hlo_lint.engine.reporter import PlannedFix
 from hlo_lint.engine.runner import Checker
@@ -98,7 +98,7 @@ class Gate:
     def _alone(self, plan: PlannedFix) -> Verdict:
         """The conditions that one fix meets or not, whatever is fixed beside it."""
         before = plan.dump.file.text
-        after, edits = apply(before, [plan.fix])
+        after, edits = apply_fixes(before, [plan.fix])
         if not edits or after == before:
             return Verdict(plan, Proof(None, False, ("nothing changes",)), ("it changes nothing",))
         if plan.dump.kind is not Kind.HLO:
@@ -155,7 +155,7 @@ class Gate:
         """The first finding that some fixes cause or leave; the texts are put back."""
         states = {plan.dump: (plan.dump.file, plan.dump.edited) for plan in plans}
         for dump, (file, _) in states.items():
-            dump.replace_text(apply(file.text, [p.fix for p in plans if p.dump is dump])[0])
+            dump.replace_text(apply_fixes(file.text, [p.fix for p in plans if p.dump is dump])[0])
         try:
             after, places = self._findings(pipeline)
         finally:
@@ -174,19 +174,19 @@ class Gate:
         messages: dict[Hashable, str] = {}
         places = {_identity(plan) for plan in checker.result.fixes}
         for diagnostic in checker.result.diagnostics:
-            messages[kind_of(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
-            places.add((diagnostic.path, *kind_of(diagnostic)))
+            messages[finding_key(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
+            places.add((diagnostic.path, *finding_key(diagnostic)))
         return messages, places
 
 
 def chosen_plans(plans: Iterable[PlannedFix]) -> list[PlannedFix]:
     """Those whose fixes do not overlap: the others wait for the next round."""
     by_fix = {plan.fix: plan for plan in reversed(list(plans))}
-    return [by_fix[fix] for fix in chosen(by_fix)]
+    return [by_fix[fix] for fix in without_overlaps(by_fix)]
 
 
 def _identity(plan: PlannedFix) -> Hashable:
-    return (str(plan.dump.path), *kind_of(plan.diagnostic))
+    return (str(plan.dump.path), *finding_key(plan.diagnostic))
 
 
 def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
@@ -229,7 +229,7 @@ def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, s
         for dump, of_dump in by_dump.items():
 
             def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:
-                return parser.refusal(apply(text, [plan.fix for plan in fixes])[0])
+                return parser.refusal(apply_fixes(text, [plan.fix for plan in fixes])[0])
 
             try:
                 before, after = refusal(), refusal(*of_dump)

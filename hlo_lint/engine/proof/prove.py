@@ -22,7 +22,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 
-SEEDS: Final = 3
+PROOF_SEEDS: Final = 3
 """Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
 
 
@@ -95,10 +95,10 @@ def prove(before: Module, after: Module) -> Proof:
 
 
 def _executed(before: Module, after: Module) -> Proof:
-    from hlo_lint.engine.values.compare import difference
+    from hlo_lint.engine.values.compare import result_difference
     from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
     from hlo_lint.engine.values.lowering.lower import Lowering
-    from hlo_lint.engine.values.programs import Outcome, Runs
+    from hlo_lint.engine.values.programs import Runs, StepOutcome
     from hlo_lint.xla.cpu import NotRun, XlaCpu
 
     nodes = Nodes()
@@ -109,24 +109,24 @@ def _executed(before: Module, after: Module) -> Proof:
             return Proof(None, False, (f"XLA:CPU does not run {', '.join(cuts)}",))
         with XlaCpu() as xla:
             runs = Runs(xla)
-            verdict = runs.compare(one, other, one.inputs, range(SEEDS))
+            verdict = runs.compare(one, other, one.inputs, range(PROOF_SEEDS))
             executed = f"executed with seed {verdict.seed}"
-            if verdict.outcome is Outcome.WITHIN_BOUND:
+            if verdict.outcome is StepOutcome.WITHIN_BOUND:
                 old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
-                reason = f"{executed}, {difference(old, new)}: no more than rounding changes"
+                reason = f"{executed}, {result_difference(old, new)}: no more than rounding changes"
                 return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:
         return Proof(None, False, (f"XLA:CPU does not apply: {error}",))
     match verdict.outcome:
-        case Outcome.CHANGED:
+        case StepOutcome.CHANGED:
             return Proof(None, True, (f"{executed}, {verdict.difference}",))
-        case Outcome.SAME_GRAPH:
+        case StepOutcome.SAME_GRAPH:
             fact = "both are one graph of values, which need not run"
             return Proof(Level.EXECUTED, False, (fact,))
-        case Outcome.SAME_BITS:
+        case StepOutcome.SAME_BITS:
             elements = sum(prod(root.shape.dims) for root in one.graph.roots)
             what = f"{counted(elements, 'element')} of the result"
-            fact = f"{what} equal bit for bit on {SEEDS} seeded inputs"
+            fact = f"{what} equal bit for bit on {PROOF_SEEDS} seeded inputs"
             return Proof(Level.EXECUTED, False, (fact,))
     return Proof(None, False, (f"not executed: {verdict.reason}",))
 

@@ -20,7 +20,7 @@ from typing import TextIO
 from hlo_lint.engine.reduce.draft import Draft, swept
 from hlo_lint.engine.reduce.interest import InterestTest, InterestVerdict
 from hlo_lint.engine.reduce.transformations import COARSE, FINE, LAST
-from hlo_lint.engine.reduce.transformations.base import Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import ReductionTarget, Transformation
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import encode
@@ -28,7 +28,7 @@ from hlo_lint.text.source import encode
 MAX_ROUNDS = 20
 """Each round tries every transformation; a round that changes nothing is the last."""
 
-Progress = Callable[[str, int, int, int], None]
+ReductionProgress = Callable[[str, int, int, int], None]
 """Called with a transformation, the instructions and characters left, and the number of tests."""
 
 
@@ -126,7 +126,7 @@ class Search:
     repeat: int = 1
     """Runs of the test for a text, of which one has to show the problem."""
     state: ReductionState | None = None
-    progress: Progress = lambda *_: None
+    progress: ReductionProgress = lambda *_: None
     extra: Sequence[Transformation] = ()
     """Transformations that only this kind of problem has."""
     tests: int = 0
@@ -212,7 +212,10 @@ class Search:
         self.progress(transformation.name, current.size, len(current.text), self.tests)
 
     def _first(
-        self, transformation: Transformation, current: Draft, chunks: Sequence[list[Target]]
+        self,
+        transformation: Transformation,
+        current: Draft,
+        chunks: Sequence[list[ReductionTarget]],
     ) -> tuple[int, Draft, InterestVerdict] | None:
         """The first chunk whose change leaves the problem, with the changed draft."""
         pending: list[tuple[int, Draft, Future[InterestVerdict] | None]] = []

@@ -24,7 +24,7 @@ def is_check(ending: Ending) -> bool:
     return ending.crashed and _place.search(ending.message) is not None
 
 
-def kind_of(ending: Ending) -> str:
+def cause_of(ending: Ending) -> str:
     """The same for endings of one cause: XLA's line of code, or the message without names."""
     place = _place.search(ending.message)
     if place is None:
@@ -81,4 +81,4 @@ class CrashTest:
             return InterestVerdict(False)
         if self.message:
             return InterestVerdict(re.search(self.message, ending.message) is not None)
-        return InterestVerdict(kind_of(ending) == self.kind)
+        return InterestVerdict(cause_of(ending) == self.kind)

@@ -11,12 +11,12 @@ from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic, SuppressedBy, SuppressedFinding
-from hlo_lint.engine.fingerprints import KIND, base_name, fingerprint, nameless
+from hlo_lint.engine.fingerprints import IDENTITY_DIGITS, base_name, fingerprint, nameless
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.baseline import Baseline, BaselineEntry
 from hlo_lint.engine.suppressions.comments import (
     EVERYWHERE,
-    STAGE,
+    STAGE_VERB,
     CheckedFile,
     Comment,
     LineRange,
@@ -74,7 +74,7 @@ class SuppressionResult:
     """The entries of the baseline that no finding has used."""
 
 
-def apply(
+def apply_suppressions(
     findings: Sequence[Diagnostic],
     run: CheckedRun,
     allowances: Sequence[Allowance] = (),
@@ -156,7 +156,7 @@ class _Suppressions:
             if allowance.rule in names and allowance.covers(finding):
                 self._used_allowances.add(number)
                 reasons.append((allowance.reason, SuppressedBy.CONFIGURATION))
-        kind = finding.fingerprint[:KIND]
+        kind = finding.fingerprint[:IDENTITY_DIGITS]
         if self._counts[kind] > 0:
             self._counts[kind] -= 1
             reasons.append((self._reasons[kind], SuppressedBy.BASELINE))
@@ -178,7 +178,7 @@ class _Suppressions:
                     yield diagnostic
 
     def _about_comment(self, comment: Comment) -> Diagnostic | None:
-        if comment.verb == STAGE:
+        if comment.verb == STAGE_VERB:
             return _diagnostic(comment, comment.trouble) if comment.trouble else None
         message = comment.trouble or next(filter(None, map(self._unknown, comment.names)), "")
         if message or comment.verb == "allow-end":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.engine.fingerprints import KIND, base_name
+from hlo_lint.engine.fingerprints import IDENTITY_DIGITS, base_name
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write
 from hlo_lint.text.source import Lines, shown
@@ -110,7 +110,7 @@ class BaselineComparison(NamedTuple):
     """The baseline without entries that are gone."""
 
 
-def compare(
+def compare_with_baseline(
     baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
 ) -> BaselineComparison:
     """Compare a baseline with findings; entries of rules that did not run stay as they are."""
@@ -121,7 +121,7 @@ def compare(
         listed[entry.fingerprint] = replace(same or entry, count=count)
     by_kind: dict[str, list[Diagnostic]] = {}
     for finding in findings:
-        by_kind.setdefault(finding.fingerprint[:KIND], []).append(finding)
+        by_kind.setdefault(finding.fingerprint[:IDENTITY_DIGITS], []).append(finding)
     kept = [entry for entry in listed.values() if entry.rule in not_run]
     new: list[Diagnostic] = []
     updated: list[BaselineEntry] = []
@@ -151,14 +151,7 @@ def _entry(finding: Diagnostic, kind: str) -> BaselineEntry:
 
 
 def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "fingerprint": entry.fingerprint,
-        "rule": entry.rule,
-        "module": entry.module,
-        "message": entry.message,
-        "count": entry.count,
-    }
-    return fields | ({"reason": entry.reason} if entry.reason else {})
+    return {name: getattr(entry, name) for name in _FIELDS if name != "reason" or entry.reason}
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:
@@ -186,4 +179,4 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry
         if missing or entry.get("count", 1) < 1:
             problem = f"has no {' and no '.join(missing)}" if missing else "has a count below 1"
             raise DumpError(f"{path}:{line}:1: this finding of the baseline {problem}")
-        yield BaselineEntry(**{**entry, "fingerprint": digits[:KIND]}, line=line)
+        yield BaselineEntry(**{**entry, "fingerprint": digits[:IDENTITY_DIGITS]}, line=line)

@@ -28,8 +28,8 @@ from hlo_lint.text.patterns import late
 from hlo_lint.text.source import DIRECTIVE, Span
 
 USAGE = "`hlo-lint: allow RULE -- REASON`"
-STAGE = "stage"
-VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE)
+STAGE_VERB = "stage"
+VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE_VERB)
 
 _tokens = late(  # a token that never closes takes the rest: another search were quadratic
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
@@ -134,11 +134,11 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
 def stage_in(file: HloFile) -> Stage | None:
     """The stage that a comment of a file states; the first that can be read counts."""
     text = file.text
-    if f"{DIRECTIVE} {STAGE}" not in text:
+    if f"{DIRECTIVE} {STAGE_VERB}" not in text:
         return None
     for token in _tokens(text):
         directive = _read(token[0]) if DIRECTIVE in token[0] else None
-        if directive is not None and directive.verb == STAGE:
+        if directive is not None and directive.verb == STAGE_VERB:
             try:
                 return parse_stage(token[0][slice(*directive.names)])
             except UsageError:
@@ -192,7 +192,7 @@ def _comment(
     removal = (begin, stop) if alone else (begin + len(before.rstrip()), span.end)
     verb, reason = directive.verb, directive.reason
     named = span.start + directive.names.start, span.start + directive.names.end
-    words = [text[slice(*named)]] if verb == STAGE else text[slice(*named)].split(",")
+    words = [text[slice(*named)]] if verb == STAGE_VERB else text[slice(*named)].split(",")
     names = tuple(dict.fromkeys(name.strip() for name in words))
     aim: LineRange | None = None
     if verb == "allow":
@@ -242,7 +242,7 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
     if verb not in VERBS:
         problem = f"`{verb}` is not a directive" if verb else "this comment has no directive"
         return f"{problem}: {nearest(verb, VERBS, f'write {USAGE}')}"
-    if verb == STAGE:
+    if verb == STAGE_VERB:
         try:
             parse_stage(names[0])
         except UsageError as error:

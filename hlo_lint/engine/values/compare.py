@@ -89,7 +89,7 @@ class LargestDifference:
         )
 
 
-def difference(
+def result_difference(
     before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
 ) -> LargestDifference | None:
     """The largest difference of the first result that keeps the bound no longer; None if all do.

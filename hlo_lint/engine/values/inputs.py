@@ -30,15 +30,14 @@ _FOLLOWED: Final = frozenset(
 """Opcodes through which an integer reaches the place where it is an index."""
 
 
-def inputs_of(module: Module, seed: int = 0, *, edges: bool = False) -> list[NDArray[Any]]:
+def inputs_of(module: Module, seed: int = 0) -> list[NDArray[Any]]:
     """Values for the leaves of the parameters of a module's entry computation, in order.
 
     Integers that the module uses as indices are in range; others are smaller than `DEFAULT_LIMIT`,
     of both signs with an even seed, but for the unsigned ones of an odd seed, which have any bits.
     Floats of an even seed lie in [-2, 2], those of an odd one in [0.5, 2], where no logarithm and
     no root is a NaN. A scalar is neither 0 nor 1, which hide the other operand of a product, and
-    a predicate is true for one of two seeds in turn. With `edges` some elements are infinities,
-    NaNs, zeros of both signs, and the smallest and largest numbers of their type.
+    a predicate is true for one of two seeds in turn.
     """
     entry = module.entry
     if entry is None:
@@ -49,8 +48,7 @@ def inputs_of(module: Module, seed: int = 0, *, edges: bool = False) -> list[NDA
         for shape in arrays(parameter.shape)
     ]
     return [
-        value(shape, (seed, number), limit=limit, edges=edges)
-        for number, (shape, limit) in enumerate(leaves)
+        value(shape, (seed, number), limit=limit) for number, (shape, limit) in enumerate(leaves)
     ]
 
 
@@ -65,7 +63,8 @@ def value(
     """A value for one array; the first number of `seed` is that of the run.
 
     Some elements are one of `thresholds`, the constants that the program compares them with, or
-    next to one; a scalar is from the third run on, the constants first.
+    next to one; a scalar is from the third run on, the constants first. With `edges` some are
+    infinities, NaNs, zeros of both signs, and the smallest and largest numbers of their type.
     """
     import numpy as np
 

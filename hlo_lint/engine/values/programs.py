@@ -13,12 +13,12 @@ from hlo_lint.engine.values.compare import (
     Bound,
     LargestDifference,
     array_difference,
-    difference,
     largest_error,
+    result_difference,
 )
 from hlo_lint.engine.values.inputs import value
-from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
-from hlo_lint.engine.values.lowering.graph import in_order
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.xla.cpu import NotRun, XlaCpu
@@ -67,7 +67,7 @@ MAX_THRESHOLDS: Final = 3
 Inputs: TypeAlias = "tuple[Input, ...]"
 
 
-class Outcome(Enum):
+class StepOutcome(Enum):
     """The verdict on one step."""
 
     SAME_GRAPH = "equal by graph"
@@ -84,7 +84,7 @@ class Outcome(Enum):
 class Comparison:
     """The verdict on two programs."""
 
-    outcome: Outcome
+    outcome: StepOutcome
     reason: str = ""
     """The reason why they were not compared."""
     difference: LargestDifference | None = None
@@ -139,7 +139,7 @@ class Runs:
 
         def run() -> list[NDArray[Any]]:
             arguments = in_types(self.inputs(inputs, seed), program, types)
-            text = emit(program.graph, types)
+            text = emit_graph(program.graph, types)
             size = sum(array.nbytes for array in arguments)
             flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             return self.xla.run(text, arguments, flags=flags)
@@ -180,17 +180,17 @@ class Runs:
     ) -> Comparison:
         """The verdict on two programs."""
         if before.graph is after.graph:
-            return Comparison(Outcome.SAME_GRAPH)
+            return Comparison(StepOutcome.SAME_GRAPH)
         reason = incomparable(before, after)
         if reason:
-            return Comparison(Outcome.NOT_COMPARABLE, reason)
+            return Comparison(StepOutcome.NOT_COMPARABLE, reason)
         verdicts = []
         for seed in _with_thresholds(seeds, inputs):
             verdict = self._compared(before, after, inputs, seed)
-            if verdict.outcome in (Outcome.CHANGED, Outcome.NOT_RUN):
+            if verdict.outcome in (StepOutcome.CHANGED, StepOutcome.NOT_RUN):
                 return verdict
             verdicts.append(verdict)
-        return max(verdicts, key=lambda verdict: verdict.outcome is Outcome.WITHIN_BOUND)
+        return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
 
     def _compared(self, before: Program, after: Program, inputs: Inputs, seed: int) -> Comparison:
         native: list[list[NDArray[Any]]] = []
@@ -200,31 +200,31 @@ class Runs:
             native = [self.results(side, inputs, seed) for side in (before, after)]
         except NotRun as error:
             failures.append(error)
-        if native and difference(native[0], native[1]) is None:
-            return Comparison(Outcome.SAME_BITS, seed=seed)
+        if native and result_difference(native[0], native[1]) is None:
+            return Comparison(StepOutcome.SAME_BITS, seed=seed)
         try:
             wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
         except NotRun as error:
             failures.append(error)
         if wide:
             bound = wide_bound(before, after, native[:1], wide[0])
-            divergence = difference(wide[0], wide[1], bound)
+            divergence = result_difference(wide[0], wide[1], bound)
         elif native:
             bound = fallback_bound(before, after)
-            divergence = difference(native[0], native[1], bound)
+            divergence = result_difference(native[0], native[1], bound)
         else:
-            return Comparison(Outcome.NOT_RUN, str(failures[0]), seed=seed)
+            return Comparison(StepOutcome.NOT_RUN, str(failures[0]), seed=seed)
         if divergence is not None and native and wide:
             at = divergence.output
             rounding = array_difference(native[0][at], wide[0][at].astype(native[0][at].dtype))
             if rounding is not None and 2 * rounding.error >= divergence.error:
                 # A sort or a selection of near ties: the step before alone gives both results.
                 reason = "rounding alone changes the results as much"
-                return Comparison(Outcome.NOT_COMPARABLE, reason, seed=seed)
+                return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
         if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
             reason = "XLA:CPU gives other results with its passes off"
-            return Comparison(Outcome.NOT_RUN, reason, seed=seed)
-        outcome = Outcome.WITHIN_BOUND if divergence is None else Outcome.CHANGED
+            return Comparison(StepOutcome.NOT_RUN, reason, seed=seed)
+        outcome = StepOutcome.WITHIN_BOUND if divergence is None else StepOutcome.CHANGED
         return Comparison(outcome, "", divergence, seed, bound)
 
     def _confirmed(
@@ -234,7 +234,7 @@ class Runs:
         try:
             sides = [
                 self.xla.run(
-                    emit(side.graph, WIDE),
+                    emit_graph(side.graph, WIDE),
                     in_types(self.inputs(inputs, seed), side, WIDE),
                     flags=JUDGE,
                 )
@@ -242,7 +242,7 @@ class Runs:
             ]
         except NotRun:
             return True
-        return difference(sides[0], sides[1], bound) is not None
+        return result_difference(sides[0], sides[1], bound) is not None
 
 
 def _with_thresholds(seeds: Sequence[int], inputs: Inputs) -> Sequence[int]:
@@ -324,7 +324,7 @@ def _constants(program: Program) -> set[tuple[str, bytes]]:
     graphs = [program.graph]
     seen: set[int] = set()
     for graph in graphs:
-        for node in in_order(graph.roots):
+        for node in nodes_in_order(graph.roots):
             graphs += [callee for _, callee in node.called if callee.number not in seen]
             seen.update(callee.number for _, callee in node.called)
             if node.literal is None or not _is_rounded(node.shape.dtype):
@@ -365,7 +365,7 @@ def fallback_bound(before: Program, after: Program) -> Bound:
     ulps, unit = 0, 0.0
     for program in (before, after):
         depth: dict[int, int] = {}
-        for node in in_order(program.graph.roots):
+        for node in nodes_in_order(program.graph.roots):
             deepest = max((depth[operand.number] for operand in node.operands), default=0)
             rounded = any(_is_rounded(shape.dtype) for shape in node.shapes)
             depth[node.number] = deepest + rounded * OPERATION_ULPS.get(node.opcode, 1)

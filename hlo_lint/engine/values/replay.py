@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.compare import Bound, LargestDifference, array_difference, difference
-from hlo_lint.engine.values.lowering.emit import WIDE, emit
-from hlo_lint.engine.values.lowering.graph import Graph, Node, in_order
+from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
+from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.xla.cpu import NotRun
@@ -49,14 +49,13 @@ def culprit(
     runs: Runs,
     inputs: Inputs,
     seed: int,
-    bound: Bound = WIDE_BOUND,
 ) -> Culprit | None:
     """The first instruction of `after` whose value differs; None where the replay did not run."""
     try:
         wide = in_types(runs.inputs(inputs, seed), before, WIDE)
     except NotRun:
         return None
-    return _Replay(before, after, runs, bound).first(before.graph, after.graph, wide)
+    return _Replay(before, after, runs).first(before.graph, after.graph, wide)
 
 
 @dataclass
@@ -64,7 +63,6 @@ class _Replay:
     before: Program
     after: Program
     runs: Runs
-    bound: Bound
     scopes: list[str] = field(default_factory=lambda: [""])
     """The bodies of the loops that are being looked into, innermost last."""
 
@@ -74,7 +72,7 @@ class _Replay:
 
     def first(self, ours: Graph, theirs: Graph, inputs: Sequence[NDArray[Any]]) -> Culprit | None:
         """The first instruction of `theirs` that differs, run on the same inputs as `ours`."""
-        our_nodes, their_nodes = (in_order(graph.roots) for graph in (ours, theirs))
+        our_nodes, their_nodes = (nodes_in_order(graph.roots) for graph in (ours, theirs))
         shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
         kept = [_kept(nodes, shared) for nodes in (our_nodes, their_nodes)]
         try:
@@ -91,7 +89,7 @@ class _Replay:
         wrong = [
             node
             for node, one, other in zip(theirs.roots, *roots, strict=True)
-            if array_difference(one, other, self.bound) is not None
+            if array_difference(one, other, WIDE_BOUND) is not None
         ]
         if not wrong:
             return None
@@ -116,11 +114,11 @@ class _Replay:
     def _values(
         self, graph: Graph, keep: Sequence[Node], inputs: Sequence[NDArray[Any]]
     ) -> list[NDArray[Any]]:
-        return self.runs.xla.run(emit(graph, WIDE, keep=keep), inputs)
+        return self.runs.xla.run(emit_graph(graph, WIDE, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
         """Without values: the first instruction that the side before does not have."""
-        for node in in_order(theirs.roots):
+        for node in nodes_in_order(theirs.roots):
             instruction = None if node.number in shared else self.origin(node)
             if instruction is not None:
                 return Culprit(instruction, None)
@@ -147,7 +145,7 @@ class _Replay:
                 if not is_known and value is not None:
                     is_known = any(
                         other.dtype == value.dtype
-                        and array_difference(other, value, self.bound) is None
+                        and array_difference(other, value, WIDE_BOUND) is None
                         for other in by_size.get(value.shape, ())
                     )
                 explained[node.number] = is_known
@@ -160,7 +158,7 @@ class _Replay:
                 if operand.number not in suspects and not is_explained(operand):
                     suspects[operand.number] = operand
                     queue.append(operand)
-        for node in in_order(wrong):
+        for node in nodes_in_order(wrong):
             if node.number in suspects and self.origin(node) is not None:
                 return node
         return wrong[0]
@@ -181,7 +179,7 @@ class _Replay:
         for other in before:
             if named.get(other.number) == origin.name and other.shapes == node.shapes:
                 array = ours.get(other.number)
-                divergence = None if array is None else array_difference(array, value, self.bound)
+                divergence = None if array is None else array_difference(array, value, WIDE_BOUND)
                 if divergence is not None:
                     return divergence
         return None
@@ -190,7 +188,7 @@ class _Replay:
         self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
     ) -> Culprit | None:
         """The first instruction that differs in the body of a loop, in the first such iteration."""
-        before = [node for node in in_order(ours.roots) if node.opcode == "while"]
+        before = [node for node in nodes_in_order(ours.roots) if node.opcode == "while"]
         same = [node for node in before if node.shapes == loop.shapes]
         names = instruction.called_computations
         if not same or not names:
@@ -207,7 +205,7 @@ class _Replay:
                 if not bool(self._values(condition, (), state)[0]):
                     break
                 after = [self._values(body, (), state) for body in bodies]
-                if difference(after[0], after[1], self.bound) is not None:
+                if result_difference(after[0], after[1], WIDE_BOUND) is not None:
                     divergence = self.first(bodies[0], bodies[1], state)
                     if divergence is None or divergence.iteration is not None:
                         return divergence

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit
-from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
-from hlo_lint.engine.values.lowering.graph import Value as Lowered
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import LoweredValue, Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Cut, Program
 from hlo_lint.engine.values.lowering.watch import Watch
@@ -22,7 +21,7 @@ from hlo_lint.xla.cpu import NotRun, XlaCpu
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Value: TypeAlias = "NDArray[Any] | tuple[Value, ...] | None"
+ArrayValue: TypeAlias = "NDArray[Any] | tuple[ArrayValue, ...] | None"
 """A logical array (a scalar has no dimensions), a tuple, or None for a token."""
 
 
@@ -37,7 +36,7 @@ def values_of(
     *,
     wide: bool = False,
     xla: XlaCpu | None = None,
-) -> list[Value]:
+) -> list[ArrayValue]:
     """The values of instructions, of one in a loop the last; without any, that of the module.
 
     Only what they need is lowered and run, on one device.
@@ -79,7 +78,7 @@ def values_of(
         if instruction not in watch.seen:
             raise NoValue(f"%{instruction.name} does not run with these inputs")
     results = iter(_run(program, _arguments(module, program, inputs), wide, xla))
-    values: dict[Instruction, Value] = {}
+    values: dict[Instruction, ArrayValue] = {}
     for instruction, last in watch.seen.items():
         values[instruction] = _packed(last.value, results)
         if not next(results):
@@ -87,7 +86,7 @@ def values_of(
     return [values[instruction] for instruction in watch.instructions]
 
 
-def arrays_of(value: Value) -> Iterator[NDArray[Any]]:
+def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
     """The arrays of a value in order, those of tuples in tuples too; tokens are left out."""
     if isinstance(value, tuple):
         for part in value:
@@ -128,7 +127,7 @@ def _run(
     types = WIDE if wide else NATIVE
     with ExitStack() as stack:
         xla = xla or stack.enter_context(XlaCpu())
-        text = emit(program.graph, types)
+        text = emit_graph(program.graph, types)
         try:
             return xla.run(text, in_types(arguments, program, types))
         except NotRun as error:
@@ -178,7 +177,7 @@ def _cut_reason(cut: Cut) -> str:
     return f"%{cut.instruction.name}: {reason}"
 
 
-def _packed(value: Lowered, results: Iterator[NDArray[Any]]) -> Value:
+def _packed(value: LoweredValue, results: Iterator[NDArray[Any]]) -> ArrayValue:
     """The arrays of a lowered value."""
     if isinstance(value, tuple):
         return tuple(_packed(part, results) for part in value)

@@ -22,7 +22,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
-from hlo_lint.engine.values.programs import Comparison, Inputs, Outcome, Runs, incomparable
+from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, StepOutcome, incomparable
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
@@ -34,18 +34,18 @@ SEEDS: Final = (0, 1)
 MIN_SHARE: Final = 4
 """Steps for which another child is worth its start."""
 
-Progress = Callable[[str], None]
+StepProgress = Callable[[str], None]
 
 
 @dataclass
-class Step:
+class ValidatedStep:
     """One dump with what became of it."""
 
     dump: PassDump
     program: Program | None
     comparison: Comparison
     """The verdict against the dump before it."""
-    before: Step | None = None
+    before: ValidatedStep | None = None
     """The step before it that became a program."""
     is_judged: bool = True
     """False for the first dump of a run, which is compared with nothing."""
@@ -73,7 +73,7 @@ class Validation:
     """The verdict on one compilation."""
 
     title: str
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ValidatedStep] = field(default_factory=list)
     changes: list[ValueChange] = field(default_factory=list)
     """The steps that changed the values, the first one first."""
     runs: int = 0
@@ -82,19 +82,19 @@ class Validation:
     """The reasons why steps were not compared, and what was cut."""
 
     @property
-    def counts(self) -> Counter[Outcome]:
+    def counts(self) -> Counter[StepOutcome]:
         """The number of steps of each outcome."""
         return Counter(step.comparison.outcome for step in self._judged)
 
     @property
-    def _judged(self) -> list[Step]:
+    def _judged(self) -> list[ValidatedStep]:
         """The steps that were compared with another one, or could not be."""
         return [step for step in self.steps if step.is_judged]
 
     @property
     def compared(self) -> int:
         """The number of steps that were compared, by graph or by values."""
-        missing = (Outcome.NOT_COMPARABLE, Outcome.NOT_RUN, Outcome.NOT_LOWERED)
+        missing = (StepOutcome.NOT_COMPARABLE, StepOutcome.NOT_RUN, StepOutcome.NOT_LOWERED)
         return sum(step.comparison.outcome not in missing for step in self._judged)
 
     def finish(self, runs: int) -> None:
@@ -120,7 +120,7 @@ def validate_dumps(
     edges: bool = False,
     all_steps: bool = False,
     jobs: int = 1,
-    progress: Progress = lambda _: None,
+    progress: StepProgress = lambda _: None,
 ) -> Validation:
     """Compare dumps of one program in the order of the run, each with the one before it.
 
@@ -150,7 +150,7 @@ def validate_pair(
     *,
     seeds: Sequence[int] = SEEDS,
     edges: bool = False,
-    progress: Progress = lambda _: None,
+    progress: StepProgress = lambda _: None,
 ) -> Validation:
     """Compare two runs over one program after each step that both have, up to the first change."""
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
@@ -170,7 +170,7 @@ def validate_pair(
             if key not in verdicts:
                 verdicts[key] = runs.compare(one.program, other.program, inputs, seeds)
             other.comparison = verdicts[key]
-            if other.comparison.outcome is Outcome.CHANGED:
+            if other.comparison.outcome is StepOutcome.CHANGED:
                 result.changes.append(_change(one, other, inputs, runs))
         one.comparison = other.comparison
         if result.changes:
@@ -198,21 +198,21 @@ def _replicated(dumps: Sequence[PassDump]) -> frozenset[int]:
     return frozenset()
 
 
-def _lowered(dump: PassDump, nodes: Nodes, replicated: frozenset[int]) -> Step:
+def _lowered(dump: PassDump, nodes: Nodes, replicated: frozenset[int]) -> ValidatedStep:
     try:
         modules = dump.file.modules
         if len(modules) != 1:
             raise NotLowered(f"it holds {len(modules)} modules")
         program = Lowering(modules[0], nodes, replicated).program()
     except (DumpError, NotLowered, OSError) as error:
-        return Step(dump, None, Comparison(Outcome.NOT_LOWERED, str(error)))
-    return Step(dump, program, Comparison(Outcome.SAME_GRAPH))
+        return ValidatedStep(dump, None, Comparison(StepOutcome.NOT_LOWERED, str(error)))
+    return ValidatedStep(dump, program, Comparison(StepOutcome.SAME_GRAPH))
 
 
-def _stretches(result: Validation) -> list[list[Step]]:
+def _stretches(result: Validation) -> list[list[ValidatedStep]]:
     """The steps whose programs run on the same inputs; the first of each equal graph only."""
-    stretches: list[list[Step]] = []
-    last: Step | None = None
+    stretches: list[list[ValidatedStep]] = []
+    last: ValidatedStep | None = None
     for step in result.steps:
         if step.program is None:
             continue
@@ -222,7 +222,7 @@ def _stretches(result: Validation) -> list[list[Step]]:
         elif last.program.graph is not step.program.graph:
             reason = incomparable(last.program, step.program)
             if reason:
-                step.comparison = Comparison(Outcome.NOT_COMPARABLE, reason)
+                step.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
                 stretches.append([step])
             else:
                 stretches[-1].append(step)
@@ -234,37 +234,37 @@ def _stretches(result: Validation) -> list[list[Step]]:
 class _Stretch:
     """Steps whose programs run on the same inputs."""
 
-    steps: list[Step]
+    steps: list[ValidatedStep]
     result: Validation
     seeds: Sequence[int]
-    progress: Progress
+    progress: StepProgress
 
     def __post_init__(self) -> None:
         assert self.steps[0].program is not None
         self.inputs = self.steps[0].program.inputs
         """All steps run on what is in range for the first one."""
 
-    def _failure(self, step: Step, runs: Runs) -> bool:
+    def _failure(self, step: ValidatedStep, runs: Runs) -> bool:
         """True if the program of a step does not run, which becomes the verdict on it."""
         assert step.program is not None
         self.progress(step.label)
         failure = runs.failure(step.program, self.inputs, self.seeds[0])
         if failure is not None:
-            step.comparison = Comparison(Outcome.NOT_RUN, str(failure))
+            step.comparison = Comparison(StepOutcome.NOT_RUN, str(failure))
         return failure is not None
 
-    def _verdict(self, one: Step, other: Step, runs: Runs) -> Comparison:
+    def _verdict(self, one: ValidatedStep, other: ValidatedStep, runs: Runs) -> Comparison:
         self.progress(other.label)
         assert one.program is not None
         assert other.program is not None
         return runs.compare(one.program, other.program, self.inputs, self.seeds)
 
-    def add_change(self, one: Step, other: Step, runs: Runs) -> None:
+    def add_change(self, one: ValidatedStep, other: ValidatedStep, runs: Runs) -> None:
         """Add the change that a step makes, if it makes one."""
-        if other.comparison.outcome is Outcome.CHANGED:
+        if other.comparison.outcome is StepOutcome.CHANGED:
             self.result.changes.append(_change(one, other, self.inputs, runs))
 
-    def compare(self, number: int, runs: Runs) -> Step | None:
+    def compare(self, number: int, runs: Runs) -> ValidatedStep | None:
         """Compare a step with the nearest one before it that runs, which is returned."""
         step = self.steps[number]
         if self._failure(step, runs):
@@ -278,7 +278,7 @@ class _Stretch:
     def bisect(self, runs: Runs) -> None:
         """Find the first change: the first step is compared with the last one, then halves."""
         ends = (self.steps[0], self.steps[-1])
-        running: list[Step] = []
+        running: list[ValidatedStep] = []
         for step in self.steps:
             is_tried = len(self.steps) > 1 and (step in ends or not running)
             if not (is_tried and self._failure(step, runs)):
@@ -286,26 +286,26 @@ class _Stretch:
         while len(running) > 1:
             first, last = running[0], running[-1]
             whole = self._verdict(first, last, runs)
-            if whole.outcome is not Outcome.CHANGED:
+            if whole.outcome is not StepOutcome.CHANGED:
                 for step in running[1:-1]:
-                    step.comparison = Comparison(Outcome.BETWEEN)
+                    step.comparison = Comparison(StepOutcome.BETWEEN)
                 last.comparison = whole
                 return
             low, high = 0, len(running) - 1
             while high - low > 1:
                 middle = (low + high) // 2
                 half = self._verdict(first, running[middle], runs)
-                if half.outcome is Outcome.NOT_RUN:
+                if half.outcome is StepOutcome.NOT_RUN:
                     running.pop(middle).comparison = half
                     high -= 1
-                elif half.outcome is Outcome.CHANGED:
+                elif half.outcome is StepOutcome.CHANGED:
                     high = middle
                 else:
                     low = middle
             one, other = running[low], running[high]
             other.comparison = self._verdict(one, other, runs)
             for step in running[1:high]:
-                step.comparison = Comparison(Outcome.BETWEEN)
+                step.comparison = Comparison(StepOutcome.BETWEEN)
             self.add_change(one, other, runs)
             running = running[high:]
 
@@ -322,7 +322,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
     count = max(1, min(jobs, len(steps) // MIN_SHARE))
     ends = [len(steps) * number // count for number in range(count + 1)]
 
-    def compare(runs: Runs, start: int, end: int) -> list[Step | None]:
+    def compare(runs: Runs, start: int, end: int) -> list[ValidatedStep | None]:
         return [stretch.compare(number, runs) for stretch, number in steps[start:end]]
 
     with ExitStack() as stack:
@@ -336,7 +336,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
         runs.xla.texts_run += sum(xla.texts_run for xla in siblings)
 
 
-def _change(one: Step, other: Step, inputs: Inputs, runs: Runs) -> ValueChange:
+def _change(one: ValidatedStep, other: ValidatedStep, inputs: Inputs, runs: Runs) -> ValueChange:
     assert one.program is not None
     assert other.program is not None
     divergence = culprit(one.program, other.program, runs, inputs, other.comparison.seed)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo_lint.engine.values.compare import Bound, difference, drawn, largest_error
+from hlo_lint.engine.values.compare import Bound, drawn, largest_error, result_difference
 
 
 def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
     one = [np.array([1, np.nan, np.inf], np.float32)]
     other = [np.array([0x3F800000, 0xFFC00001, 0x7F800000], np.uint32).view(np.float32)]
-    assert difference(one, one) is None
-    assert difference(one, other) is None
+    assert result_difference(one, one) is None
+    assert result_difference(one, other) is None
 
 
 def test_the_element_that_differs_most_is_named() -> None:
-    found = difference(
+    found = result_difference(
         [np.array([[1, 2], [3, 4]], np.float32)], [np.array([[1, 2.5], [3, 9]], np.float32)]
     )
     assert found is not None
@@ -27,39 +27,50 @@ def test_the_element_that_differs_most_is_named() -> None:
 def test_a_bound_forgives_rounding_of_floats_only() -> None:
     bound = Bound(relative=1e-3)
     assert (
-        difference([np.array([1000], np.float32)], [np.array([1000.5], np.float32)], bound) is None
+        result_difference([np.array([1000], np.float32)], [np.array([1000.5], np.float32)], bound)
+        is None
     )
     assert (
-        difference([np.array([1000], np.float32)], [np.array([1002], np.float32)], bound)
+        result_difference([np.array([1000], np.float32)], [np.array([1002], np.float32)], bound)
         is not None
     )
-    assert difference([np.array([1000], np.int32)], [np.array([1001], np.int32)], bound) is not None
+    assert (
+        result_difference([np.array([1000], np.int32)], [np.array([1001], np.int32)], bound)
+        is not None
+    )
 
 
 def test_a_share_of_the_largest_element_forgives_cancellation() -> None:
     before, after = [np.array([1e6, 1e-6], np.float64)], [np.array([1e6, 3e-6], np.float64)]
-    assert difference(before, after, Bound(relative=1e-9)) is not None
-    assert difference(before, after, Bound(relative=1e-9, of_largest=1e-11)) is None
+    assert result_difference(before, after, Bound(relative=1e-9)) is not None
+    assert result_difference(before, after, Bound(relative=1e-9, of_largest=1e-11)) is None
 
 
 def test_a_lost_sign_of_zero_is_a_difference_bit_for_bit_alone() -> None:
     before, after = [np.array([0.0], np.float32)], [np.array([-0.0], np.float32)]
-    assert difference(before, after) is not None
-    assert difference(before, after, Bound(relative=1e-9)) is None
+    assert result_difference(before, after) is not None
+    assert result_difference(before, after, Bound(relative=1e-9)) is None
 
 
 def test_a_nan_on_one_side_and_another_shape_are_infinite_differences() -> None:
     wide = Bound(relative=0.5, of_largest=0.5)
     assert (
-        difference([np.array([1], np.float32)], [np.array([np.nan], np.float32)], wide) is not None
+        result_difference([np.array([1], np.float32)], [np.array([np.nan], np.float32)], wide)
+        is not None
     )
-    assert difference([np.array([1], np.float32)], [np.array([1, 2], np.float32)], wide) is not None
-    assert difference([np.array([1], np.float32)], [], wide) is not None
+    assert (
+        result_difference([np.array([1], np.float32)], [np.array([1, 2], np.float32)], wide)
+        is not None
+    )
+    assert result_difference([np.array([1], np.float32)], [], wide) is not None
 
 
 def test_wide_integers_are_compared_exactly() -> None:
-    assert difference([np.array([2**62], np.int64)], [np.array([2**62 + 1], np.int64)]) is not None
-    assert difference([np.array([2**63], np.uint64)], [np.array([2**63], np.uint64)]) is None
+    assert (
+        result_difference([np.array([2**62], np.int64)], [np.array([2**62 + 1], np.int64)])
+        is not None
+    )
+    assert result_difference([np.array([2**63], np.uint64)], [np.array([2**63], np.uint64)]) is None
 
 
 def test_error_is_a_share_of_the_largest_element() -> None:
@@ -68,7 +79,7 @@ def test_error_is_a_share_of_the_largest_element() -> None:
 
 
 def test_scalars_differ_without_a_place() -> None:
-    found = difference([np.array(1, np.int32)], [np.array(2, np.int32)])
+    found = result_difference([np.array(1, np.int32)], [np.array(2, np.int32)])
     assert str(found) == "result 0 is 2 and was 1; 1 of 1 elements differ"
 
 
@@ -76,7 +87,7 @@ def test_a_drawing_shows_where_elements_differ() -> None:
     before = np.zeros((2, 16, 64), np.float32)
     after = before.copy()
     after[1, 4, 60:] = 1
-    found = difference([before], [after])
+    found = result_difference([before], [after])
     assert found is not None
     assert found.box == "[1,4,60:64]"
     assert found.drawing == tuple("." * 30 + ("##" if row == 2 else "..") for row in range(8))
@@ -85,17 +96,17 @@ def test_a_drawing_shows_where_elements_differ() -> None:
 
 
 def test_a_map_of_errors_has_a_digit_for_each_factor_of_ten() -> None:
-    found = difference(
+    found = result_difference(
         [np.zeros((2, 3), np.float64)], [np.array([[0, 100, 9], [1e-9, 0, np.inf]], np.float64)]
     )
     assert found is not None
     assert found.error_map == (".98", "1.9")
-    large = difference([np.zeros((99, 999), np.int8)], [np.ones((99, 999), np.int8)])
+    large = result_difference([np.zeros((99, 999), np.int8)], [np.ones((99, 999), np.int8)])
     assert large is not None
     assert large.error_map == ("9" * 64,) * 32
-    sign = difference([np.array([0.0], np.float32)], [np.array([-0.0], np.float32)])
+    sign = result_difference([np.array([0.0], np.float32)], [np.array([-0.0], np.float32)])
     assert sign is not None
     assert sign.error_map == ("9",)
-    scalar = difference([np.array(0, np.int32)], [np.array(1, np.int32)])
+    scalar = result_difference([np.array(0, np.int32)], [np.array(1, np.int32)])
     assert scalar is not None
     assert scalar.error_map == ()

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.values.compare import difference
+from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
-from hlo_lint.engine.values.lowering.emit import WIDE, emit
-from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, in_order
+from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, nodes_in_order
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.xla.cpu import XlaCpu
@@ -124,12 +124,12 @@ ENTRY e {
         lowered(text.replace("=body", "=region_0").replace("body {", "region_0 {"), nodes).graph
         is first.graph
     )
-    assert [node.opcode for node in in_order(first.graph.roots)].count("while") == 1
-    assert "while(" in emit(first.graph)
+    assert [node.opcode for node in nodes_in_order(first.graph.roots)].count("while") == 1
+    assert "while(" in emit_graph(first.graph)
 
 
 def test_floats_become_f64_and_bits_stay_those_of_their_type() -> None:
-    text = emit(
+    text = emit_graph(
         lowered(
             entry(
                 """  x = f32[2] parameter(0)
@@ -171,7 +171,9 @@ ENTRY e {
 """
     program = lowered(text)
     assert (program.devices, len(program.inputs)) == (2, 2)
-    assert [node.opcode for node in in_order(program.graph.roots)] == ["parameter"] * 2 + ["add"]
+    assert [node.opcode for node in nodes_in_order(program.graph.roots)] == ["parameter"] * 2 + [
+        "add"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ ENTRY e {
   ROOT r = f32[4] all-reduce(x), replica_groups={{0}}, channel_id=1, to_apply=add
 }
 """
-    assert [node.opcode for node in in_order(lowered(text).graph.roots)].count("add") == 3
+    assert [node.opcode for node in nodes_in_order(lowered(text).graph.roots)].count("add") == 3
 
 
 def test_a_call_reads_its_operands_as_its_constraints_say() -> None:
@@ -328,10 +330,10 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
     )
     module = hlo_lint.parse(text)
     program = lowered(text)
-    assert "dot" in {node.opcode for node in in_order(program.graph.roots)}
+    assert "dot" in {node.opcode for node in nodes_in_order(program.graph.roots)}
     inputs = inputs_of(module)
     expected = xla.run(text, inputs)
-    assert difference(expected, xla.run(emit(program.graph), inputs)) is None
+    assert result_difference(expected, xla.run(emit_graph(program.graph), inputs)) is None
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import Instruction, Module, parse
-from hlo_lint.engine.values.compare import difference
+from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
-from hlo_lint.engine.values.lowering.emit import WIDE, emit
+from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
-from hlo_lint.engine.values.run import NoValue, Value, arrays_of, values_of
+from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, values_of
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
 
@@ -42,7 +42,7 @@ class Run:
     def __init__(self, xla: XlaCpu) -> None:
         self.xla = xla
 
-    def value(self, body: str, *inputs: Any, **options: Any) -> Value:
+    def value(self, body: str, *inputs: Any, **options: Any) -> ArrayValue:
         """The value of an entry of these lines, after computations that stand before `ENTRY`."""
         module = parse(f"HloModule m\n{body}" if "ENTRY" in body else f"ENTRY e {{ {body} }}")
         (value,) = values_of(module, list(map(np.asarray, inputs)), xla=self.xla, **options)
@@ -350,7 +350,7 @@ def check(run: Run, module: Module, seed: int = 0) -> None:
     inputs = inputs_of(module, seed)
     (value,) = values_of(module, inputs, xla=run.xla)
     expected = run.xla.run(module.file.text, inputs)
-    assert difference(list(arrays_of(value)), expected) is None
+    assert result_difference(list(arrays_of(value)), expected) is None
 
 
 PROGRAMS = {
@@ -457,10 +457,10 @@ def test_a_program(name: str, run: Run) -> None:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_judge_of_xla_cpu_runs_it_too(name: str, xla: XlaCpu) -> None:
     program = Lowering(parse(f"HloModule m\n{PROGRAMS[name]}"), Nodes()).program()
-    text = emit(program.graph, WIDE)
+    text = emit_graph(program.graph, WIDE)
     inputs = in_types(Runs(xla).inputs(program.inputs, 0), program, WIDE)
     usual, judged = (xla.run(text, inputs, flags=flags) for flags in ({}, JUDGE))
-    assert difference(usual, judged, WIDE_BOUND) is None
+    assert result_difference(usual, judged, WIDE_BOUND) is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.engine.values.programs import Outcome
+from hlo_lint.engine.values.programs import StepOutcome
 from hlo_lint.engine.values.validate import Validation, validate_dumps
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.xla.cpu import XlaCpu
@@ -84,7 +84,7 @@ def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: 
     validation = validate_dumps(pipeline.title, in_order(pipeline), xla, all_steps=all_steps)
     assert validation.changes == []
     assert validation.compared == sum(validation.counts.values()) > 20
-    assert validation.counts[Outcome.SAME_GRAPH] > 20
+    assert validation.counts[StepOutcome.SAME_GRAPH] > 20
 
 
 WRONG = {
@@ -189,7 +189,7 @@ ENTRY e {
 """
     reciprocal = text.replace("constant(3)", "constant(0.333333343)").replace("divide", "multiply")
     validation = validate_dumps("m", run_of([text, reciprocal]), xla)
-    assert validation.counts == {Outcome.WITHIN_BOUND: 1}
+    assert validation.counts == {StepOutcome.WITHIN_BOUND: 1}
     wrong = text.replace("1e-05", "3e-05")
     assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
 
@@ -204,9 +204,9 @@ def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     ]
     validation = validate_dumps("m", run_of(texts), xla)
     assert [step.comparison.outcome for step in validation.steps[1:]] == [
-        Outcome.NOT_COMPARABLE,
-        Outcome.SAME_GRAPH,
-        Outcome.NOT_LOWERED,
+        StepOutcome.NOT_COMPARABLE,
+        StepOutcome.SAME_GRAPH,
+        StepOutcome.NOT_LOWERED,
     ]
     assert validation.notes == [
         "not comparable: operations that are not run differ: opaque after (1 step)",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, tail_of
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 from hlo_lint.hlo.opcodes import demands_on
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
@@ -18,7 +18,7 @@ class DropMetadata(Transformation):
 
     name = "drop metadata"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         names = [
             name
             for name in (*_OF_NO_MEANING, "backend_config")
@@ -26,7 +26,7 @@ class DropMetadata(Transformation):
         ]
         return [(name,) for name in names]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = {name for (name,) in chosen}
         smaller = draft.with_rows(lambda _, row: _without(row, gone))
         return replace(smaller, tables="") if "metadata" in gone else smaller
@@ -37,7 +37,7 @@ class DropAttributes(Transformation):
 
     name = "drop attributes"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         places = []
         for body, row in draft.places():
             facts = demands_on(row.opcode)
@@ -47,7 +47,7 @@ class DropAttributes(Transformation):
             ]
         return places
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone: dict[tuple[str, str], set[str]] = {}
         for computation, instruction, name in chosen:
             gone.setdefault((computation, instruction), set()).add(name)
@@ -61,7 +61,7 @@ class DropHeader(Transformation):
 
     name = "drop attributes of the module"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         names = [*draft.header]
         if draft.keeps_entry_layout:
             names.append(_ENTRY_LAYOUT)
@@ -69,7 +69,7 @@ class DropHeader(Transformation):
             names.append(_TABLES)
         return [(name,) for name in names]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = {name for (name,) in chosen}
         header = {name: value for name, value in draft.header.items() if name not in gone}
         return replace(

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 
-Target = tuple[str, ...]
+ReductionTarget = tuple[str, ...]
 """A place: names of computations, instructions, attributes … as the transformation needs."""
 Anchor = tuple[str, str]
 """The computation and the instruction at which a problem shows."""
@@ -26,11 +26,11 @@ class Transformation(ABC):
     """True if what the change leaves unused goes with it."""
 
     @abstractmethod
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         """The places, most promising first."""
 
     @abstractmethod
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         """The draft with some of its targets changed; None where that cannot be.
 
         Unused parts may be left in it.
@@ -44,7 +44,7 @@ class InstructionTransformation(Transformation):
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         """True of an instruction that can be changed."""
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         places = draft.places()
         return [(body.name, row.name) for body, row in places if self.is_target(body, row)]
 
@@ -56,7 +56,7 @@ class InstructionReplacement(InstructionTransformation):
     def changed(self, row: DraftInstruction) -> DraftInstruction:
         """The instruction that takes its place."""
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         places = set(chosen)
         return draft.with_rows(
             lambda body, row: self.changed(row) if (body.name, row.name) in places else row

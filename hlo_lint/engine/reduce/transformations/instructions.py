@@ -10,10 +10,10 @@ from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
     InstructionReplacement,
     InstructionTransformation,
-    Target,
+    ReductionTarget,
     Transformation,
 )
-from hlo_lint.engine.reduce.transformations.parameters import constant_of
+from hlo_lint.engine.reduce.transformations.parameters import zero_constant
 from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 
 
@@ -29,7 +29,7 @@ class DropUnread(InstructionTransformation):
         is_unread = not body.users[row.name] and row.name != body.root
         return is_unread and (body.is_entry or row.opcode != "parameter")
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         gone = set(chosen)
         bodies: dict[str, DraftComputation | None] = {
             body.name: body.changed(row for row in body.rows if (body.name, row.name) not in gone)
@@ -61,7 +61,7 @@ class _Forward(InstructionTransformation):
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         return self.source(body, row) is not None
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         bodies: dict[str, DraftComputation | None] = {}
         for body in draft.bodies:
             names = [name for computation, name in chosen if computation == body.name]
@@ -135,13 +135,13 @@ class ZeroOut(InstructionReplacement):
 
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         is_made = not body.is_entry and row.opcode not in ("parameter", "constant")
-        return is_made and constant_of("", row.type_text) is not None
+        return is_made and zero_constant("", row.type_text) is not None
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         return [place for place in super().targets(draft, anchor) if place != anchor]
 
     def changed(self, row: DraftInstruction) -> DraftInstruction:
-        return constant_of(row.name, row.type_text) or row
+        return zero_constant(row.name, row.type_text) or row
 
 
 MAX_MERGED = 64
@@ -154,7 +154,7 @@ class MergeValues(Transformation):
     name = "merge values"
     alternatives = True
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         entry = draft.entry
         if len(entry.rows) > MAX_MERGED:
             return ()
@@ -171,7 +171,7 @@ class MergeValues(Transformation):
             if name not in (other, entry.root, anchor and anchor[1]) and other not in below[name]
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         entry = draft.entry
         ((name, other),) = chosen
         return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: other}))})
@@ -217,7 +217,7 @@ class InlineCallee(InstructionTransformation):
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         return row.opcode in _INLINED
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         taken = draft.names()
         bodies: dict[str, DraftComputation | None] = {}
         for computation, name in chosen:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, renamed
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
 
@@ -17,10 +17,10 @@ class Rename(Transformation):
     name = "rename"
     alternatives = True
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         return [("all",), ("computations",)]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         count: Counter[str] = Counter()
 
         def short(wanted: str) -> str:

@@ -11,7 +11,7 @@ from hlo_lint.engine.reduce.draft import (
     DraftInstruction,
     parameters_in_order,
 )
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 from hlo_lint.hlo.parser.tokens import tuple_elements
 
 
@@ -20,14 +20,14 @@ class CutOperands(Transformation):
 
     name = "turn operands into parameters"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         entry = draft.entry
         kept = {entry.root, anchor[1] if anchor else ""}
         return [
             (row.name,) for row in entry.rows if row.opcode != "parameter" and row.name not in kept
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         entry = draft.entry
         cut = [entry.row(name) for (name,) in sorted(chosen)]
         if not all(row.type_text for row in cut):
@@ -44,13 +44,13 @@ class DropOutputs(Transformation):
 
     name = "drop outputs"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         root = draft.entry.row(draft.entry.root)
         if root.opcode != "tuple":
             return ()
         return [(str(number),) for number in range(len(root.references))]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         entry = draft.entry
         root = entry.row(entry.root)
         gone = {int(number) for (number,) in chosen}
@@ -69,7 +69,7 @@ class DropCalleeParameters(Transformation):
 
     name = "drop unread parameters"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         callers = _callers(draft)
         return [
             (body.name, row.name)
@@ -79,7 +79,7 @@ class DropCalleeParameters(Transformation):
             if not body.users[row.name] and row.name != body.root
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         for computation in {computation for computation, _ in chosen}:
             body = draft.body(computation)
             assert body is not None
@@ -117,7 +117,7 @@ class DropLoopState(Transformation):
 
     name = "drop loop state"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         return [
             (body.name, row.name, str(number))
             for body, row in draft.places()
@@ -125,7 +125,7 @@ class DropLoopState(Transformation):
             for number in range(len(tuple_elements(row.type_text) or ()))
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         changed = None
         for place in dict.fromkeys(target[:2] for target in chosen):
             gone = {int(target[2]) for target in chosen if target[:2] == place}
@@ -185,7 +185,7 @@ def _narrowed(
             if number is None:
                 return None
             if number in gone:
-                made = constant_of(row.name, row.type_text)
+                made = zero_constant(row.name, row.type_text)
             else:
                 index = number - sum(removed < number for removed in gone)
                 made = row._replace(attributes_text=f", index={index}")
@@ -195,7 +195,7 @@ def _narrowed(
     return body.changed(rows)
 
 
-def constant_of(name: str, shape: str) -> DraftInstruction | None:
+def zero_constant(name: str, shape: str) -> DraftInstruction | None:
     """A constant of zeros; None for what is not an array."""
     if shape.startswith(("(", "token", "opaque")) or "[" not in shape:
         return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, swept
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 from hlo_lint.engine.reduce.transformations.instructions import inlined
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.parser.tokens import tuple_elements
@@ -30,7 +30,7 @@ class ApplyPass(Transformation):
         """`run` gives the text after the pass; None where it does not run."""
         self._run = run
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         entry = draft.entry
         if len(entry.rows) > MAX_INSTRUCTIONS:
             return ()
@@ -38,7 +38,7 @@ class ApplyPass(Transformation):
             (row.name,) for row in reversed(entry.rows) if row.references and row.name != entry.root
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         ((name,),) = chosen
         entry = draft.entry
         part = swept(draft.with_bodies({entry.name: replace(entry, root=name)}), draft)

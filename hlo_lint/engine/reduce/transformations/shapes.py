@@ -11,7 +11,7 @@ from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstructi
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
     InstructionReplacement,
-    Target,
+    ReductionTarget,
     Transformation,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
@@ -34,11 +34,11 @@ _FREE = frozenset(
 """Opcodes whose result may have any dimensions, as far as operands go."""
 _INDICES = re.compile(r"\d+")
 
-Place = tuple[str, str]
+InstructionKey = tuple[str, str]
 """The computation and the instruction."""
-Source = tuple[Place, Index]
+Source = tuple[InstructionKey, Index]
 """An operand: what it names, and the element of its tuple."""
-Dimension = tuple[str, str, Index, int]
+DimensionKey = tuple[str, str, Index, int]
 """The computation, the instruction, the element of its tuple, and the number."""
 
 
@@ -47,11 +47,11 @@ class _DimensionClasses:
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
-        self._parent: dict[Dimension, Dimension] = {}
-        self.size: dict[Dimension, int] = {}
-        self._fixed: set[Dimension] = set()
-        self._products: list[tuple[list[Dimension], list[Dimension]]] = []
-        self._shapes: dict[Place, Shape | None] = {}
+        self._parent: dict[DimensionKey, DimensionKey] = {}
+        self.size: dict[DimensionKey, int] = {}
+        self._fixed: set[DimensionKey] = set()
+        self._products: list[tuple[list[DimensionKey], list[DimensionKey]]] = []
+        self._shapes: dict[InstructionKey, Shape | None] = {}
         for body, row in draft.places():
             shape = shape_or_none(row.type_text) if row.type_text else None
             self._shapes[body.name, row.name] = shape
@@ -63,19 +63,19 @@ class _DimensionClasses:
             self._relate(body, row)
         self.fixed = {self.find(place) for place in self._fixed}
 
-    def find(self, place: Dimension) -> Dimension:
+    def find(self, place: DimensionKey) -> DimensionKey:
         """The dimension that stands for the class of one."""
         while self._parent[place] != place:
             self._parent[place] = self._parent[self._parent[place]]
             place = self._parent[place]
         return place
 
-    def classes(self) -> list[Dimension]:
+    def classes(self) -> list[DimensionKey]:
         """The classes that may shrink, largest first."""
         roots = {self.find(place) for place in self._parent} - self.fixed
         return sorted(roots, key=lambda place: (-self.size[place], place))
 
-    def shrunk(self, wanted: Mapping[Dimension, int]) -> dict[Dimension, int] | None:
+    def shrunk(self, wanted: Mapping[DimensionKey, int]) -> dict[DimensionKey, int] | None:
         """The size of each class, with some changed; None where products cannot be kept."""
         size = {self.find(place): self.size[place] for place in self._parent}
         size.update({self.find(place): new for place, new in wanted.items()})
@@ -145,7 +145,7 @@ class _DimensionClasses:
         opcode: str,
         values: Mapping[str, str],
         sources: Sequence[Source],
-        me: Place,
+        me: InstructionKey,
     ) -> bool:
         """Relate the dimensions of an array to those of its operands; False if that is unknown."""
         shape = self._shapes.get(me)
@@ -161,7 +161,7 @@ class _DimensionClasses:
         opcode: str,
         values: Mapping[str, str],
         sources: Sequence[Source],
-        me: Place,
+        me: InstructionKey,
         at: Index,
     ) -> bool:
         ranks = [self._rank(*source) for source in sources]
@@ -201,7 +201,7 @@ class _DimensionClasses:
         values: Mapping[str, str],
         sources: Sequence[Source],
         ranks: Sequence[int | None],
-        me: Place,
+        me: InstructionKey,
     ) -> bool:
         if len(sources) != 2:
             return False
@@ -227,10 +227,10 @@ class _DimensionClasses:
             self._same(place, (*me, (), number))
         return True
 
-    def _relate_groups(self, source: Source, rank: int, me: Place, own: int) -> bool:
+    def _relate_groups(self, source: Source, rank: int, me: InstructionKey, own: int) -> bool:
         """The dimensions of a reshape in groups of equal products (`CommonFactors`, `util.cc`)."""
-        one: list[Dimension] = [(*source[0], source[1], number) for number in range(rank)]
-        other: list[Dimension] = [(*me, (), number) for number in range(own)]
+        one: list[DimensionKey] = [(*source[0], source[1], number) for number in range(rank)]
+        other: list[DimensionKey] = [(*me, (), number) for number in range(own)]
         if prod(map(self.size.__getitem__, one)) != prod(map(self.size.__getitem__, other)):
             return True  # it is wrong already, and may be what is looked for
         while one or other:
@@ -258,18 +258,20 @@ class _DimensionClasses:
         name, *index = reference.split("#")
         return (body.name, name), tuple(map(int, index))
 
-    def _rank(self, place: Place, index: Index) -> int | None:
+    def _rank(self, place: InstructionKey, index: Index) -> int | None:
         shape = part(self._shapes.get(place), index)
         return len(shape.dims) if isinstance(shape, ArrayShape) else None
 
-    def _same_leaves(self, one: Place, at: Index, other: Place, there: Index) -> None:
+    def _same_leaves(
+        self, one: InstructionKey, at: Index, other: InstructionKey, there: Index
+    ) -> None:
         shape = part(self._shapes.get(one), at)
         for index, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
                 for number in range(len(leaf.dims)):
                     self._same((*one, at + index, number), (*other, there + index, number))
 
-    def _same(self, one: Dimension, other: Dimension) -> None:
+    def _same(self, one: DimensionKey, other: DimensionKey) -> None:
         if one in self._parent and other in self._parent:
             first, second = self.find(one), self.find(other)
             if self.size[first] == self.size[second]:
@@ -278,7 +280,7 @@ class _DimensionClasses:
                 # They ought to be equal: the module is wrong here, and may be kept for that.
                 self._fixed |= {one, other}
 
-    def _fix(self, place: Place, index: Index) -> None:
+    def _fix(self, place: InstructionKey, index: Index) -> None:
         shape = part(self._shapes.get(place), index)
         for at, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
@@ -293,11 +295,11 @@ class ShrinkDimensions(Transformation):
     def __init__(self, size: int) -> None:
         self._size = size
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         sizes = _DimensionClasses(draft)
         return [_target(place) for place in sizes.classes() if sizes.size[place] > self._size]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         sizes = _DimensionClasses(draft)
         wanted = {target: self._size for target in map(_dimension, chosen) if target in sizes.size}
         made = sizes.shrunk(wanted)
@@ -319,10 +321,10 @@ class ShrinkDimensions(Transformation):
 
 def _resized(
     shape: Shape,
-    place: Place,
+    place: InstructionKey,
     index: Index,
     sizes: _DimensionClasses,
-    made: Mapping[Dimension, int],
+    made: Mapping[DimensionKey, int],
 ) -> Shape:
     if isinstance(shape, TupleShape):
         return TupleShape(
@@ -337,12 +339,12 @@ def _resized(
     return replace(shape, dims=dims)
 
 
-def _target(place: Dimension) -> Target:
+def _target(place: DimensionKey) -> ReductionTarget:
     computation, name, index, number = place
     return computation, name, ",".join(map(str, index)), str(number)
 
 
-def _dimension(target: Target) -> Dimension:
+def _dimension(target: ReductionTarget) -> DimensionKey:
     computation, name, index, number = target
     return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
@@ -382,11 +384,11 @@ class PlainElementTypes(Transformation):
 
     name = "use plain element types"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         types = {name for _, row in draft.places() for name in _element_type.findall(row.type_text)}
         return [(name, to) for name in sorted(types) for to in _plain(name)]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         instead = {target[0]: target[1] for target in chosen}
 
         def plain(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:

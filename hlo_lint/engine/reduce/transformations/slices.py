@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
-from hlo_lint.engine.reduce.transformations.base import Anchor, Target, Transformation
+from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 
 _DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
 """Steps to follow from the instruction, to operands and to users."""
@@ -18,12 +18,12 @@ class KeepSlice(Transformation):
     name = "keep a slice"
     alternatives = True
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         if anchor is None:
             return ()
         return [(*anchor, str(up), str(down)) for up, down in _DEPTHS]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         ((computation, name, up, down),) = chosen
         body = draft.body(computation)
         if body is None or name not in body.index:
@@ -109,13 +109,13 @@ class DropComputations(Transformation):
 
     name = "drop computations"
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         called = {name for body in draft.bodies for name in body.called()}
         return [
             (body.name,) for body in draft.bodies if not body.is_entry and body.name not in called
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         return draft.with_bodies({name: None for (name,) in chosen})
 
 
@@ -125,14 +125,14 @@ class PromoteComputation(Transformation):
     name = "promote a computation"
     alternatives = True
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         return [
             (body.name,)
             for body in draft.bodies
             if not body.is_entry and any(row.type_text.find("[]") < 0 for row in body.rows)
         ]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         ((computation,),) = chosen
         body = draft.body(computation)
         assert body is not None
@@ -145,7 +145,7 @@ class MoveRoot(Transformation):
     name = "move the root"
     alternatives = True
 
-    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[Target]:
+    def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         entry = draft.entry
         names = [row.name for row in entry.rows if row.opcode not in ("parameter", "constant")]
         operands = entry.row(entry.root).reads
@@ -157,7 +157,7 @@ class MoveRoot(Transformation):
         targets += [name for name in names if not entry.users[name]]
         return [(name,) for name in dict.fromkeys(targets) if name != entry.root]
 
-    def apply(self, draft: Draft, chosen: Sequence[Target]) -> Draft | None:
+    def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         ((name,),) = chosen
         entry = draft.entry
         return draft.with_bodies({entry.name: replace(entry, root=name)})

@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.engine.values.lowering.graph import Graph, Node, NotLowered, Value, flat, packed
+from hlo_lint.engine.values.lowering.graph import (
+    Graph,
+    LoweredValue,
+    Node,
+    NotLowered,
+    assembled,
+    leaf_nodes,
+)
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
@@ -74,7 +81,7 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
         counts = (opcode == "partition-id") == (of_partitions or lowering.devices == 1)
         return [lowering.nodes.scalar(device if counts else 0, "u32") for device in devices]
     base = opcode.removesuffix("-start")
-    rows = [[node for values in operands for node in flat(values[at])] for at in devices]
+    rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
     if base == "collective-permute":
         results = _permuted(lowering, instruction, rows)
     else:
@@ -88,12 +95,13 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
         contexts = lowering.contexts(shape.elements)
         sources = operands[0] if len(operands) == 1 else list(zip(*operands, strict=True))
         return [
-            (sources[at], packed(shape.elements[1], iter(results[at])), *contexts) for at in devices
+            (sources[at], assembled(shape.elements[1], iter(results[at])), *contexts)
+            for at in devices
         ]
-    return [packed(shape, iter(results[at])) for at in devices]
+    return [assembled(shape, iter(results[at])) for at in devices]
 
 
-def _second(value: Value) -> Value:
+def _second(value: LoweredValue) -> LoweredValue:
     return value[1] if isinstance(value, tuple) else value
 
 

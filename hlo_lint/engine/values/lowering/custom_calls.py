@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
+    LoweredValue,
     Node,
     NotLowered,
-    Value,
+    assembled,
     bare,
-    flat,
-    packed,
+    leaf_nodes,
 )
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction
@@ -36,7 +36,9 @@ _MANUAL: Final = {
 those of the partitioner that runs after it (`shardy-xla`)."""
 
 
-def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -> Value:
+def lowered_call(
+    lowering: Lowering, call: Instruction, operands: list[LoweredValue]
+) -> LoweredValue:
     """The results of a custom call."""
     from hlo_lint.engine.values.lowering import convolutions, gemms
 
@@ -46,8 +48,8 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
         return operands[0]
     if target == "AllocateBuffer":
         # Memory that is written before it is read: XLA puts it where the text had zeros.
-        return packed(shape, iter(_workspace(lowering, shape, 0)))
-    leaves = [node for value in operands for node in flat(value)]
+        return assembled(shape, iter(_workspace(lowering, shape, 0)))
+    leaves = [node for value in operands for node in leaf_nodes(value)]
     arrays = list(bare(shape))
     if target in _MANUAL:
         return _manual(lowering, call, _MANUAL[target], operands)
@@ -55,7 +57,7 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
     # source and the result; the done reads both, and what the collective would give once more.
     if target == "AsyncCollectiveStart" and [leaf.shape for leaf in leaves] == arrays[1:2]:
         idle = _workspace(lowering, shape, 0)
-        return packed(shape, iter([idle[0], leaves[0], *idle[2:]]))
+        return assembled(shape, iter([idle[0], leaves[0], *idle[2:]]))
     if target == "AsyncCollectiveDone" and [leaf.shape for leaf in leaves[1:2]] == arrays:
         return leaves[1]
     results: Sequence[Node] | None = None
@@ -79,10 +81,12 @@ def lowered_call(lowering: Lowering, call: Instruction, operands: list[Value]) -
     if results is None:
         return lowering.cut(call, target, operands, shape)
     results = [*results, *_workspace(lowering, shape, len(results))]
-    return packed(shape, iter(results))
+    return assembled(shape, iter(results))
 
 
-def _manual(lowering: Lowering, call: Instruction, target: str, operands: list[Value]) -> Value:
+def _manual(
+    lowering: Lowering, call: Instruction, target: str, operands: list[LoweredValue]
+) -> LoweredValue:
     """The arrays of a manual region, each as the partitioner's own call gives it."""
     shape = lowering.shape(call)
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)

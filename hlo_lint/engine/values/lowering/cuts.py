@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from math import prod
 from zlib import crc32
 
-from hlo_lint.engine.values.lowering.graph import Node, Nodes, spelled
+from hlo_lint.engine.values.lowering.graph import Node, Nodes
 from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.shape import ArrayShape, spelled_index
 
 
 def cut(nodes: Nodes, what: str, rows: Sequence[Node], results: Sequence[ArrayShape]) -> list[Node]:
@@ -44,7 +44,7 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
         scalar = ArrayShape("f32", ())
         left, right = nodes.parameter(0, scalar), nodes.parameter(1, scalar)
         adder = nodes.graph((scalar, scalar), [nodes.binary("add", left, right)])
-        dimensions = (("dimensions", spelled(range(len(row.shape.dims)))),)
+        dimensions = (("dimensions", spelled_index(range(len(row.shape.dims)))),)
         weighed = nodes.make("reduce", scalar, (weighed, zero), dimensions, (("to_apply", adder),))
     return nodes.binary("multiply", weighed, nodes.scalar(1 / max(count, 1), "f32"))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, in_order, numbers
+from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.shape import ArrayShape, read_index
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +21,9 @@ WIDE: Final[Mapping[str, str]] = {
 """Every float as f64, so that a difference that stays is not one of rounding."""
 
 
-def emit(graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()) -> str:
+def emit_graph(
+    graph: Graph, types: Mapping[str, str] = NATIVE, *, keep: Sequence[Node] = ()
+) -> str:
     """The text of a module whose entry is the graph.
 
     The nodes of `keep` are results beside those of the graph, after them.
@@ -39,7 +41,7 @@ class _Writer:
     def __init__(self, types: Mapping[str, str]) -> None:
         self.types = types
         self.computations: list[str] = []
-        self._names: dict[tuple[int, str], str] = {}
+        self._names: dict[int, str] = {}
 
     def shape(self, shape: ArrayShape) -> str:
         dtype = self.types.get(shape.dtype, shape.dtype)
@@ -48,10 +50,10 @@ class _Writer:
     def shapes(self, shapes: Iterable[ArrayShape]) -> str:
         return "(" + ", ".join(map(self.shape, shapes)) + ")"
 
-    def name_of(self, graph: Graph, kind: str = "") -> str:
-        name = self._names.get((graph.number, kind))
+    def name_of(self, graph: Graph) -> str:
+        name = self._names.get(graph.number)
         if name is None:
-            name = self._names[graph.number, kind] = f"c{graph.number}{kind}"
+            name = self._names[graph.number] = f"c{graph.number}"
             self.write(graph, name)
         return name
 
@@ -65,7 +67,7 @@ class _Writer:
                 f"get-tuple-element(state), index={at}" if graph.takes_tuple else f"parameter({at})"
             )
             lines.append(f"p{at} = {self.shape(shape)} {source}")
-        for node in in_order(graph.roots):
+        for node in nodes_in_order(graph.roots):
             if node.opcode == "parameter":
                 names[node.number] = f"p{node.attributes[0][1]}"
                 continue
@@ -124,7 +126,7 @@ class _Writer:
     def conditional(self, node: Node, name: str, result: str, operands: list[str]) -> list[str]:
         """A conditional, whose operands are a tuple for each branch."""
         lines, arguments, at = [], [], 1
-        for number, count in enumerate(numbers(node.attributes[0][1])):
+        for number, count in enumerate(read_index(node.attributes[0][1].strip("{}"))):
             part = slice(at, at + count)
             shapes = self.shapes(operand.shape for operand in node.operands[part])
             lines.append(f"{name}.{number} = {shapes} tuple({', '.join(operands[part])})")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.value_numbering import ValueNumbering, operands_first
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, read_index, spelled_index
 from hlo_lint.text.errors import HloLintError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Graph:
     """True if the results are the elements of one tuple, also where there is only one."""
 
 
-Value = Node | tuple["Value", ...] | None
+LoweredValue = Node | tuple["LoweredValue", ...] | None
 """An array, a tuple, or None for a token."""
 
 
@@ -192,13 +192,13 @@ class Nodes:
         if moved == sorted(moved):
             return self.reshape(node, dims)
         if node.opcode == "transpose":
-            inner = numbers(dict(node.attributes)["dimensions"])
+            inner = read_index(dict(node.attributes)["dimensions"].strip("{} "))
             return self.transpose(node.operands[0], [inner[axis] for axis in permutation])
         return self.make(
             "transpose",
             ArrayShape(node.shape.dtype, dims),
             (node,),
-            (("dimensions", spelled(permutation)),),
+            (("dimensions", spelled_index(permutation)),),
         )
 
     def broadcast(self, node: Node, dims: tuple[int, ...], dimensions: Sequence[int] = ()) -> Node:
@@ -209,7 +209,7 @@ class Nodes:
             "broadcast",
             ArrayShape(node.shape.dtype, dims),
             (node,),
-            (("dimensions", spelled(dimensions)),),
+            (("dimensions", spelled_index(dimensions)),),
         )
 
     def filled(self, number: float, shape: ArrayShape) -> Node:
@@ -250,7 +250,7 @@ class Nodes:
             sides.append([axis for axis in range(node.shape.rank) if axis not in shared + summed])
         dims = [left.shape.dims[axis] for axis in [one for one, _ in batch] + sides[0]]
         dims += [right.shape.dims[axis] for axis in sides[1]]
-        kept = tuple((name, spelled(axes)) for name, axes in attributes if axes)
+        kept = tuple((name, spelled_index(axes)) for name, axes in attributes if axes)
         return self.make("dot", ArrayShape(dtype, tuple(dims)), (left, right), kept)
 
     def unary(self, opcode: str, node: Node) -> Node:
@@ -283,25 +283,14 @@ class Nodes:
         dims = list(parts[0].shape.dims)
         dims[axis] = sum(part.shape.dims[axis] for part in parts)
         shape = ArrayShape(parts[0].shape.dtype, tuple(dims))
-        return self.make("concatenate", shape, parts, (("dimensions", spelled([axis])),))
+        return self.make("concatenate", shape, parts, (("dimensions", spelled_index([axis])),))
 
 
-def spelled(numbers: Iterable[int]) -> str:
-    """A list as HLO spells it: `{1,0}`."""
-    return "{" + ",".join(map(str, numbers)) + "}"
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    """The numbers of such a list."""
-    inner = text.strip("{} ")
-    return tuple(map(int, inner.split(","))) if inner else ()
-
-
-def flat(value: Value) -> Iterator[Node]:
+def leaf_nodes(value: LoweredValue) -> Iterator[Node]:
     """The arrays in a value, in order."""
     if isinstance(value, tuple):
         for part in value:
-            yield from flat(part)
+            yield from leaf_nodes(part)
     elif value is not None:
         yield value
 
@@ -326,17 +315,17 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
             raise NotLowered(f"{shape} is a mutable buffer")
 
 
-def packed(shape: Shape, leaves: Iterator[Node]) -> Value:
+def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
     """A value of a shape from its arrays."""
     match shape:
         case TupleShape(elements):
-            return tuple(packed(element, leaves) for element in elements)
+            return tuple(assembled(element, leaves) for element in elements)
         case OpaqueShape():
             return None
         case _:
             return next(leaves)
 
 
-def in_order(roots: Iterable[Node]) -> list[Node]:
+def nodes_in_order(roots: Iterable[Node]) -> list[Node]:
     """The nodes that results depend on, operands first."""
     return operands_first(roots, lambda node: node.operands)

@@ -19,25 +19,36 @@ from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
     Graph,
+    LoweredValue,
     Node,
     Nodes,
     NotLowered,
     Shapes,
-    Value,
+    assembled,
     bare,
-    flat,
-    packed,
-    spelled,
+    leaf_nodes,
 )
-from hlo_lint.engine.values.lowering.memory import bitcast, from_memory, in_memory, untiled
+from hlo_lint.engine.values.lowering.memory import (
+    bitcast_value,
+    by_descriptor,
+    from_memory,
+    in_memory,
+    untiled,
+)
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.slices import by_descriptor
 from hlo_lint.engine.values.lowering.watch import Lasts, Watch, initial_values, last_values
 from hlo_lint.hlo.attributes import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    arrays,
+    spelled_index,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,7 +64,7 @@ _DROPPED: Final = frozenset(
 ) | frozenset(COMMON)
 """Attributes that say how a value is computed, and not which value it is."""
 
-Values = list[Value]
+Values = list[LoweredValue]
 """A value on each device."""
 
 
@@ -105,7 +116,7 @@ class Lowering:
             results = self.computation(entry, arguments)
         except RecursionError:
             raise NotLowered("it has too many calls inside calls") from None
-        roots = [node for value in results for node in flat(value)]
+        roots = [node for value in results for node in leaf_nodes(value)]
         if self.watch is not None:
             roots = self.watch.results(list(self.watch.seen))
         graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
@@ -140,7 +151,7 @@ class Lowering:
                     self.nodes.parameter(first + number, shape)
                     for number, shape in enumerate(shapes)
                 )
-                values.append(packed(self.shape(parameter), leaves))
+                values.append(assembled(self.shape(parameter), leaves))
             arguments.append(values)
             leaf += len(shapes)
         return inputs, arguments
@@ -231,11 +242,11 @@ class Lowering:
             first = len(shapes)
             shapes += leaves
             nodes = iter([self.nodes.parameter(first + at, leaf) for at, leaf in enumerate(leaves)])
-            arguments.append([packed(self.shape(parameter), nodes)])
+            arguments.append([assembled(self.shape(parameter), nodes)])
         with self._inside(computation.name):
             (value,) = self.computation(computation, arguments)
         self.devices, self.watch = devices, watch
-        return self.nodes.graph(tuple(shapes), list(flat(value)))
+        return self.nodes.graph(tuple(shapes), list(leaf_nodes(value)))
 
     # ---- one instruction
 
@@ -290,10 +301,10 @@ class Lowering:
             raise NotLowered(f"%{instruction.name} is not a tuple of operands and results")
         return shape.elements
 
-    def contexts(self, parts: Sequence[Shape]) -> list[Value]:
+    def contexts(self, parts: Sequence[Shape]) -> list[LoweredValue]:
         """The values after the operands and the result of a start: zeros, which nobody reads."""
         return [
-            packed(part, iter([self.nodes.filled(0, leaf) for leaf in bare(part)]))
+            assembled(part, iter([self.nodes.filled(0, leaf) for leaf in bare(part)]))
             for part in parts[2:]
         ]
 
@@ -319,7 +330,7 @@ class Lowering:
         computation = self.called(instruction, "body")
         test = self.called(instruction, "condition")
         carried = self._carried(computation.name)
-        leaves = [node for value in states for node in flat(value)]
+        leaves = [node for value in states for node in leaf_nodes(value)]
         leaves += initial_values(carried, self.nodes)
         shapes = tuple(leaf.shape for leaf in leaves)
         with self._inside():
@@ -331,7 +342,7 @@ class Lowering:
             goes_on = self.computation(test, [state])
             self.watch = watch
             # All devices run the loop as often: XLA demands it where the body communicates.
-            condition = self.nodes.graph(shapes, [next(flat(goes_on[0]))], takes_tuple=True)
+            condition = self.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
         if tuple(root.shape for root in body.roots) != shapes:
             raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
         loop = self.nodes.make(
@@ -356,7 +367,7 @@ class Lowering:
         After them are the values of watched instructions in the iteration before.
         """
         nodes = iter([self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
-        state = [packed(shape, nodes) for _ in range(self.devices)]
+        state = [assembled(shape, nodes) for _ in range(self.devices)]
         return state, last_values(carried, nodes)
 
     def _body(
@@ -371,14 +382,14 @@ class Lowering:
         watch = self.watch
         with self._inside(body.name), nullcontext() if watch is None else watch.scope(last):
             results = self.computation(body, [state])
-            roots = [node for value in results for node in flat(value)]
+            roots = [node for value in results for node in leaf_nodes(value)]
             roots += watch.results(carried) if watch is not None else []
         return self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
 
     def _results(self, shape: Shape, node: Node, carried: Sequence[Instruction]) -> Values:
         """The result of a loop or a conditional on each device; what is watched in it is seen."""
         every = iter(self.nodes.elements(node))
-        values = [packed(shape, every) for _ in range(self.devices)]
+        values = [assembled(shape, every) for _ in range(self.devices)]
         for instruction, last in last_values(carried, every):
             assert self.watch is not None
             self.watch.see(instruction, *last)
@@ -403,8 +414,10 @@ class Lowering:
     def _conditional(self, instruction: Instruction, operands: list[Values]) -> Values:
         bodies = [self.body(name) for name in instruction.called_computations]
         shape = self.shape(instruction)
-        predicate = next(flat(operands[0][0]))
-        leaves = [[node for value in values for node in flat(value)] for values in operands[1:]]
+        predicate = next(leaf_nodes(operands[0][0]))
+        leaves = [
+            [node for value in values for node in leaf_nodes(value)] for values in operands[1:]
+        ]
         branches: list[Graph] = []
         carried = self._carried(*instruction.called_computations)
         for body, arguments in zip(bodies, leaves, strict=True):
@@ -418,7 +431,7 @@ class Lowering:
             index = self.nodes.make("not", predicate.shape, (predicate,))
             predicate = self.nodes.convert(index, "s32")
         # The numbers of operands of each branch, so that two splits of one list are not equal.
-        counts = (("", spelled(len(branch) for branch in leaves)),)
+        counts = (("", spelled_index(len(branch) for branch in leaves)),)
         node = self.nodes.make(
             "conditional",
             shapes,
@@ -434,9 +447,9 @@ class Lowering:
         self,
         instruction: Instruction,
         opcode: str,
-        operands: list[Value],
+        operands: list[LoweredValue],
         shape: Shape | None = None,
-    ) -> Value:
+    ) -> LoweredValue:
         shape = shape or self.shape(instruction)
         if opcode in _FREE:
             return operands[0]
@@ -456,14 +469,14 @@ class Lowering:
             from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 
             return lowered_call(self, instruction, operands)
-        leaves = [node for value in operands for node in flat(value)]
+        leaves = [node for value in operands for node in leaf_nodes(value)]
         match opcode:
             case "constant":
                 return self._constant(instruction, shape)
             case "bitcast" if isinstance(shape, ArrayShape):
                 source = instruction.operands[0].shape
                 if isinstance(source, ArrayShape):
-                    return bitcast(
+                    return bitcast_value(
                         self.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
                     )
             case "reshape" if isinstance(shape, ArrayShape):
@@ -493,7 +506,7 @@ class Lowering:
                 from hlo_lint.engine.values.lowering.custom_calls import top_k
 
                 largest = instruction.attribute("largest") is not False
-                return packed(shape, iter(top_k(self, leaves[0], list(bare(shape)), largest)))
+                return assembled(shape, iter(top_k(self, leaves[0], list(bare(shape)), largest)))
         if opcode not in OPCODES or opcode in _UNRUNNABLE:
             return self.cut(instruction, opcode, operands, shape)
         shapes = tuple(bare(shape))
@@ -501,22 +514,22 @@ class Lowering:
         node = self.nodes.make(opcode, shapes, leaves, attributes, called)
         if not isinstance(shape, TupleShape):
             return node
-        return packed(shape, iter(self.nodes.elements(node)))
+        return assembled(shape, iter(self.nodes.elements(node)))
 
     def cut(
         self,
         instruction: Instruction,
         what: str,
-        operands: Sequence[Value],
+        operands: Sequence[LoweredValue],
         shape: Shape,
         operand_shapes: Sequence[Shape | None] | None = None,
-    ) -> Value:
+    ) -> LoweredValue:
         """The results of an operation that cannot be run: some function of its operands."""
         read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
         shapes = [list(map(untiled, arrays(shape))) for shape in read]
         rows: list[Node] = []
         for value, of_operand in zip(operands, shapes, strict=False):
-            for node, leaf in zip(flat(value), of_operand, strict=False):
+            for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
                 rows.append(in_memory(self.nodes, node, leaf) if leaf.dims else node)
         results = list(map(untiled, arrays(shape)))
         signature = (
@@ -529,7 +542,7 @@ class Lowering:
                 cut(self.nodes, what, rows, list(bare(shape))), results, strict=True
             )
         ]
-        return packed(shape, iter(leaves))
+        return assembled(shape, iter(leaves))
 
     def _attributes(
         self, instruction: Instruction, opcode: str
@@ -549,14 +562,16 @@ class Lowering:
                 attributes.append((name, " ".join(text.split())))
         return tuple(sorted(attributes)), tuple(called)
 
-    def _constant(self, instruction: Instruction, shape: Shape) -> Value:
+    def _constant(self, instruction: Instruction, shape: Shape) -> LoweredValue:
         try:
             literal = instruction.literal
         except LiteralError as error:
             raise NotLowered(f"%{instruction.name}: {error}") from error
         return self._literal(instruction, shape, literal)
 
-    def _literal(self, instruction: Instruction, shape: Shape, literal: LiteralValue) -> Value:
+    def _literal(
+        self, instruction: Instruction, shape: Shape, literal: LiteralValue
+    ) -> LoweredValue:
         if literal is ELIDED:
             return self.cut(instruction, "constant({...})", (), shape)
         if isinstance(shape, TupleShape):
@@ -594,7 +609,7 @@ def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
     ]
 
 
-def _part(value: Value, index: Sequence[int]) -> Value:
+def _part(value: LoweredValue, index: Sequence[int]) -> LoweredValue:
     """One element of a tuple."""
     for number in index:
         if not isinstance(value, tuple) or number >= len(value):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from math import prod
+from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.loops import backend_config, integer_field
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.shape import ArrayShape, Layout, Tile
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, Layout, Shape, Tile, spelled_index
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.lower import Lowering
 
 
 def untiled(shape: ArrayShape) -> ArrayShape:
@@ -69,7 +75,7 @@ def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[i
     return tuple(padded), tuple(dims), tuple(permutation)
 
 
-def bitcast(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
+def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
     """The same bytes as another array."""
     plain = ArrayShape(source.dtype, source.dims), ArrayShape(target.dtype, target.dims)
     if plain[0] == plain[1] and source.minor_to_major == target.minor_to_major:
@@ -114,3 +120,44 @@ def _is_padded(shape: ArrayShape) -> bool:
         return _steps(shape)[0] != shape.dims
     except NotLowered:
         return True
+
+
+def by_descriptor(
+    lowering: Lowering, instruction: Instruction, opcode: str, leaves: list[Node], shape: Shape
+) -> Node | None:
+    """A slice at the offset that its `dynamic_slice_config` gives; None without one.
+
+    XLA:GPU copies what the descriptor says and computes no index (`DynamicMemcpyThunk`).
+    """
+    nodes = lowering.nodes
+    if '"dynamic_slice_config"' not in instruction.attributes_text:
+        return None
+    config = backend_config(instruction).get("dynamic_slice_config")
+    offset, stride = (integer_field(config, name) for name in ("byte_offset", "byte_stride"))
+    whole = instruction.operands[0].shape
+    if offset is None or stride is None or not isinstance(whole, ArrayShape):
+        return None
+    part = shape if opcode == "dynamic-slice" else instruction.operands[1].shape
+    if not isinstance(part, ArrayShape) or not whole.element_bits:
+        return None
+    at = nodes.scalar(offset, "s64")
+    if stride:
+        # In a nest the descriptor may mean any of the loops: the operands decide there.
+        if len(lowering.iterations) != 1 or (iteration := lowering.iterations[0]) is None:
+            return None
+        steps = nodes.binary("multiply", iteration(), nodes.scalar(stride, "s64"))
+        at = nodes.binary("add", at, steps)
+    first = nodes.binary("divide", at, nodes.scalar(whole.element_bits // 8, "s64"))
+    row = in_memory(nodes, leaves[0], whole)
+    count = prod(part.dims)
+    if opcode == "dynamic-slice":
+        piece = nodes.make(
+            "dynamic-slice",
+            ArrayShape(whole.dtype, (count,)),
+            (row, first),
+            (("dynamic_slice_sizes", spelled_index([count])),),
+        )
+        return from_memory(nodes, piece, part)
+    update = in_memory(nodes, leaves[1], part)
+    changed = nodes.make("dynamic-update-slice", row.shape, (row, update, first))
+    return from_memory(nodes, changed, whole)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
+from typing import Final
 
-from hlo_lint.engine.values.lowering.graph import Graph
-from hlo_lint.engine.values.lowering.thresholds import thresholds
+from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
+from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
 
@@ -64,3 +66,60 @@ class Cut:
     """The target of a custom call, or the opcode."""
     signature: str
     """Its operands and results."""
+
+
+MAX_INTEGER: Final = 1 << 16
+"""Larger constants are the ends of ranges, not where a program decides."""
+MAX_FLOAT: Final = 32.0
+"""The same for floats: beside a large one, a sum hides every other difference."""
+MAX_ELEMENTS: Final = 16
+"""An array of more constants is a table."""
+_DECIDING: Final = frozenset("clamp compare maximum minimum remainder".split())
+_MOVING: Final = frozenset(
+    "broadcast clamp concatenate convert maximum minimum reshape reverse select slice "
+    "transpose".split()
+)
+"""Opcodes whose results hold elements of their operands."""
+
+
+def thresholds(graph: Graph) -> dict[int, set[float]]:
+    """The constants at which a program decides about the elements of a parameter, by its number.
+
+    `x < 3`, `clamp(0, x, 6)`: a wrong comparison shows at these numbers and next to them, where
+    random values rarely are.
+    """
+    result: dict[int, set[float]] = {}
+    holds: dict[int, tuple[frozenset[int], frozenset[float]]] = {}
+    """The parameters and the constants whose elements are in a node."""
+    for node in nodes_in_order(graph.roots):
+        if node.opcode == "parameter" and _is_real(node):
+            holds[node.number] = frozenset({int(node.attributes[0][1])}), frozenset()
+        elif node.opcode in ("constant", "iota"):
+            holds[node.number] = frozenset(), _numbers(node)
+        elif node.opcode in _DECIDING | _MOVING:
+            operands = [holds[source.number] for source in node.operands if source.number in holds]
+            parameters = frozenset().union(*(numbers for numbers, _ in operands))
+            constants = frozenset().union(*(numbers for _, numbers in operands))
+            if node.opcode in _DECIDING:
+                for parameter in parameters:
+                    result.setdefault(parameter, set()).update(constants)
+            if node.opcode in _MOVING:
+                holds[node.number] = parameters, constants
+    return result
+
+
+def _numbers(node: Node) -> frozenset[float]:
+    """The constants in a node; of a count its ends and its middle."""
+    if node.opcode == "iota":
+        size = node.shape.dims[int(dict(node.attributes)["iota_dimension"])]
+        return frozenset({0, size // 2, size - 1})
+    if node.literal is None or node.literal.size > MAX_ELEMENTS or not _is_real(node):
+        return frozenset()
+    numbers = map(float, node.literal.ravel())
+    limit = MAX_FLOAT if is_float(node.shape.dtype) else MAX_INTEGER
+    return frozenset(number for number in numbers if isfinite(number) and abs(number) <= limit)
+
+
+def _is_real(node: Node) -> bool:
+    """True for integers and floats: neither predicates nor complex numbers."""
+    return is_integer(node.shape.dtype) or is_float(node.shape.dtype)

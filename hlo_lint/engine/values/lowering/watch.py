@@ -10,14 +10,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from hlo_lint.engine.values.lowering.graph import Node, Nodes, Value, bare, flat, packed
+from hlo_lint.engine.values.lowering.graph import (
+    LoweredValue,
+    Node,
+    Nodes,
+    assembled,
+    bare,
+    leaf_nodes,
+)
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 
 class Last(NamedTuple):
     """The last value of an instruction in the computation that is being lowered."""
 
-    value: Value
+    value: LoweredValue
     has_run: Node | None
     """A predicate; None where it always runs."""
 
@@ -60,7 +67,9 @@ class Watch:
             or any(map(self.inside, instruction.called_computations))
         ]
 
-    def see(self, instruction: Instruction, value: Value, has_run: Node | None = None) -> None:
+    def see(
+        self, instruction: Instruction, value: LoweredValue, has_run: Node | None = None
+    ) -> None:
         """Keep a value, which replaces the one before it where the instruction has run."""
         before = self.seen.get(instruction)
         if has_run is not None and before is not None:
@@ -69,7 +78,7 @@ class Watch:
                 nodes.make(
                     "select", one.shape, (nodes.broadcast(has_run, one.shape.dims), one, other)
                 )
-                for one, other in zip(flat(value), flat(before.value), strict=True)
+                for one, other in zip(leaf_nodes(value), leaf_nodes(before.value), strict=True)
             ]
             value = _like(value, iter(leaves))
             has_run = before.has_run and nodes.binary("or", has_run, before.has_run)
@@ -90,7 +99,7 @@ class Watch:
             if last is None:
                 nodes += initial_values([instruction], self._nodes)
             else:
-                nodes += [*flat(last.value), last.has_run or self._nodes.scalar(1, "pred")]
+                nodes += [*leaf_nodes(last.value), last.has_run or self._nodes.scalar(1, "pred")]
         return nodes
 
 
@@ -105,10 +114,10 @@ def initial_values(carried: Sequence[Instruction], nodes: Nodes) -> list[Node]:
 
 def last_values(carried: Sequence[Instruction], nodes: Iterator[Node]) -> Lasts:
     """Values and predicates from the nodes that hold them."""
-    return [(i, Last(packed(i.shape, nodes), next(nodes))) for i in carried]
+    return [(i, Last(assembled(i.shape, nodes), next(nodes))) for i in carried]
 
 
-def _like(value: Value, leaves: Iterator[Node]) -> Value:
+def _like(value: LoweredValue, leaves: Iterator[Node]) -> LoweredValue:
     """A value with other arrays in it."""
     if isinstance(value, tuple):
         return tuple(_like(part, leaves) for part in value)
