@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.selection import in_order, main_pipelines, names_of
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
@@ -105,8 +105,8 @@ def validate_dump(
 def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
     """The compilations of a dump that have steps to compare."""
     for pipeline in dump:
-        kinds = {dump.kind for dump in pipeline.dumps}
-        if kinds != {Kind.HLO} or len(pipeline.dumps) < 2:
+        file_types = {dump.file_type for dump in pipeline.dumps}
+        if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
             continue
         if module is None or module in names_of(pipeline):
             yield pipeline

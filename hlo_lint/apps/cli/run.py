@@ -94,14 +94,14 @@ def _values(
 def _module(path: Path) -> Module:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.apps.targets import as_dump
-    from hlo_lint.dumps.file_types import Kind
+    from hlo_lint.dumps.file_types import FileType
 
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give one file")
     dump = as_dump(path, Settings()).pipelines[0].dumps[0]
     with os_errors_as(f"{path}: cannot be read"):
         module = dump.file.modules[0]
-    if dump.kind is not Kind.HLO or module.entry is None:
+    if dump.file_type is not FileType.HLO or module.entry is None:
         raise DumpError(f"{path}: not an HLO module")
     return module
 
