@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
@@ -129,8 +129,8 @@ def validate(
 def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
     """The compilations of a dump that have steps to compare."""
     for pipeline in dump:
-        kinds = {dump.kind for dump in pipeline.dumps}
-        if kinds != {Kind.HLO} or len(pipeline.dumps) < 2:
+        file_types = {dump.file_type for dump in pipeline.dumps}
+        if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
             continue
         if module is None or module in names_of(pipeline):
             yield pipeline

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
@@ -105,7 +105,7 @@ class Checker:
                 self.result.skipped.append(Skipped(str(dump.path), reason, cut=True))
                 continue
             self.result.files += 1
-            if dump.kind is Kind.AUTOTUNE_LOG:
+            if dump.file_type is FileType.AUTOTUNE_LOG:
                 self.logs.append(dump)
             dumps.append(dump)
         files = [*dumps, *pipeline.kernels]
@@ -114,7 +114,7 @@ class Checker:
                 from hlo_lint.engine.suppressions.comments import checked_file
 
                 self.result.checked.append(checked_file(file, lone=pipeline.lone))
-        texts = [dump for dump in dumps if dump.kind is Kind.HLO]
+        texts = [dump for dump in dumps if dump.file_type is FileType.HLO]
         self._path = (dumps or pipeline.dumps)[-1].path
         self._stopwatch = Stopwatch(self.limits.seconds)
         timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
@@ -231,6 +231,6 @@ class Checker:
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:
     """The opcodes and spellings by which rules are imported; None if any rule may apply."""
-    if any(file.kind is Kind.PTX for file in files):
+    if any(file.file_type is FileType.PTX for file in files):
         return None
     return contents_of([module for file in files for module in file.file.modules])

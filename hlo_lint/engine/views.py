@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
@@ -255,20 +255,20 @@ class WholeCompilation(View):
 class EachText(View):
     """Files that are not HLO."""
 
-    def __init__(self, about: str, kind: Kind, read: Callable[[str], object]) -> None:
+    def __init__(self, about: str, file_type: FileType, read: Callable[[str], object]) -> None:
         super().__init__(about)
-        self.kind = kind
+        self.file_type = file_type
         self.read = read
 
     def has_subject(self, run: Run) -> bool:
-        """True if there is a file of the kind."""
-        return any(dump.kind is self.kind for dump in run.files)
+        """True if there is a file of the type."""
+        return any(dump.file_type is self.file_type for dump in run.files)
 
     def check(self, check: Check, run: Run) -> None:
         """Report a finding in the first file that has it."""
         seen: dict[tuple[str, str], PassDump] = {}  # by what an earlier file has reported
         for dump in run.files:
-            if dump.kind is not self.kind:
+            if dump.file_type is not self.file_type:
                 continue
             key = dump, check.kind
             if key not in run.texts:
@@ -407,10 +407,10 @@ VIEWS: dict[str, View] = {
     ),
     "Log": EachText(
         "a text that prints tensor descriptors, as CUTLASS does",
-        kind=Kind.TMA_LOG,
+        file_type=FileType.TMA_LOG,
         read=_tma_log,
     ),
-    "Ptx": EachText("the assembly of a kernel", kind=Kind.PTX, read=_ptx),
+    "Ptx": EachText("the assembly of a kernel", file_type=FileType.PTX, read=_ptx),
     "Compilation": WholeCompilation(
         "one compilation of one module: all its dumps, its options, its passes"
     ),

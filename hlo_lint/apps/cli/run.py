@@ -13,7 +13,7 @@ import click
 from hlo_lint.apps.cli import parameters
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import as_dump
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Shape, TupleShape, leaves
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
@@ -103,7 +103,7 @@ def _module(path: Path) -> Module:
     dump = as_dump(path, Settings()).pipelines[0].dumps[0]
     with os_errors_as(f"{path}: cannot be read"):
         module = dump.file.modules[0]
-    if dump.kind is not Kind.HLO or module.entry is None:
+    if dump.file_type is not FileType.HLO or module.entry is None:
         raise DumpError(f"{path}: not an HLO module")
     return module
 
