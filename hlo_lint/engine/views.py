@@ -18,12 +18,12 @@ from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import STAGE, VIOLATIONS, Check
+from hlo_lint.engine.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import may_report_ended
-from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
+from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline, has_cycle
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import (
     AutotuningRuns,
@@ -118,6 +118,14 @@ class EachDump(View):
         if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
             for history in histories_of(timeline.find(check), timeline):
                 reporter.add_unless_resolved(check, history, timeline)
+
+
+class OfCycles(EachDump):
+    """The cycles of modules."""
+
+    def has_subject(self, run: Run) -> bool:
+        """True if a module has any."""
+        return any(map(has_cycle, run.timeline.dumps))
 
 
 class Parsed(EachDump):
@@ -280,7 +288,7 @@ class EachText(View):
 
 
 class WholeRun(NamedTuple):
-    """What a run has read, when every pipeline has been checked."""
+    """All that a run has read, when every pipeline has been checked."""
 
     folders: Mapping[Path, Sequence[Pipeline]]
     """The pipelines of each folder."""
@@ -392,6 +400,7 @@ VIEWS: dict[str, View] = {
     ),
     "Module": EachDump("each module of every dump", frozenset({STAGE})),
     VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
+    CYCLES: OfCycles("the cycles of each module that has any, which other rules do not look at"),
     "HloFile": EachDump("every file as a text"),
     "ParserVerdict": Parsed("every file, with what XLA's own parser says of it: it asks jaxlib"),
     "BeforeAutotuner": AutotunerInput(

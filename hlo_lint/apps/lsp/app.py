@@ -250,11 +250,11 @@ class HloServer(LanguageServer):
         return bool(self.capability(trees))
 
     def capability(self, path: str) -> Any:
-        """What the client says of itself; None where it says nothing."""
-        said: Any = self.client_capabilities
+        """A capability of the client by its path; None where the client does not state it."""
+        value: Any = self.client_capabilities
         for name in path.split("."):
-            said = getattr(said, name, None)
-        return said
+            value = getattr(value, name, None)
+        return value
 
 
 def _read(opened: _OpenText, text: Text, serial: int) -> Document:
