@@ -91,7 +91,8 @@ def test_more_memory_than_the_limit_says_which_limit() -> None:
 def test_children_end_with_their_parent(number: int, forks: Forks) -> None:
     """While they are at work, in C code that holds no lock of Python's."""
     code = f"""
-import threading
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be inherited as ignored
 from hlo_lint.xla.child import Child
 from hlo_lint.xla.limits import ChildLimits
 from tests.xla import called
@@ -104,7 +105,6 @@ with Child(limits=ChildLimits(60), setup=called.about, forks={forks!r}) as child
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         text=True,
     ) as parent:
         try:
