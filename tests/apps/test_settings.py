@@ -33,9 +33,8 @@ from hlo_lint import (
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.globs import Globs
-from hlo_lint.apps.settings.keys import KEYS, LEVELS, read_settings
+from hlo_lint.apps.settings.keys import KEYS, LEVELS, read_settings, schema, schema_text
 from hlo_lint.apps.settings.load import find, load_settings, read
-from hlo_lint.apps.settings.schema import schema, schema_text
 from hlo_lint.apps.settings.show import show
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, locate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.settings.schema import schema_text
+from hlo_lint.apps.settings.keys import schema_text
 from hlo_lint.apps.settings.show import show as shown_settings
 from hlo_lint.text.errors import UsageError
 
