@@ -27,8 +27,7 @@ from typing import IO, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeV
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
-from hlo_lint.xla.messages import read_message, write_message
-from hlo_lint.xla.server import ready
+from hlo_lint.xla.server import read_message, ready, write_message
 
 START_SECONDS: Final = 120.0
 """Time in which a child has to import what it needs."""
@@ -63,14 +62,9 @@ _memory = re.compile(
 _logged = re.compile(r"^[ \t]*([EF])\d{4} \S+ +\d+ (\S+\] .*)", re.A | re.M)
 
 
-def fatal_messages(log: str) -> list[str]:
-    """Absl's fatal messages, in order, without time and process: `shape.cc:12] Check failed: …`."""
-    return [message.rstrip() for level, message in _logged.findall(log) if level == "F"]
-
-
-def logged_errors(log: str) -> list[str]:
-    """Absl's errors, spelled likewise."""
-    return [message.rstrip() for level, message in _logged.findall(log) if level == "E"]
+def logged(log: str, level: str) -> list[str]:
+    """Absl's fatal messages (`F`) or errors (`E`), in order: `shape.cc:12] Check failed: …`."""
+    return [message.rstrip() for of_level, message in _logged.findall(log) if of_level == level]
 
 
 class ChildError(HloLintError):
@@ -91,7 +85,7 @@ class ChildDied(HloLintError):
         """True if it was ended after its time."""
         self.reason = self._reason(late)
         """`was ended by SIGABRT`, or the limit that it met."""
-        fatal = fatal_messages(log)
+        fatal = logged(log, "F")
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         self.last_words = shown((fatal or lines[-1:] or [""])[0])[:300]
         """XLA's fatal message, else the last line of the log."""
@@ -109,11 +103,9 @@ class ChildDied(HloLintError):
             name = signal.Signals(-self.status).name
         except ValueError:
             return f"was ended by signal {-self.status}"
-        return (
-            f"took too long ({SECONDS} sets the limit)"
-            if name == "SIGXCPU"
-            else (f"was ended by {name}")
-        )
+        if name == "SIGXCPU":
+            return f"took too long ({SECONDS} sets the limit)"
+        return f"was ended by {name}"
 
 
 class Child(AbstractContextManager["Child"]):

@@ -16,7 +16,7 @@ from typing import Final
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.xla import bindings
-from hlo_lint.xla.child import Child, ChildDied, ChildError, logged_errors
+from hlo_lint.xla.child import Child, ChildDied, ChildError, logged
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS: Final = 60.0
@@ -93,8 +93,8 @@ class XlaParser(AbstractContextManager["XlaParser"]):
             placed = _placed(message)
             if placed is None:
                 # The reason of a check that failed is in the log alone.
-                logged = logged_errors(self._child.log()) if message.endswith(":") else []
-                return XlaRefusal(shown(logged[0].partition("] ")[2] if logged else message))
+                errors = logged(self._child.log(), "E") if message.endswith(":") else []
+                return XlaRefusal(shown(errors[0].partition("] ")[2] if errors else message))
             line, column = int(placed[1]), int(placed[2])
             rows = data.split(b"\n")
             if not (0 < line <= len(rows) and column > 0):
