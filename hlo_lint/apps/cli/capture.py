@@ -18,7 +18,7 @@ from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
 from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Trial, Winner, compare
 from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
-from hlo_lint.apps.jax.capture.targets import Target, target_of
+from hlo_lint.apps.jax.capture.targets import Chip, target_of
 from hlo_lint.hlo.parser.literals import numpy_name
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.report.text import print_text, summary
@@ -199,7 +199,7 @@ def _shape(text: str) -> Any:
 
 
 def _interpreters(
-    releases: Sequence[str], pythons: Sequence[str], target: Target
+    releases: Sequence[str], pythons: Sequence[str], target: Chip
 ) -> list[Interpreter]:
     announce = partial(click.echo, err=True)
     platform = Platform.TPU if target.is_tpu else Platform.GPU

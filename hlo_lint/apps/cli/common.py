@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.stage import parse_stage
-from hlo_lint.apps.settings.load import find, read
+from hlo_lint.apps.settings.load import find_file, read_file
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import open_paths, piped_dump
 from hlo_lint.rules.findings import Severity
@@ -71,7 +71,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         UsageError: for a name that neither a rule nor a family has.
     """
     file = settings_file(paths, shared)
-    settings = Settings() if file is None else read(file)
+    settings = Settings() if file is None else read_file(file)
     settings = settings.reselected(
         names(shared.select),
         names(shared.ignore) or (),
@@ -103,7 +103,7 @@ def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
         return None
     if shared.config:
         return Path(shared.config)
-    return find([shared.stdin_filename] if shared.stdin_filename else paths)
+    return find_file([shared.stdin_filename] if shared.stdin_filename else paths)
 
 
 def names(values: Iterable[str]) -> list[str] | None:

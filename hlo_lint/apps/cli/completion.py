@@ -62,7 +62,7 @@ def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return _matching((f"{name}=" for name in known_names()), name)
 
 
-def passes(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+def pass_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The passes that a rule binds before."""
     from hlo_lint.engine.preconditions import binding_passes
 

@@ -6,7 +6,7 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.settings.keys import schema_text
-from hlo_lint.apps.settings.show import show as shown_settings
+from hlo_lint.apps.settings.show import settings_text
 from hlo_lint.text.errors import UsageError
 
 
@@ -32,4 +32,4 @@ def command(
         return
     settings = common.settings_of(paths, shared)
     settings.chosen_rules()
-    click.echo(shown_settings(settings), nl=False)
+    click.echo(settings_text(settings), nl=False)

@@ -40,7 +40,7 @@ paths_argument = click.argument(
 before_option = click.option(
     "--before",
     metavar="PASS",
-    shell_complete=completion.passes,
+    shell_complete=completion.pass_names,
     help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 

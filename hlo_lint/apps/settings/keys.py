@@ -211,7 +211,7 @@ _options = _table(_text("a text"), _any_table(), "a table of options for each ru
 
 
 @dataclass(frozen=True)
-class Key:
+class Setting:
     """A key of a settings file; with `_` for `-` it is a field of `Settings`."""
 
     name: str
@@ -238,64 +238,66 @@ _allowance = SettingType(
 )
 
 KEYS: Final = (
-    Key("select", _names, "The only rules that run; by default all that are enabled by default."),
-    Key("ignore", _names, "Rules that do not run."),
-    Key("extend-select", _names, "Rules that run in addition to those selected."),
-    Key("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
-    Key(
+    Setting(
+        "select", _names, "The only rules that run; by default all that are enabled by default."
+    ),
+    Setting("ignore", _names, "Rules that do not run."),
+    Setting("extend-select", _names, "Rules that run in addition to those selected."),
+    Setting("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
+    Setting(
         "per-path-ignores",
         _table(_pattern, _names, "a table of patterns with an array of rules each"),
         "Rules that report nothing in files that match a pattern.",
     ),
-    Key(
+    Setting(
         "severity",
         _table(_rule, _level, "a table of rules and families with a severity each"),
         'The severity of findings of a rule: "error" and "warning" make the exit status 1, "info" '
         'does not, and "off" disables the rule.',
     ),
-    Key("rules", _options, "Options of rules; the page of each rule lists its own."),
-    Key(
+    Setting("rules", _options, "Options of rules; the page of each rule lists its own."),
+    Setting(
         "before",
         _choice((*DEMANDING, *AUTOTUNERS)),
         "The pass that comes next, if a dump does not say.",
     ),
-    Key(
+    Setting(
         "stage",
         _stage,
         'The place in the pipeline of texts that do not state theirs: "gpu post-layout".',
     ),
-    Key(
+    Setting(
         "per-path-stages",
         _table(_pattern, _stage, "a table of patterns with a stage each"),
         "The stage of files that match a pattern.",
     ),
-    Key("exclude", _globs, "Files and folders to leave out."),
-    Key("force-exclude", _truth, "True if `exclude` also applies to files given by name."),
-    Key("baseline", _file_path, "A file of findings that are not reported again."),
-    Key(
+    Setting("exclude", _globs, "Files and folders to leave out."),
+    Setting("force-exclude", _truth, "True if `exclude` also applies to files given by name."),
+    Setting("baseline", _file_path, "A file of findings that are not reported again."),
+    Setting(
         "allow",
         _listed(_allowance, "an array of tables"),
         "Findings that may stay: each table has a `rule` and a `reason`, and patterns of `module`, "
         "`computation`, `op_name` and `path` that select what it allows.",
     ),
-    Key("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
-    Key(
+    Setting("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
+    Setting(
         "cache",
         _truth,
         "False if findings of earlier runs are not used for files that did not change.",
     ),
-    Key(
+    Setting(
         "max-findings",
         _count,
         "Findings of one rule in one file that are reported; the others are counted.",
     ),
-    Key("max-megabytes", _count, "Size of the largest file that is read."),
-    Key("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
-    Key(
+    Setting("max-megabytes", _count, "Size of the largest file that is read."),
+    Setting("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
+    Setting(
         "max-nesting", _count, "Levels of brackets in the most deeply nested file that is checked."
     ),
-    Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
-    Key(
+    Setting("output-format", _choice(tuple(FORMATS)), "The format of the report."),
+    Setting(
         "unsafe-fixes",
         _truth,
         "True if `fix` also applies fixes that may change a value or the cost.",

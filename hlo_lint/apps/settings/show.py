@@ -11,7 +11,7 @@ from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.text.source import shown
 
 
-def show(settings: Settings) -> str:
+def settings_text(settings: Settings) -> str:
     """Every setting, as a settings file would say it; what is not set stands in a comment."""
     return "\n".join(_lines(settings)) + "\n"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.jax.capture import worker
-from hlo_lint.apps.jax.capture.targets import Target, readable_part
+from hlo_lint.apps.jax.capture.targets import Chip, readable_part
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
@@ -38,7 +38,7 @@ class Job:
     """For each argument a numpy type's name and the dimensions, or a list of such."""
     arguments: Sequence[str]
     """The script's own, where it is run."""
-    target: Target
+    target: Chip
     options: Mapping[str, Any]
 
 
@@ -55,14 +55,16 @@ class ProgramOutcome:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JobResult:
     """The answer of a child process, and its log."""
 
     outcomes: tuple[ProgramOutcome, ...]
     log: str
 
 
-def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]) -> Answer:
+def run(
+    interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]
+) -> JobResult:
     """Compiles the programs of a job, each into a folder below `folder`.
 
     Raises:
@@ -104,7 +106,7 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             logs.append(death.log)
             name = names[len(outcomes)]
             outcomes.append(ProgramOutcome(name, folder / name, f"{death}"))
-    return Answer(tuple(outcomes), "".join(logs))
+    return JobResult(tuple(outcomes), "".join(logs))
 
 
 class Compiler(AbstractContextManager["Compiler"]):
