@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import IO, Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
@@ -269,6 +269,22 @@ class Child(AbstractContextManager["Child"]):
         if "error" in answer:
             raise ChildError(*answer["error"])
         return answer["value"], results
+
+
+class ChildOwner:
+    """The owner of a child, or of several, which end with its context."""
+
+    _child: Child | Pool[Any]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child."""
+        self._child.close()
 
 
 def _request(

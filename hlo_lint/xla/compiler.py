@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
-from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
+from hlo_lint.xla.child import Child, ChildDied, ChildError, ChildOwner, Pool
 from hlo_lint.xla.limits import ChildLimits
 from hlo_lint.xla.pjrt import ABSENT, Plugin, module_of_text, plugin_path, xla_bindings
 
@@ -43,20 +42,17 @@ class Ending:
         return self.status in ("error", "died", "timeout")
 
 
-class XlaCompiler(AbstractContextManager["XlaCompiler"]):
+class XlaCompiler(ChildOwner):
     """XLA's compiler for GPUs, in one child process for each thread that asks at a time."""
 
     def __init__(self, python: Path | None = None, *, timeout: float = 60.0) -> None:
         """`python` is an interpreter with jax's CUDA plugin; `timeout` in seconds for a text."""
         limits = ChildLimits(timeout, ChildLimits.by_default(timeout).memory)
-        self._children = Pool(
+        self._child: Pool[Child] = Pool(
             lambda: Child(
                 python, limits=limits, setup=loaded, forks="each time", environment=ABSENT
             )
         )
-
-    def __exit__(self, *_: object) -> None:
-        self._children.close()
 
     def compile(
         self,
@@ -73,7 +69,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
             UsageError: where there is no jaxlib, no compiler for GPUs, or no such flag.
         """
         target = {"platform": "cuda", "target_config": target_config, "topology": "1x1x1"}
-        with self._children.one() as child:
+        with self._child.one() as child:
             try:
                 (status, message), _ = child.call(
                     compiled, encode(text), target=target, flags=flags, devices=list(devices)

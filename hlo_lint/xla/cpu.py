@@ -10,7 +10,6 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,7 +19,7 @@ from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.bindings import xla_message
-from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
+from hlo_lint.xla.child import Child, ChildDied, ChildError, ChildOwner, Pool
 from hlo_lint.xla.limits import ChildLimits
 from hlo_lint.xla.pjrt import module_of_text
 
@@ -55,7 +54,7 @@ class NotRun(HloLintError):
     """A text that XLA:CPU did not run to the end; the message says why."""
 
 
-class XlaCpu(AbstractContextManager["XlaCpu"]):
+class XlaCpu(ChildOwner):
     """XLA:CPU in a child process, which starts with the first text and ends with the context."""
 
     def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
@@ -64,22 +63,15 @@ class XlaCpu(AbstractContextManager["XlaCpu"]):
         self._limits = ChildLimits(seconds or limits.seconds, memory or limits.memory)
         self.texts_run = 0
         """The number of texts that ran to the end."""
-        self._child = Child(
+        self._child: Child = Child(
             limits=self._limits,
             setup=loaded,
             environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def sibling(self) -> XlaCpu:
         """Another child with the same limits."""
         return XlaCpu(seconds=self._limits.seconds, memory=self._limits.memory)
-
-    def close(self) -> None:
-        """End the child process."""
-        self._child.close()
 
     def run(
         self, text: str, inputs: Sequence[NDArray[Any]] = (), *, flags: Flags | None = None

@@ -8,7 +8,6 @@ with XlaParser() as parser:
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.xla import bindings
-from hlo_lint.xla.child import Child, ChildDied, ChildError, logged
+from hlo_lint.xla.child import Child, ChildDied, ChildError, ChildOwner, logged
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS: Final = 60.0
@@ -40,21 +39,16 @@ class XlaRefusal:
         return self.message if self.line is None else f"{self.line}:{self.column}: {self.message}"
 
 
-class XlaParser(AbstractContextManager["XlaParser"]):
+class XlaParser(ChildOwner):
     """XLA's parser in one child process, which is restarted after a text that ends it."""
 
     def __init__(self, python: Path | str | None = None) -> None:
         """`python` is an interpreter with jaxlib; None for this one."""
         limits = ChildLimits.by_default(MAX_SECONDS)
         self._python = python
-        self._child = Child(python, limits=limits, setup=bindings.release, forks="after death")
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child."""
-        self._child.close()
+        self._child: Child = Child(
+            python, limits=limits, setup=bindings.release, forks="after death"
+        )
 
     @property
     def release(self) -> str:

@@ -31,11 +31,11 @@ from hlo_lint import (
     Severity,
 )
 from hlo_lint.apps.cli import common
+from hlo_lint.apps.cli.config import settings_text
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.settings.globs import Globs
 from hlo_lint.apps.settings.keys import KEYS, LEVELS, read_settings, schema, schema_text
 from hlo_lint.apps.settings.load import find_file, load_settings, read_file
-from hlo_lint.apps.settings.show import settings_text
+from hlo_lint.apps.settings.settings import Globs
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, locate
 from hlo_lint.apps.testing import write_example

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from hlo_lint.apps.jax.capture import worker
 from hlo_lint.apps.jax.capture.targets import Chip, readable_part
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
-from hlo_lint.xla.child import Child, ChildDied, ChildError
+from hlo_lint.xla.child import Child, ChildDied, ChildError, ChildOwner
 from hlo_lint.xla.environments import Interpreter
 from hlo_lint.xla.limits import ChildLimits
 
@@ -109,7 +108,7 @@ def run(
     return JobResult(tuple(outcomes), "".join(logs))
 
 
-class Compiler(AbstractContextManager["Compiler"]):
+class Compiler(ChildOwner):
     """A child process that compiles one lowered program for a chip that is not there.
 
     XLA's code makes the description of the chip there first: if it aborts, the caller need not try.
@@ -123,7 +122,7 @@ class Compiler(AbstractContextManager["Compiler"]):
             CaptureError: where XLA does not survive it.
         """
         limits = ChildLimits.by_default(MAX_SECONDS)
-        self._child = Child(limits=limits, environment=_kept(os.environ))
+        self._child: Child = Child(limits=limits, environment=_kept(os.environ))
         try:
             self.target = _read_target(self._child, target)
             """Without the fields that this jax does not know."""
@@ -132,13 +131,6 @@ class Compiler(AbstractContextManager["Compiler"]):
         except ChildError as error:
             self.close()
             raise _exception(error) from None
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child."""
-        self._child.close()
 
     def compile(
         self, lowered: Any, folder: Path, options: Mapping[str, Any], passes: str
