@@ -33,7 +33,7 @@ from hlo_lint import (
 from hlo_lint.apps.cli import common
 from hlo_lint.apps.cli.config import settings_text
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.settings.keys import KEYS, LEVELS, read_settings, schema, schema_text
+from hlo_lint.apps.settings.keys import KEYS, read_settings, schema, schema_text
 from hlo_lint.apps.settings.load import find_file, load_settings, read_file
 from hlo_lint.apps.settings.settings import Globs
 from hlo_lint.apps.settings.toml import spelled
@@ -673,10 +673,6 @@ def test_every_key_is_read_and_shown_and_what_is_shown_is_read_again(tmp_path: P
 
 def vars_of(allowance: Allowance) -> tuple[str | None, ...]:
     return allowance.rule, allowance.reason, allowance.op_name, allowance.module, allowance.path
-
-
-def test_the_option_takes_the_severities_that_a_file_takes() -> None:
-    assert common.LEVELS == LEVELS
 
 
 def test_what_holds_is_shown_with_where_it_comes_from() -> None:

@@ -53,7 +53,7 @@ def rules(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """`RULE=LEVEL`."""
-    from hlo_lint.apps.cli.common import LEVELS
+    from hlo_lint.apps.settings.settings import LEVELS
     from hlo_lint.rules.registry import known_names
 
     name, equals, level = begun.partition("=")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.settings.keys import ALLOWANCE, KEYS, OFF, schema_text
-from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.settings.keys import ALLOWANCE, KEYS, schema_text
+from hlo_lint.apps.settings.settings import OFF, Settings
 from hlo_lint.apps.settings.toml import key_of, spelled
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.text.errors import UsageError

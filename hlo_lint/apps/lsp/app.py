@@ -250,11 +250,11 @@ class HloServer(LanguageServer):
         return bool(self.capability(trees))
 
     def capability(self, path: str) -> Any:
-        """What the client says of itself; None where it says nothing."""
-        said: Any = self.client_capabilities
+        """A capability of the client; None where it does not mention it."""
+        capability: Any = self.client_capabilities
         for name in path.split("."):
-            said = getattr(said, name, None)
-        return said
+            capability = getattr(capability, name, None)
+        return capability
 
 
 def _read(opened: _OpenText, text: Text, serial: int) -> Document:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
+from hlo_lint.apps.settings.settings import LEVELS, OFF
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-OFF: Final = "off"
 MAX_COUNT: Final = (1 << 31) - 1
 """No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
-LEVELS: Final = (*(severity.value for severity in Severity), OFF)
 
 
 @dataclass(frozen=True)

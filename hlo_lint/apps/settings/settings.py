@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 Name = TypeVar("Name", bound=object)
 
+OFF = "off"
+LEVELS = (*(severity.value for severity in Severity), OFF)
+"""The values of the setting `severity`."""
 DEFAULT = "default"
 COMMAND_LINE = "command line"
 
