@@ -125,7 +125,7 @@ def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def status_of(process: subprocess.Popen[bytes]) -> int:
+def shell_status(process: subprocess.Popen[bytes]) -> int:
     """The exit status of a process that has ended, as a shell gives it."""
     code = process.returncode
     return code if code >= 0 else 128 - code  # a negative one is the number of a signal
