@@ -12,8 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint import lint
-from hlo_lint.apps.settings.keys import KEYS
-from hlo_lint.apps.settings.schema import schema_text
+from hlo_lint.apps.settings.keys import KEYS, schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.dumps.contracts import Contract, Order, check_names, contracts
@@ -126,7 +125,7 @@ def with_keys(page: str) -> str:
         value = getattr(Settings(), key.attribute)
         default = "auto" if key.name == "jobs" else value
         spelt = "" if default is None else f"`{spelled(default)}`"
-        title = key.kind.title.replace('"', "`")
+        title = key.type.title.replace('"', "`")
         rows.append(f"| `{key.name}` | {title} | {spelt} | {key.doc} |")
     head, _, rest = page.partition("<!-- keys -->\n")
     tail = rest.partition("<!-- /keys -->")[2]

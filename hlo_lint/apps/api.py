@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.targets import Target, as_dump
+from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
@@ -30,8 +30,6 @@ if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
-
-Progress = Callable[[int], None]
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
@@ -91,7 +89,7 @@ def emit(module: Module) -> str:
 
 
 def lint(
-    target: Target,
+    target: CheckTarget,
     select: Sequence[str | type[Rule]] | None = None,
     ignore: Sequence[str] | None = None,
     before: str | None = None,

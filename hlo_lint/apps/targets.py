@@ -16,11 +16,11 @@ from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import decode
 
-Target = Any
+CheckTarget = Any
 """A path, a text, a Module, a Dump, or what jax compiled or lowered."""
 
 
-def as_dump(target: Target, settings: Settings | None = None) -> Dump:
+def as_dump(target: CheckTarget, settings: Settings | None = None) -> Dump:
     """The dump of anything that `lint` and `fix` take.
 
     Raises:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.targets import Target, as_dump
+from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of
@@ -36,9 +36,9 @@ class ValidationResult:
 
 
 def validate(
-    target: Target,
+    target: CheckTarget,
     *,
-    against: Target | None = None,
+    against: CheckTarget | None = None,
     module: str | None = None,
     seeds: int = 2,
     edges: bool = False,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any, Final
 
 from hlo_lint.analysis.diff.difference import Change, Changed, ComputationDifference, Difference
 from hlo_lint.analysis.diff.normalize import without_origin
 from hlo_lint.engine.diagnose import origin_of
-from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -19,11 +19,11 @@ WIDTH: Final = 140
 SHOWN: Final = 20
 """Maximum number of lines shown of each computation, without `--all`."""
 
-Line = tuple[str, str]
+MarkedLine = tuple[str, str]
 """A line with its mark: `-`, `+`, `~`, `>`, or nothing."""
 
 
-def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[Line]:
+def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[MarkedLine]:
     """The lines, at most `limit` for each computation; the last one counts."""
     for change in difference.header:
         yield "~", f"~ header: {_change(change)}"
@@ -55,16 +55,16 @@ def heading(computation: ComputationDifference) -> str:
         side = "added" if computation.before is None else "removed"
         number = counted(computation.instructions, "instruction")
         return f"computation %{shown(computation.name)}: {side}, {number}"
-    kind = "entry" if computation.after.is_entry else "computation"
-    was = (
-        ""
-        if computation.before.name == computation.name
-        else f" (was %{shown(computation.before.name)})"
-    )
-    return f"{kind} %{shown(computation.name)}{was}"
+    title = "entry" if computation.after.is_entry else "computation"
+    return f"{title} {_named(computation.name, computation.before.name)}"
 
 
-def _lines(computation: ComputationDifference, difference: Difference) -> Iterator[Line]:
+def _named(name: str, before: str) -> str:
+    """`%add.2 (was %add)`"""
+    return shown(f"%{name}" if name == before else f"%{name} (was %{before})")
+
+
+def _lines(computation: ComputationDifference, difference: Difference) -> Iterator[MarkedLine]:
     for change in computation.itself:
         yield "~", f"  ~ {_change(change)}"
     for instruction in computation.removed:
@@ -72,18 +72,14 @@ def _lines(computation: ComputationDifference, difference: Difference) -> Iterat
     for instruction in computation.added:
         yield "+", f"  + {_instruction(instruction, difference.after)}"
     for changed in computation.changed:
-        was = "" if changed.before.name == changed.after.name else f" (was %{changed.before.name})"
         changes = "; ".join(map(_change, changed.changes))
         place = _origin(changed.after, difference.after)
-        name = shown(f"%{changed.after.name}{was}")
+        name = _named(changed.after.name, changed.before.name)
         yield "~", f"  ~ {name} {changed.after.opcode}: {changes}{place}"
     for before, after in computation.moved:
-        was = "" if before.name == after.name else f" (was %{before.name})"
         place = _origin(after, difference.after)
-        yield (
-            ">",
-            f"  > {shown(f'%{after.name}{was}')} {after.opcode} is scheduled elsewhere{place}",
-        )
+        name = _named(after.name, before.name)
+        yield ">", f"  > {name} {after.opcode} is scheduled elsewhere{place}"
 
 
 def _instruction(instruction: Instruction, module: Module) -> str:
@@ -132,7 +128,7 @@ def as_dict(difference: Difference) -> dict[str, Any]:
     return {
         "same": difference.same,
         "counts": difference.counts,
-        "header": [_change_dict(change) for change in difference.header],
+        "header": [asdict(change) for change in difference.header],
         "computations": [
             _computation_dict(computation, difference) for computation in difference.computations
         ],
@@ -144,7 +140,7 @@ def _computation_dict(computation: ComputationDifference, difference: Difference
         "before": computation.before and computation.before.name,
         "after": computation.after and computation.after.name,
         "instructions": computation.instructions,
-        "itself": [_change_dict(change) for change in computation.itself],
+        "itself": [asdict(change) for change in computation.itself],
         "removed": _instruction_dicts(computation.removed, difference.before),
         "added": _instruction_dicts(computation.added, difference.after),
         "changed": [_changed_dict(changed, difference) for changed in computation.changed],
@@ -157,13 +153,9 @@ def _changed_dict(changed: Changed, difference: Difference) -> dict[str, Any]:
         "before": changed.before.name,
         "after": changed.after.name,
         "opcode": changed.after.opcode,
-        "changes": [_change_dict(change) for change in changed.changes],
-        "origin": _origin_dict(origin_of(changed.after, difference.after)),
+        "changes": [asdict(change) for change in changed.changes],
+        "origin": (origin := origin_of(changed.after, difference.after)) and asdict(origin),
     }
-
-
-def _change_dict(change: Change) -> dict[str, Any]:
-    return {"what": change.what, "before": change.before, "after": change.after}
 
 
 def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> list[dict[str, Any]]:
@@ -173,15 +165,7 @@ def _instruction_dicts(instructions: Iterable[Instruction], module: Module) -> l
             "opcode": instruction.opcode,
             "shape": instruction.type_text,
             "text": instruction.text,
-            "origin": _origin_dict(origin_of(instruction, module)),
+            "origin": (origin := origin_of(instruction, module)) and asdict(origin),
         }
         for instruction in instructions
     ]
-
-
-def _origin_dict(origin: SourceLine | None) -> dict[str, Any] | None:
-    return (
-        None
-        if origin is None
-        else {"file": origin.file, "line": origin.line, "function": origin.function}
-    )

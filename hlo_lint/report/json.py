@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
@@ -51,8 +52,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
         "introduced_by": _pass(finding.introduced_by),
         "cured_by": _pass(finding.cured_by),
         "seen_in": finding.seen_in,
-        "origin": origin
-        and {"file": origin.file, "line": origin.line, "function": origin.function},
+        "origin": origin and asdict(origin),
         "notes": list(finding.notes),
         "fix": fix
         and {

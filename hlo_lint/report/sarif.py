@@ -36,7 +36,7 @@ ROOT = "SRCROOT"
 """The base of relative URIs: the working directory, which GitHub takes for that of the
 repository."""
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 def render(report: Report, warn: Warn) -> str:
@@ -85,7 +85,7 @@ def _compressed(text: str) -> int:
     return len(text) if len(text) <= MAX_BYTES else len(gzip.compress(text.encode(), 6))
 
 
-def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> Json:
+def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> JsonObject:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
     notifications = [_notification(line, level="warning") for line in lost]
     notifications += [
@@ -111,12 +111,12 @@ def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) ->
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
-def _notification(text: str, path: str | None = None, level: str = "note") -> Json:
-    place: Json = {} if path is None else {"locations": [_location(path)]}
+def _notification(text: str, path: str | None = None, level: str = "note") -> JsonObject:
+    place: JsonObject = {} if path is None else {"locations": [_location(path)]}
     return {"level": level, "message": _message(shown(text)), **place}
 
 
-def _descriptor(name: str) -> Json:
+def _descriptor(name: str) -> JsonObject:
     try:
         rule = find_rule(name)
     except UsageError:
@@ -134,8 +134,8 @@ def _descriptor(name: str) -> Json:
     }
 
 
-def _result(finding: Diagnostic, rule: int) -> Json:
-    result: Json = {
+def _result(finding: Diagnostic, rule: int) -> JsonObject:
+    result: JsonObject = {
         "ruleId": finding.rule,
         "ruleIndex": rule,
         "level": LEVELS[finding.severity],
@@ -170,7 +170,7 @@ def _result(finding: Diagnostic, rule: int) -> Json:
     return result
 
 
-def _place(finding: Diagnostic) -> Json:
+def _place(finding: Diagnostic) -> JsonObject:
     place = _location(finding.path)
     if has_lines(finding.path):
         place["physicalLocation"] |= _regions(finding)
@@ -190,7 +190,7 @@ def _place(finding: Diagnostic) -> Json:
     return place
 
 
-def _regions(finding: Diagnostic) -> Json:
+def _regions(finding: Diagnostic) -> JsonObject:
     region = {
         "startLine": finding.line,
         "startColumn": finding.column,
@@ -204,14 +204,14 @@ def _regions(finding: Diagnostic) -> Json:
     return {"region": region, "contextRegion": {**line, "snippet": snippet}}
 
 
-def _location(path: str, region: Json | None = None) -> Json:
+def _location(path: str, region: JsonObject | None = None) -> JsonObject:
     uri, is_relative = uri_of(path)
     artefact = {"uri": uri, "uriBaseId": ROOT} if is_relative else {"uri": uri}
-    physical: Json = {"artifactLocation": artefact}
+    physical: JsonObject = {"artifactLocation": artefact}
     return {"physicalLocation": {**physical, "region": region} if region else physical}
 
 
-def _related(finding: Diagnostic) -> Iterator[Json]:
+def _related(finding: Diagnostic) -> Iterator[JsonObject]:
     for label, dump in (("since", finding.introduced_by), ("resolved by", finding.cured_by)):
         if dump is not None and dump.path:
             yield {**_location(dump.path), "message": _message(shown(f"{label} {describe(dump)}"))}
@@ -222,7 +222,7 @@ def _related(finding: Diagnostic) -> Iterator[Json]:
         yield {**_location(origin.file, region), "message": _message(shown(f"from Python{where}"))}
 
 
-def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
+def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> JsonObject:
     replacements = [
         {
             "deletedRegion": {
@@ -244,6 +244,6 @@ def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> Json:
     }
 
 
-def _message(text: str) -> Json:
+def _message(text: str) -> JsonObject:
     """A message of plain text. `](` is what makes a link of it, and a dump may make none."""
     return {"text": text.replace("](", "] (")}

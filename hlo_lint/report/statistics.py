@@ -58,12 +58,7 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
 
 
 def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:
-    by_severity = {severity: sum(f.severity is severity for f in findings) for severity in Severity}
-    return RuleCount(
-        rule,
-        len(findings),
-        by_severity[Severity.ERROR],
-        by_severity[Severity.WARNING],
-        by_severity[Severity.INFO],
-        sum(finding.fix is not None for finding in findings),
-    )
+    severities = [finding.severity for finding in findings]
+    errors, warnings, infos = map(severities.count, Severity)
+    fixable = sum(finding.fix is not None for finding in findings)
+    return RuleCount(rule, len(findings), errors, warnings, infos, fixable)

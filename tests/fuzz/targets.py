@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import hlo_lint
-from hlo_lint.apps.settings.load import read
+from hlo_lint.apps.settings.load import read_file
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.artefacts import ARTEFACTS, reader_for
 from hlo_lint.engine.suppressions.baseline import read_baseline
@@ -342,7 +342,7 @@ def settings(data: bytes) -> None:
     path = _folder() / "hlo_lint.toml"
     path.write_bytes(data)
     try:
-        read(path).chosen_rules()
+        read_file(path).chosen_rules()
     except (ConfigError, UsageError) as error:
         str(error)
 

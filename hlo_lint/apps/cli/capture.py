@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
 from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Trial, Winner, compare
 from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
-from hlo_lint.apps.jax.capture.targets import Target, target_of
+from hlo_lint.apps.jax.capture.targets import Chip, target_of
 from hlo_lint.hlo.parser.literals import numpy_name
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.report.text import print_text, summary
@@ -132,11 +132,12 @@ def command(
     settings = for_one_compile(common.settings_of([str(job.script)], shared))
     question = Question(job, winners, settings, runs)
     interpreters = _interpreters(releases, pythons, job.target)
+    is_kept = keep is not None
     with _folder(keep) as folder:
         with common.status_line() as progress:
-            comparisons = compare(question, interpreters, folder, progress, keep=keep is not None)
+            comparisons = compare(question, interpreters, Path(folder), progress, keep=is_kept)
         if output_format == "json":
-            programs = [_as_dict(comparison, keep is not None) for comparison in comparisons]
+            programs = [_as_dict(comparison, is_kept) for comparison in comparisons]
             common.print_json(target=target, programs=programs)
         else:
             for number, comparison in enumerate(comparisons):
@@ -199,7 +200,7 @@ def _shape(text: str) -> Any:
 
 
 def _interpreters(
-    releases: Sequence[str], pythons: Sequence[str], target: Target
+    releases: Sequence[str], pythons: Sequence[str], target: Chip
 ) -> list[Interpreter]:
     announce = partial(click.echo, err=True)
     platform = Platform.TPU if target.is_tpu else Platform.GPU
@@ -210,13 +211,10 @@ def _interpreters(
     return interpreters or [interpreter_at(sys.executable)]
 
 
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
+def _folder(keep: Path | None) -> AbstractContextManager[str]:
     if keep is not None:
-        yield empty_folder(keep)
-        return
-    with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+        return nullcontext(f"{empty_folder(keep)}")
+    return tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True)
 
 
 def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:

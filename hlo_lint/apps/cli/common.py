@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.analysis.stage import parse_stage
-from hlo_lint.apps.settings.load import find, read
-from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.settings.load import find_file, read_file
+from hlo_lint.apps.settings.settings import LEVELS, OFF, Settings
 from hlo_lint.apps.targets import open_paths, piped_dump
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
@@ -32,8 +32,6 @@ _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows a progress bar."""
-
-LEVELS = ("error", "warning", "info", "off")
 
 
 class SharedOptions(NamedTuple):
@@ -71,7 +69,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         UsageError: for a name that neither a rule nor a family has.
     """
     file = settings_file(paths, shared)
-    settings = Settings() if file is None else read(file)
+    settings = Settings() if file is None else read_file(file)
     settings = settings.reselected(
         names(shared.select),
         names(shared.ignore) or (),
@@ -103,7 +101,7 @@ def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
         return None
     if shared.config:
         return Path(shared.config)
-    return find([shared.stdin_filename] if shared.stdin_filename else paths)
+    return find_file([shared.stdin_filename] if shared.stdin_filename else paths)
 
 
 def names(values: Iterable[str]) -> list[str] | None:
@@ -120,7 +118,7 @@ def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
             raise UsageError(f"--severity takes RULE=LEVEL, not {entry}")
         if level not in LEVELS:
             raise UsageError(f"no severity is named {level}: {nearest(level, LEVELS)}")
-        levels[name] = None if level == "off" else Severity(level)
+        levels[name] = None if level == OFF else Severity(level)
     return levels
 
 
@@ -205,19 +203,11 @@ def console(*, stderr: bool = False, color: str = "auto") -> Console:
     """Standard output or standard error, with colours if it is a terminal."""
     from rich.console import Console
 
-    match color:
-        case "always":
-            return Console(
-                stderr=stderr,
-                highlight=False,
-                force_terminal=True,
-                no_color=False,
-                color_system="standard",
-            )
-        case "never":
-            return Console(stderr=stderr, highlight=False, color_system=None)
-        case _:
-            return Console(stderr=stderr, highlight=False)
+    choices: dict[str, dict[str, Any]] = {
+        "always": {"force_terminal": True, "no_color": False, "color_system": "standard"},
+        "never": {"color_system": None},
+    }
+    return Console(stderr=stderr, highlight=False, **choices.get(color, {}))
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def rules(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """`RULE=LEVEL`."""
-    from hlo_lint.apps.cli.common import LEVELS
+    from hlo_lint.apps.settings.settings import LEVELS
     from hlo_lint.rules.registry import known_names
 
     name, equals, level = begun.partition("=")
@@ -62,7 +62,7 @@ def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return _matching((f"{name}=" for name in known_names()), name)
 
 
-def passes(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
+def pass_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The passes that a rule binds before."""
     from hlo_lint.engine.preconditions import binding_passes
 

@@ -34,13 +34,7 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
             by_difference.setdefault(difference, []).append(ours.title)
     if as_json:
         answer = [
-            {
-                "record": difference.record,
-                "name": difference.name,
-                "before": difference.before,
-                "after": difference.after,
-                "modules": modules,
-            }
+            {**difference._asdict(), "modules": modules}
             for difference, modules in by_difference.items()
         ]
         common.print_json(differences=answer)

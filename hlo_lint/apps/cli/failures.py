@@ -8,7 +8,7 @@ import os
 import click
 from click.exceptions import Exit
 
-from hlo_lint.apps.cli.program import SIGPIPE, after_signal, discard_output, number_of
+from hlo_lint.apps.cli.program import SIGPIPE, after_signal, discard_output, signal_of
 from hlo_lint.text.errors import HloLintError, interrupt_behind
 from hlo_lint.text.source import shown_lines
 
@@ -32,7 +32,7 @@ def as_failure(error: BaseException) -> BaseException:
     """The exception that says how a command ends; an `HloLintError` gives exit status 2."""
     interrupt = interrupt_behind(error)
     if interrupt is not None:
-        return _Ended(number_of(interrupt))
+        return _Ended(signal_of(interrupt))
     match error:
         case HloLintError():
             return _Stop(str(error))

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from hlo_lint.apps.cli import completion
-from hlo_lint.apps.cli.common import LEVELS, SharedOptions
+from hlo_lint.apps.cli.common import SharedOptions
+from hlo_lint.apps.settings.settings import LEVELS
 from hlo_lint.report.formats import FORMATS
 
 MAX_COUNT = (1 << 31) - 1
@@ -40,7 +41,7 @@ paths_argument = click.argument(
 before_option = click.option(
     "--before",
     metavar="PASS",
-    shell_complete=completion.passes,
+    shell_complete=completion.pass_names,
     help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 

@@ -74,7 +74,7 @@ def _status() -> int:
         status = cli.main(prog_name="hlo-lint", standalone_mode=False)
         sys.stdout.flush()
     except KeyboardInterrupt as error:  # it may have interrupted the import of click
-        return after_signal(number_of(error))
+        return after_signal(signal_of(error))
     except BaseException as error:
         if isinstance(error, MemoryError):
             error.__traceback__ = None  # its frames hold all that was read
@@ -84,7 +84,7 @@ def _status() -> int:
     return status if isinstance(status, int) else 0
 
 
-def number_of(interrupt: KeyboardInterrupt) -> int:
+def signal_of(interrupt: KeyboardInterrupt) -> int:
     """The signal that an interrupt came from."""
     return interrupt.number if isinstance(interrupt, Signal) else signal.SIGINT
 

@@ -192,7 +192,7 @@ def command(
         raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
     with (
         _problem(path, finding, interesting, options, shared) as problem,
-        progress_bar(wanted=not options.quiet) as progress,
+        reduction_bar(wanted=not options.quiet) as progress,
     ):
         reduction = reduce_problem(problem, options.effort(is_slow=any(given[1:])), progress)
     common.write_output(encode(reduction.text), out)
@@ -228,7 +228,7 @@ def _problem(
 
 
 @contextmanager
-def progress_bar(*, wanted: bool = True) -> Iterator[ReductionProgress]:
+def reduction_bar(*, wanted: bool = True) -> Iterator[ReductionProgress]:
     """Yield a function that shows how far a reduction is, on a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield lambda *_: None

@@ -26,7 +26,7 @@ _begun = time.monotonic()
 SETTLED = 2
 """Number of equal looks after which a file counts as written."""
 
-State = dict[str, tuple[int, int]]
+FileTimes = dict[str, tuple[int, int]]
 
 
 def watch(
@@ -49,7 +49,7 @@ def watch(
     if "-" in paths:
         raise UsageError("--watch needs files: standard input is read once")
 
-    def look() -> State:
+    def look() -> FileTimes:
         file = settings()
         watched = [*paths, *([str(file)] if file is not None else [])]
         return _state(watched, None if output is None else os.path.abspath(output))
@@ -82,7 +82,9 @@ def watch(
             raise
 
 
-def _wait(before: State, look: Callable[[], State], is_written: Callable[[], bool] | None) -> None:
+def _wait(
+    before: FileTimes, look: Callable[[], FileTimes], is_written: Callable[[], bool] | None
+) -> None:
     """Return when a file has changed and nothing changes any more, or nothing writes any more.
 
     While something writes, what this process has cost so far bounds when that is.
@@ -123,7 +125,7 @@ def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def exit_status(process: subprocess.Popen[bytes]) -> int:
+def shell_status(process: subprocess.Popen[bytes]) -> int:
     """The exit status of a process that has ended, as a shell gives it."""
     code = process.returncode
     return code if code >= 0 else 128 - code  # a negative one is the number of a signal
@@ -141,9 +143,9 @@ def is_running(process: int) -> bool:
         return True
 
 
-def _state(paths: Sequence[str], output: str | None) -> State:
+def _state(paths: Sequence[str], output: str | None) -> FileTimes:
     """The modification time of each file, in nanoseconds, and its size in bytes."""
-    state: State = {}
+    state: FileTimes = {}
     for path in paths:
         if os.path.isdir(path):
             for folder, _, names in os.walk(path):
@@ -156,7 +158,7 @@ def _state(paths: Sequence[str], output: str | None) -> State:
     return state
 
 
-def _add(state: State, path: str) -> None:
+def _add(state: FileTimes, path: str) -> None:
     try:
         seen = os.stat(path)
     except OSError:

@@ -27,7 +27,7 @@ from hlo_lint.apps.lsp.documents import Document, Symbol
 from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
 from hlo_lint.apps.lsp.hints import hints
 from hlo_lint.apps.lsp.hover import hover
-from hlo_lint.apps.lsp.outline import flat, folds, symbols
+from hlo_lint.apps.lsp.outline import as_list, folds, symbols
 from hlo_lint.apps.lsp.renaming import RenameError, new_name
 from hlo_lint.apps.lsp.settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
@@ -366,7 +366,7 @@ def _offer_answers(server: HloServer) -> None:
         document: Document, _: object
     ) -> list[types.DocumentSymbol] | list[types.SymbolInformation]:
         tree = symbols(document)
-        return tree if server.knows_trees else list(flat(tree, document.text.uri))
+        return tree if server.knows_trees else list(as_list(tree, document.text.uri))
 
     offer(types.TEXT_DOCUMENT_HOVER, show)
     offer_of_symbol(types.TEXT_DOCUMENT_DEFINITION, _definition)

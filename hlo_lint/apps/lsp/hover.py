@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -123,15 +123,20 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
         yield from _shape(shape, style)
     operands = [_typed(place.computation, name, style) for name in references_of(row)]
     if operands:
-        yield f"reads {_listed(operands)}"
+        yield f"reads {listed(operands, NAMES)}"
     users = document.readers(place, name_of(row))
     names = [f"%{name_of(place.computation.rows[user])}" for user in users]
     root = root_of(place.computation) == number
-    used = f"used by {len(names)}: {_listed(map(style.code, names))}" if names else "used by none"
+    used = (
+        f"used by {len(names)}: {listed(map(style.code, names), NAMES)}"
+        if names
+        else "used by none"
+    )
     yield f"{used}; the root" if root else used
     called = document.called_by(place, number)
     if called:
-        yield f"calls {_listed(style.code(f'%{callee.computation.name}') for callee in called)}"
+        callees = (style.code(f"%{callee.computation.name}") for callee in called)
+        yield f"calls {listed(callees, NAMES)}"
     yield from _origin(place, number, style)
 
 
@@ -199,7 +204,7 @@ def _computation(document: Document, place: ComputationPlace, style: _Style) -> 
             row = statement.place.computation.rows[statement.number]
             callers.append(f"{style.code(f'%{name_of(row)}')} ({opcode_of(row)})")
     if callers:
-        yield f"called by {len(callers)}: {_listed(callers)}"
+        yield f"called by {len(callers)}: {listed(callers, NAMES)}"
     elif not computation.is_entry:
         yield "called by none"
 
@@ -307,12 +312,8 @@ def _rule(name: str) -> str | None:
     members = [rule for rule in all_rules() if rule.family() == name]
     if not members:
         return None
-    listed = (f"- {rule.name()}: {rule.summary()}" for rule in members)
-    return "\n".join([f"**{name}**, a family of rules", "", *listed])
-
-
-def _listed(items: Iterator[str] | Sequence[str] | map[str]) -> str:
-    return listed(items, NAMES)
+    rules = (f"- {rule.name()}: {rule.summary()}" for rule in members)
+    return "\n".join([f"**{name}**, a family of rules", "", *rules])
 
 
 def _short(text: str) -> str:

@@ -98,7 +98,7 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
         )
 
 
-def flat(
+def as_list(
     symbols: list[types.DocumentSymbol], uri: str, container: str | None = None
 ) -> Iterator[types.SymbolInformation]:
     """The same as a list, for clients that know no tree."""
@@ -107,7 +107,7 @@ def flat(
         yield types.SymbolInformation(
             location=place, name=symbol.name, kind=symbol.kind, container_name=container
         )
-        yield from flat(list(symbol.children or ()), uri, symbol.name)
+        yield from as_list(list(symbol.children or ()), uri, symbol.name)
 
 
 def folds(document: Document) -> list[types.FoldingRange]:

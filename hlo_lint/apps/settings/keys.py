@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
+from hlo_lint.apps.settings.settings import LEVELS, OFF
 from hlo_lint.apps.settings.toml import spelled
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
@@ -21,25 +23,23 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 
-OFF: Final = "off"
 MAX_COUNT: Final = (1 << 31) - 1
 """No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
-LEVELS: Final = (*(severity.value for severity in Severity), OFF)
 
 
 @dataclass(frozen=True)
-class ValueKind:
+class SettingType:
     """A type of values: how one is read, and how the JSON Schema says it."""
 
     title: str
     """In words, for the docs and for messages."""
     read: Callable[[Any, SettingPlace], Any]
     """The value as `Settings` holds it; a ConfigError, with the place, if it does not fit."""
-    schema: Callable[[], Schema]
-    """Its JSON Schema, made when asked for: some list all rules."""
+    schema: Schema
+    """Its JSON Schema."""
 
-    def then(self, convert: Callable[[Any, SettingPlace], Any]) -> ValueKind:
-        """The same kind, its values converted; an unknown name is an error at their place."""
+    def then(self, convert: Callable[[Any, SettingPlace], Any]) -> SettingType:
+        """The same type, its values converted; an unknown name is an error at their place."""
 
         def read(value: object, place: SettingPlace) -> object:
             try:
@@ -47,27 +47,27 @@ class ValueKind:
             except UsageError as error:
                 raise place.error(str(error)) from error
 
-        return ValueKind(self.title, read, self.schema)
+        return SettingType(self.title, read, self.schema)
 
 
-def _kind(title: str, fits: Callable[[Any], bool], schema: Schema) -> ValueKind:
+def _type(title: str, fits: Callable[[Any], bool], schema: Schema) -> SettingType:
     def read(value: object, place: SettingPlace) -> object:
         if not fits(value):
             raise place.error(f"takes {title}, not {_spelled(value)}")
         return value
 
-    return ValueKind(title, read, lambda: schema)
+    return SettingType(title, read, schema)
 
 
-def _text(title: str, schema: Schema | None = None) -> ValueKind:
+def _text(title: str, schema: Schema | None = None) -> SettingType:
     schema = {"type": "string", "minLength": 1} if schema is None else schema
-    return _kind(title, lambda value: isinstance(value, str) and value != "", schema)
+    return _type(title, lambda value: isinstance(value, str) and value != "", schema)
 
 
-def _choice(words: Sequence[str], title: str = "") -> ValueKind:
+def _choice(words: Sequence[str], title: str = "") -> SettingType:
     quoted = [f'"{word}"' for word in words]
     listed = " or ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)
-    text = _kind(listed, lambda value: isinstance(value, str), {"enum": list(words)})
+    text = _type(listed, lambda value: isinstance(value, str), {"enum": list(words)})
 
     def known(value: str, place: SettingPlace) -> str:
         if value in words:
@@ -77,19 +77,18 @@ def _choice(words: Sequence[str], title: str = "") -> ValueKind:
             f"{_spelled(value)} is not {listed}{'' if hint is listed else f': {hint}'}"
         )
 
-    return ValueKind(title or listed, text.then(known).read, text.schema)
+    return SettingType(title or listed, text.then(known).read, text.schema)
 
 
-def _listed(of: ValueKind, title: str) -> ValueKind:
-    array = _kind(title, lambda value: isinstance(value, list), {})
-
+def _listed(of: SettingType, title: str) -> SettingType:
     def read(values: list[object], place: SettingPlace) -> tuple[object, ...]:
         return tuple(of.read(one, place.at(number, one)) for number, one in enumerate(values))
 
-    return ValueKind(title, array.then(read).read, lambda: {"type": "array", "items": of.schema()})
+    schema = {"type": "array", "items": of.schema}
+    return _type(title, lambda value: isinstance(value, list), schema).then(read)
 
 
-def _table(key: ValueKind, of: ValueKind, title: str) -> ValueKind:
+def _table(key: SettingType, of: SettingType, title: str) -> SettingType:
     def read(table: dict[str, object], place: SettingPlace) -> Mapping[str, object]:
         values = {}
         for name, one in table.items():
@@ -97,18 +96,14 @@ def _table(key: ValueKind, of: ValueKind, title: str) -> ValueKind:
             values[name] = of.read(one, place.at(name))
         return values
 
-    def schema() -> Schema:
-        return {
-            "type": "object",
-            "propertyNames": key.schema(),
-            "additionalProperties": of.schema(),
-        }
-
-    return ValueKind(title, _any_table(title).then(read).read, schema)
+    members = {"propertyNames": key.schema, "additionalProperties": of.schema}
+    return _any_table(title, members).then(read)
 
 
-def _any_table(title: str = "a table") -> ValueKind:
-    return _kind(title, lambda value: isinstance(value, dict), {"type": "object"})
+def _any_table(title: str = "a table", members: Schema | None = None) -> SettingType:
+    return _type(
+        title, lambda value: isinstance(value, dict), {"type": "object", **(members or {})}
+    )
 
 
 def _closed(properties: Mapping[str, Schema], **more: Any) -> Schema:
@@ -172,11 +167,6 @@ def _read_allowance(table: dict[str, Any], place: SettingPlace) -> Allowance:
     return Allowance(**table, stated_in=str(displayed(place.path)), line=line)
 
 
-def _allowances_schema() -> Schema:
-    keys = {name: kind.schema() for name, kind in ALLOWANCE.items()}
-    return {"type": "array", "items": _closed(keys, required=["rule", "reason"])}
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT
 
@@ -195,7 +185,7 @@ _level = _choice(LEVELS, 'one of "error", "warning", "info", "off"').then(
     lambda word, _: None if word == OFF else Severity(word)
 )
 _stage_title = 'a stage such as "gpu post-layout"'
-_stage = _kind(
+_stage = _type(
     _stage_title,
     lambda value: isinstance(value, str),
     {"type": "string", "minLength": 1, "pattern": stage_pattern()},
@@ -203,39 +193,28 @@ _stage = _kind(
 _file_path = _text("a path, relative to the folder of the file").then(
     lambda path, place: place.path.parent / path
 )
-_processes = _kind(
+_processes = _type(
     '"auto" or a whole number from 1',
     lambda value: value == "auto" or _is_count(value),
     {"oneOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}]},
 ).then(lambda value, _: None if value == "auto" else value)
-_count = _kind("a whole number from 1", _is_count, {"type": "integer", "minimum": 1})
-_truth = _kind("true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
+_count = _type("a whole number from 1", _is_count, {"type": "integer", "minimum": 1})
+_truth = _type("true or false", lambda value: isinstance(value, bool), {"type": "boolean"})
 _names = _listed(_rule, "an array of rules and families")
 _globs = _listed(_pattern, "an array of patterns")
-_options = ValueKind(
-    "a table of options for each rule",
-    _table(_text("a text"), _any_table(), "a table of options for each rule")
-    .then(
-        lambda tables, place: {
-            name: _read_options(name, table, place.at(name)) for name, table in tables.items()
-        }
-    )
-    .read,
-    _options_schema,
-)
-_allowances = ValueKind(
-    "an array of tables",
-    _listed(_any_table().then(_read_allowance), "an array of tables").read,
-    _allowances_schema,
+_options = _table(_text("a text"), _any_table(), "a table of options for each rule").then(
+    lambda tables, place: {
+        name: _read_options(name, table, place.at(name)) for name, table in tables.items()
+    }
 )
 
 
 @dataclass(frozen=True)
-class Key:
+class Setting:
     """A key of a settings file; with `_` for `-` it is a field of `Settings`."""
 
     name: str
-    kind: ValueKind
+    type: SettingType
     doc: str
 
     @property
@@ -244,84 +223,80 @@ class Key:
         return self.name.replace("-", "_")
 
 
-ALLOWANCE: Final[Mapping[str, ValueKind]] = {
+ALLOWANCE: Final[Mapping[str, SettingType]] = {
     "rule": _rule,
     "reason": _text("a text", {"type": "string", "pattern": r"\S"}),
     **dict.fromkeys(("module", "computation", "op_name", "path"), _pattern),
 }
 """The keys of an allowance; `hlo_lint.engine.suppressions.allowances` defines their meaning."""
 
+_allowance = SettingType(
+    "a table",
+    _any_table().then(_read_allowance).read,
+    _closed({name: of.schema for name, of in ALLOWANCE.items()}, required=["rule", "reason"]),
+)
+
 KEYS: Final = (
-    Key(
-        "select",
-        _names,
-        "The only rules that run; by default all that are enabled by default.",
+    Setting(
+        "select", _names, "The only rules that run; by default all that are enabled by default."
     ),
-    Key("ignore", _names, "Rules that do not run."),
-    Key("extend-select", _names, "Rules that run in addition to those selected."),
-    Key("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
-    Key(
+    Setting("ignore", _names, "Rules that do not run."),
+    Setting("extend-select", _names, "Rules that run in addition to those selected."),
+    Setting("extend-ignore", _names, "Rules that do not run, in addition to those ignored."),
+    Setting(
         "per-path-ignores",
         _table(_pattern, _names, "a table of patterns with an array of rules each"),
         "Rules that report nothing in files that match a pattern.",
     ),
-    Key(
+    Setting(
         "severity",
         _table(_rule, _level, "a table of rules and families with a severity each"),
         'The severity of findings of a rule: "error" and "warning" make the exit status 1, "info" '
         'does not, and "off" disables the rule.',
     ),
-    Key("rules", _options, "Options of rules; the page of each rule lists its own."),
-    Key(
+    Setting("rules", _options, "Options of rules; the page of each rule lists its own."),
+    Setting(
         "before",
         _choice((*DEMANDING, *AUTOTUNERS)),
         "The pass that comes next, if a dump does not say.",
     ),
-    Key(
+    Setting(
         "stage",
         _stage,
         'The place in the pipeline of texts that do not state theirs: "gpu post-layout".',
     ),
-    Key(
+    Setting(
         "per-path-stages",
         _table(_pattern, _stage, "a table of patterns with a stage each"),
         "The stage of files that match a pattern.",
     ),
-    Key("exclude", _globs, "Files and folders to leave out."),
-    Key(
-        "force-exclude",
-        _truth,
-        "True if `exclude` also applies to files given by name.",
-    ),
-    Key(
-        "baseline",
-        _file_path,
-        "A file of findings that are not reported again.",
-    ),
-    Key(
+    Setting("exclude", _globs, "Files and folders to leave out."),
+    Setting("force-exclude", _truth, "True if `exclude` also applies to files given by name."),
+    Setting("baseline", _file_path, "A file of findings that are not reported again."),
+    Setting(
         "allow",
-        _allowances,
+        _listed(_allowance, "an array of tables"),
         "Findings that may stay: each table has a `rule` and a `reason`, and patterns of `module`, "
         "`computation`, `op_name` and `path` that select what it allows.",
     ),
-    Key("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
-    Key(
+    Setting("jobs", _processes, 'Number of worker processes; "auto" is 1 for a small input.'),
+    Setting(
         "cache",
         _truth,
         "False if findings of earlier runs are not used for files that did not change.",
     ),
-    Key(
+    Setting(
         "max-findings",
         _count,
         "Findings of one rule in one file that are reported; the others are counted.",
     ),
-    Key("max-megabytes", _count, "Size of the largest file that is read."),
-    Key("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
-    Key(
+    Setting("max-megabytes", _count, "Size of the largest file that is read."),
+    Setting("max-seconds", _count, "CPU time for the rules of one compilation, in seconds."),
+    Setting(
         "max-nesting", _count, "Levels of brackets in the most deeply nested file that is checked."
     ),
-    Key("output-format", _choice(tuple(FORMATS)), "The format of the report."),
-    Key(
+    Setting("output-format", _choice(tuple(FORMATS)), "The format of the report."),
+    Setting(
         "unsafe-fixes",
         _truth,
         "True if `fix` also applies fixes that may change a value or the cost.",
@@ -341,13 +316,26 @@ def read_settings(table: Mapping[str, object], place: SettingPlace) -> dict[str,
         if name not in by_name:
             raise place.at(name).error(f"unknown key: {nearest(name, by_name)}")
     return {
-        by_name[name].attribute: by_name[name].kind.read(value, place.at(name))
+        by_name[name].attribute: by_name[name].type.read(value, place.at(name))
         for name, value in table.items()
     }
 
 
-def rule_names() -> Iterator[str]:
-    """The names of all rules and families, families first."""
+def schema() -> Schema:
+    """The schema of an `hlo_lint.toml`, or of the table `[tool.hlo_lint]` of a pyproject.toml."""
     families = {entry.family for entry in rule_entries()}
-    yield from sorted(families)
-    yield from sorted(known_names() - families)
+    properties = {key.name: {"description": key.doc, **key.type.schema} for key in KEYS}
+    properties["rules"] = {"description": properties["rules"]["description"], **_options_schema()}
+    names = [*sorted(families), *sorted(known_names() - families)]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:hlo-lint:settings",
+        "title": "Settings of hlo-lint",
+        **_closed(properties),
+        "$defs": {"rule-or-family": {"enum": names}},
+    }
+
+
+def schema_text() -> str:
+    """The schema as `schema.json` beside this file has it; `make docs` writes that."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"

@@ -35,11 +35,11 @@ def load_settings(
     """
     if isolated:
         return Settings()
-    path = Path(config) if config is not None else find(paths)
-    return Settings() if path is None else read(path)
+    path = Path(config) if config is not None else find_file(paths)
+    return Settings() if path is None else read_file(path)
 
 
-def find(paths: Sequence[str | Path] = ()) -> Path | None:
+def find_file(paths: Sequence[str | Path] = ()) -> Path | None:
     """The settings file that holds for paths; None where there is none."""
     for folder in _folders(paths):
         for name in (OWN, PROJECT):
@@ -49,7 +49,7 @@ def find(paths: Sequence[str | Path] = ()) -> Path | None:
     return None
 
 
-def read(path: Path) -> Settings:
+def read_file(path: Path) -> Settings:
     """The settings in a file.
 
     Raises:

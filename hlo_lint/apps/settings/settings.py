@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.apps.settings.globs import Globs
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
@@ -17,13 +17,42 @@ from hlo_lint.rules.options import Value
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
 
 if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
     from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.allowances import Allowance
 
 Name = TypeVar("Name", bound=object)
 
+OFF = "off"
+LEVELS = (*(severity.value for severity in Severity), OFF)
+"""The values of the setting `severity`."""
 DEFAULT = "default"
 COMMAND_LINE = "command line"
+
+
+class Globs:
+    """Patterns as git reads them: one without a slash matches at any depth, a folder all in it.
+
+    Paths are taken relative to a folder; those outside it from the root of the file system.
+    """
+
+    def __init__(self, patterns: Sequence[str], root: Path) -> None:
+        self.patterns = tuple(patterns)
+        self._root = root
+
+    @cached_property
+    def _spec(self) -> GitIgnoreSpec:
+        from pathspec import GitIgnoreSpec  # nothing is matched in most runs
+
+        return GitIgnoreSpec.from_lines(self.patterns)
+
+    def match(self, path: Path) -> bool:
+        """True if a file or a folder is meant."""
+        absolute = os.path.abspath(path)
+        inside = os.path.relpath(absolute, self._root)
+        outside = inside == os.pardir or inside.startswith(os.pardir + os.sep)
+        return self._spec.match_file((absolute if outside else inside).lstrip(os.sep))
 
 
 @dataclass(frozen=True)

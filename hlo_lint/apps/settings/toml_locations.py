@@ -12,7 +12,7 @@ from hlo_lint.text.errors import ConfigError
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Position, shown
 
-Key = str | int
+KeyPart = str | int
 """A name in a table, or a number in an array."""
 
 _part = r"""(?:"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[\w-]+)"""
@@ -26,14 +26,14 @@ class SettingPlace:
 
     path: Path
     text: str = field(repr=False)
-    keys: tuple[Key, ...] = ()
+    keys: tuple[KeyPart, ...] = ()
     """From the top of the file."""
     shown_from: int = 0
     """Number of leading keys that are the same for all settings."""
     value: str = ""
     """The text that stands there, to look for it in an array."""
 
-    def at(self, key: Key, value: object = None) -> SettingPlace:
+    def at(self, key: KeyPart, value: object = None) -> SettingPlace:
         """A value in it."""
         text = value if isinstance(value, str) else ""
         return replace(self, keys=(*self.keys, key), value=text)
@@ -68,7 +68,7 @@ def displayed(path: Path) -> Path:
     return path.relative_to(folder) if path.is_absolute() and path.is_relative_to(folder) else path
 
 
-def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
+def locate(text: str, keys: Sequence[KeyPart], value: str = "") -> Position:
     """The line and the column of a key, or of the nearest table around it.
 
     After a key that is the number in an array stands the text `value`.
@@ -97,11 +97,11 @@ def locate(text: str, keys: Sequence[Key], value: str = "") -> Position:
     return Position(line, start - text.rfind("\n", 0, start))
 
 
-def _statements(text: str) -> Iterator[tuple[tuple[Key, ...], int, int]]:
+def _statements(text: str) -> Iterator[tuple[tuple[KeyPart, ...], int, int]]:
     """Each table and each key with where it stands, up to where the next begins."""
-    counts: dict[tuple[Key, ...], int] = {}
-    table: tuple[Key, ...] = ()
-    statements: list[tuple[tuple[Key, ...], int]] = []
+    counts: dict[tuple[KeyPart, ...], int] = {}
+    table: tuple[KeyPart, ...] = ()
+    statements: list[tuple[tuple[KeyPart, ...], int]] = []
     at = 0
     for line in re.split(r"(?<=\n)", text):
         header, statement = _header.match(line), _statement.match(line)

@@ -81,7 +81,7 @@ class Compiled(TypedDict):
     """Index into `graphs`; None for a module without findings, and if it is too large."""
 
 
-class Index(TypedDict):
+class PageIndex(TypedDict):
     """The data that the page needs first."""
 
     findings: list[Found]
@@ -97,7 +97,7 @@ class Index(TypedDict):
 class Collected(TypedDict):
     """All that a page holds of a dump."""
 
-    index: Index
+    index: PageIndex
     details: list[Detail]
     graphs: list[str]
     """Modules as graphs, packed."""
@@ -165,7 +165,7 @@ def collect(
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
     at = {number: detail for detail, number in enumerate(sorted(details))}
-    index = Index(
+    index = PageIndex(
         findings=[
             _found(finding, place.get(number), at.get(number)) for number, finding in listed.items()
         ],

@@ -20,7 +20,7 @@ _Pieces = tuple[list[int], list[list[int]], list[list[int]]]
 """The size of each piece; the pieces of each dimension of the operand, and of the result."""
 
 
-class Dimension(TypedDict):
+class DimensionPieces(TypedDict):
     """A dimension of an array."""
 
     number: int
@@ -34,7 +34,7 @@ class Side(TypedDict):
 
     name: str
     shape: str
-    dimensions: list[Dimension]
+    dimensions: list[DimensionPieces]
     """The slowest varying one first."""
 
 
@@ -186,7 +186,7 @@ def _ends(sizes: Sequence[int]) -> list[int]:
 
 def _side(name: str, shape: ArrayShape, pieces: list[list[int]]) -> Side:
     dimensions = [
-        Dimension(number=number, size=shape.dims[number], pieces=pieces[number])
+        DimensionPieces(number=number, size=shape.dims[number], pieces=pieces[number])
         for number in reversed(shape.minor_to_major)
     ]
     return Side(name=name, shape=str(shape), dimensions=dimensions)

@@ -28,7 +28,7 @@ AROUND = 3
 _ELEMENT: Final = "get-tuple-element"
 _words = re.compile(r"[\w.\-]+|\s+|.", re.S)
 
-Text = list[tuple[int, str]]
+Parts = list[tuple[int, str]]
 """A line in parts; a part that differs from the other side's has 1, else 0."""
 
 
@@ -37,7 +37,7 @@ class Line(TypedDict):
 
     number: int
     """Counted from 1."""
-    text: Text
+    text: Parts
 
 
 class Row(TypedDict):
@@ -164,7 +164,7 @@ def _row(
     kind = "changed"
     if texts[0] is None or texts[1] is None:
         kind = "added" if texts[0] is None else "removed"
-        parts: list[Text] = [[(0, _cut(text or ""))] for text in texts]
+        parts: list[Parts] = [[(0, _cut(text or ""))] for text in texts]
     elif texts[0] == texts[1]:
         kind = "same"
         parts = [[(0, _cut(texts[0]))]] * 2
@@ -203,10 +203,10 @@ def _windows(before: str, after: str) -> tuple[str, str]:
     return _cut(one), _cut(other)
 
 
-def _differing(before: str, after: str) -> tuple[Text, Text]:
+def _differing(before: str, after: str) -> tuple[Parts, Parts]:
     """Two lines with the words in which they differ marked."""
     ours, theirs = _words.findall(before), _words.findall(after)
-    sides: tuple[Text, Text] = [], []
+    sides: tuple[Parts, Parts] = [], []
     for kind, low, high, start, end in SequenceMatcher(None, ours, theirs, False).get_opcodes():
         for side, words in zip(sides, (ours[low:high], theirs[start:end]), strict=True):
             if words:

@@ -18,7 +18,7 @@ MAX_OPCODES = 8
 """Maximum opcodes of a pass that are named: first those that it added, then those it removed."""
 
 
-class Pass(TypedDict):
+class ReportedPass(TypedDict):
     """One dump of the timeline: the pass that it follows."""
 
     step: int | None
@@ -53,7 +53,7 @@ class FindingSpan(TypedDict):
 class PassTimeline(TypedDict):
     """A module's passes in the order of the run."""
 
-    passes: list[Pass]
+    passes: list[ReportedPass]
     lives: list[FindingSpan]
     trouble: str
     """The reason that there are no passes; empty if there are some."""
@@ -101,11 +101,11 @@ def _kept(steps: Sequence[PassStats], lives: Iterable[FindingSpan]) -> Iterable[
             yield at
 
 
-def _pass(step: PassStats, left_out: int) -> Pass:
+def _pass(step: PassStats, left_out: int) -> ReportedPass:
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"−{count} {opcode}" for opcode, count in step.removed.items()]
     what = listed(counts, MAX_OPCODES)
-    return Pass(
+    return ReportedPass(
         step=step.number,
         pipeline=step.pipeline,
         name=step.name,

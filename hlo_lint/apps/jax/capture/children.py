@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hlo_lint.apps.jax.capture import worker
-from hlo_lint.apps.jax.capture.targets import Target, readable_part
+from hlo_lint.apps.jax.capture.targets import Chip, readable_part
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
@@ -38,7 +37,7 @@ class Job:
     """For each argument a numpy type's name and the dimensions, or a list of such."""
     arguments: Sequence[str]
     """The script's own, where it is run."""
-    target: Target
+    target: Chip
     options: Mapping[str, Any]
 
 
@@ -55,14 +54,16 @@ class ProgramOutcome:
 
 
 @dataclass(frozen=True)
-class Answer:
+class JobResult:
     """The answer of a child process, and its log."""
 
     outcomes: tuple[ProgramOutcome, ...]
     log: str
 
 
-def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]) -> Answer:
+def run(
+    interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]
+) -> JobResult:
     """Compiles the programs of a job, each into a folder below `folder`.
 
     Raises:
@@ -104,10 +105,10 @@ def run(interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[s
             logs.append(death.log)
             name = names[len(outcomes)]
             outcomes.append(ProgramOutcome(name, folder / name, f"{death}"))
-    return Answer(tuple(outcomes), "".join(logs))
+    return JobResult(tuple(outcomes), "".join(logs))
 
 
-class Compiler(AbstractContextManager["Compiler"]):
+class Compiler(Child):
     """A child process that compiles one lowered program for a chip that is not there.
 
     XLA's code makes the description of the chip there first: if it aborts, the caller need not try.
@@ -121,22 +122,15 @@ class Compiler(AbstractContextManager["Compiler"]):
             CaptureError: where XLA does not survive it.
         """
         limits = ChildLimits.by_default(MAX_SECONDS)
-        self._child = Child(limits=limits, environment=_kept(os.environ))
+        super().__init__(limits=limits, environment=_kept(os.environ))
         try:
-            self.target = _read_target(self._child, target)
+            self.target = _read_target(self, target)
             """Without the fields that this jax does not know."""
         except ChildDied as death:
             raise CaptureError(f"the description of the target: {death}") from None
         except ChildError as error:
             self.close()
             raise _exception(error) from None
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child."""
-        self._child.close()
 
     def compile(
         self, lowered: Any, folder: Path, options: Mapping[str, Any], passes: str
@@ -148,7 +142,7 @@ class Compiler(AbstractContextManager["Compiler"]):
         """
         module, parameters, results = worker.bytecode_of(lowered)
         try:
-            failure, _ = self._child.call(
+            failure, _ = self.call(
                 worker.compile_module,
                 module,
                 target=self.target,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.children import Answer, Job, ProgramOutcome, run
+from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.winners import (
     CUBLASLT_CALL,
@@ -219,7 +219,7 @@ def _trials(
 
 
 def _forced(
-    interpreter: Interpreter, job: Job, first: Answer, folder: Path
+    interpreter: Interpreter, job: Job, first: JobResult, folder: Path
 ) -> Mapping[str, ProgramOutcome]:
     """The same with cuBLASLt as the winner; in a new process, since XLA reads results once."""
     results = cublaslt_wins(first.log)

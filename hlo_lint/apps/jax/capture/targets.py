@@ -24,7 +24,7 @@ _topology = re.compile(rf"({'|'.join(TPUS)}):\d+x\d+(?:x\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Chip:
     """A chip to compile for."""
 
     name: str
@@ -45,7 +45,7 @@ def target_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.pbtxt")))
 
 
-def target_of(name: str) -> Target:
+def target_of(name: str) -> Chip:
     """A chip, by the name of a GPU or a TPU, or the path of a text that XLA wrote into a dump.
 
     Raises:
@@ -54,7 +54,7 @@ def target_of(name: str) -> Target:
     """
     lower, names = name.lower(), (*target_names(), *TPUS)
     if lower in TPUS or _topology.fullmatch(lower):
-        return Target(name, True, TPUS.get(lower, lower))
+        return Chip(name, True, TPUS.get(lower, lower))
     if "/" in name or "." in name:
         path = Path(name)
     elif lower in target_names():
@@ -68,7 +68,7 @@ def target_of(name: str) -> Target:
             "a topology of TPUs (v5e:4x4), and any gpu_target_config.pbtxt of a dump, by its path"
         )
     with os_errors_as(f"{path}", DumpError, UnicodeDecodeError):
-        return Target(Path(name).name, False, path.read_text("utf-8"))
+        return Chip(Path(name).name, False, path.read_text("utf-8"))
 
 
 _UNKNOWN_FIELD = re.compile(
