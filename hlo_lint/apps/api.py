@@ -15,7 +15,7 @@ from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
 
-Progress = Callable[[int], None]
+
 Note = Callable[[str], None]
 """Callback for what is being done at the moment, in a few words."""
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hlo_lint.apps.api import Progress, as_report, baseline_of, overridden
+from hlo_lint.apps.api import as_report, baseline_of, overridden
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Progress
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
 from hlo_lint.rules.entry import ChosenRules

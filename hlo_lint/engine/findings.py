@@ -143,7 +143,7 @@ class Diagnostic:
 
 
 class SuppressedBy(Enum):
-    """The kind of a suppression."""
+    """Where a suppression stands."""
 
     COMMENT = "comment"
     """A comment in the text itself."""

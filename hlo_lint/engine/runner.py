@@ -2,7 +2,7 @@
 
 A defect is reported where it is there at the end of its run, or where XLA promises between any two
 passes that it is not there. It is followed back to the pass after which it is there for the first
-time, and on to the pass that resolved it. `views.py` says how for each kind of check.
+time, and on to the pass that resolved it. `views.py` says how for each view.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ class Checker:
         self._stopwatch = Stopwatch(self.limits.seconds)
         timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
         run = Run(timeline, files, self.reporter)
-        views = {STAGE} | {kind for kind, view in VIEWS.items() if view.has_subject(run)}
-        views.update(kind for kind in ARTEFACT_TYPES if run.may_need(kind))
+        views = {STAGE} | {name for name, view in VIEWS.items() if view.has_subject(run)}
+        views.update(filter(run.may_need, ARTEFACT_TYPES))
         for check in self._checks(views, _contents(files)):
             progress(0)
             self.run_check(check, run)
@@ -128,7 +128,7 @@ class Checker:
     def run_check(self, check: Check, run: Run) -> None:
         """Report what one check finds in a pipeline."""
         with self._reported_crashes(check):
-            VIEWS[check.kind].check(check, run)
+            VIEWS[check.view].check(check, run)
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason that a file is not read; empty if it is."""
@@ -155,9 +155,9 @@ class Checker:
         except HloLintError as error:
             if not isinstance(error, RuleError):
                 raise
-            self._report_crash(check.rule, check.kind, error)
+            self._report_crash(check.rule, check.view, error)
         except Exception as error:
-            self._report_crash(check.rule, check.kind, error)
+            self._report_crash(check.rule, check.view, error)
 
     def _check_time(self) -> None:
         self._stopwatch.check()
@@ -172,7 +172,7 @@ class Checker:
             entry = chosen.entry
             if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
                 for check in checks_of(chosen.rule):
-                    if check.kind in views:
+                    if check.view in views:
                         yield check.reporting(self._report_crash, self._check_time)
 
     def suppress(
@@ -220,13 +220,13 @@ class Checker:
 
     def _check_all(self, whole: WholeRun) -> None:
         views = {
-            kind: view
-            for kind, view in VIEWS.items()
+            name: view
+            for name, view in VIEWS.items()
             if isinstance(view, WhenAllIsRead) and view.has_any(whole)
         }
         for check in self._checks({STAGE, *views}, None):
             with self._reported_crashes(check):
-                views[check.kind].check_all(check, whole, self.reporter)
+                views[check.view].check_all(check, whole, self.reporter)
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:

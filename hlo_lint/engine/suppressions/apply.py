@@ -156,10 +156,10 @@ class _Suppressions:
             if allowance.rule in names and allowance.covers(finding):
                 self._used_allowances.add(number)
                 reasons.append((allowance.reason, SuppressedBy.CONFIGURATION))
-        kind = finding.fingerprint[:IDENTITY_DIGITS]
-        if self._counts[kind] > 0:
-            self._counts[kind] -= 1
-            reasons.append((self._reasons[kind], SuppressedBy.BASELINE))
+        digits = finding.fingerprint[:IDENTITY_DIGITS]
+        if self._counts[digits] > 0:
+            self._counts[digits] -= 1
+            reasons.append((self._reasons[digits], SuppressedBy.BASELINE))
         return SuppressedFinding(finding, *reasons[0]) if reasons else None
 
     @cached_property

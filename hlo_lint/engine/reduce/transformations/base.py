@@ -15,7 +15,7 @@ Anchor = tuple[str, str]
 
 
 class Transformation(ABC):
-    """One kind of change."""
+    """A way to change a draft."""
 
     name: ClassVar[str]
     """A verb first, as the progress bar shows it."""

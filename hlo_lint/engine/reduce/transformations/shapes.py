@@ -211,10 +211,10 @@ class _DimensionClasses:
         ]
         named = [
             [
-                [int(digits) for digits in _INDICES.findall(values.get(f"{side}_{kind}_dims", ""))]
+                [int(digits) for digits in _INDICES.findall(values.get(f"{side}_{role}_dims", ""))]
                 for side in ("lhs", "rhs")
             ]
-            for kind in ("batch", "contracting")
+            for role in ("batch", "contracting")
         ]
         for left, right in named:
             for one, other in zip(left, right, strict=False):
