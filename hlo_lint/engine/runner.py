@@ -79,7 +79,8 @@ class Checker:
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             self.memo.release(pipeline)
-        return self.finish(dump)
+        self.check_folders(dump.pipelines)
+        return self.conclude(dump.skipped)
 
     def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
         """Check the dumps of one module."""
@@ -188,12 +189,6 @@ class Checker:
         run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
-    def finish(self, dump: Dump) -> Result:
-        """Check what only all pipelines together show, when each has been checked."""
-        self.result.skipped[:0] = dump.skipped
-        self.check_folders(dump.pipelines)
-        return self.conclude()
-
     def check_folders(
         self, pipelines: Iterable[Pipeline], is_wanted: Callable[[int], bool] = lambda _: True
     ) -> None:
@@ -210,8 +205,12 @@ class Checker:
         }
         self._check_all(WholeRun(wanted, ()))
 
-    def conclude(self) -> Result:
-        """Check what all logs of the autotuner show together, and sort what was found."""
+    def conclude(self, skipped: Sequence[Skipped]) -> Result:
+        """Check what all logs of the autotuner show together, and sort what was found.
+
+        `skipped` are the files of the dump that were not read.
+        """
+        self.result.skipped[:0] = skipped
         self._check_all(WholeRun({}, self.logs))
         self.result.diagnostics.sort(
             key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule)

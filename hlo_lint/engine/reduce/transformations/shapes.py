@@ -297,13 +297,12 @@ class ShrinkDimensions(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         sizes = _DimensionClasses(draft)
-        return [_target(place) for place in sizes.classes() if sizes.size[place] > self._size]
+        return [place for place in sizes.classes() if sizes.size[place] > self._size]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         sizes = _DimensionClasses(draft)
-        wanted = {target: self._size for target in map(_dimension, chosen) if target in sizes.size}
-        made = sizes.shrunk(wanted)
-        if not wanted or made is None:
+        made = sizes.shrunk({(*place,): self._size for place in chosen})
+        if made is None:
             return None
 
         def resized(body: DraftComputation, row: DraftInstruction) -> DraftInstruction:
@@ -337,16 +336,6 @@ def _resized(
         return shape
     dims = tuple(made[sizes.find((*place, index, number))] for number in range(shape.rank))
     return replace(shape, dims=dims)
-
-
-def _target(place: DimensionKey) -> ReductionTarget:
-    computation, name, index, number = place
-    return computation, name, ",".join(map(str, index)), str(number)
-
-
-def _dimension(target: ReductionTarget) -> DimensionKey:
-    computation, name, index, number = target
-    return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
 
 class ShortenLiterals(InstructionReplacement):
@@ -389,7 +378,7 @@ class PlainElementTypes(Transformation):
         return [(name, to) for name in sorted(types) for to in _plain(name)]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
-        instead = {target[0]: target[1] for target in chosen}
+        instead: dict[str, str] = dict(chosen)
 
         def plain(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:
             shape = _element_type.sub(lambda dtype: instead.get(dtype[1], dtype[1]), row.type_text)
