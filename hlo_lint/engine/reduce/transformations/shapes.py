@@ -15,7 +15,7 @@ from hlo_lint.engine.reduce.transformations.base import (
     Transformation,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
-from hlo_lint.hlo.opcodes import BINARY, CALLERS, KEEPS_LAYOUT, UNARY
+from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
 from hlo_lint.text.source import whole_number
 
@@ -106,17 +106,19 @@ class _DimensionClasses:
             for number, (source, index) in enumerate(sources):
                 self._same_leaves(source, index, me, (number,))
         elif opcode == "get-tuple-element":
-            element = values.get("index", "")
-            if element.isdecimal():
+            if row.element is not None:
                 source, index = sources[0]
-                self._same_leaves(source, (*index, int(element)), me, ())
-        elif opcode in CALLERS and opcode in ("call", "fusion", "while", "conditional"):
+                self._same_leaves(source, (*index, row.element), me, ())
+        elif opcode in ("call", "fusion", "while", "conditional"):
             self._relate_callees(body, row, sources)
-        elif opcode in _FREE:
-            pass
-        elif not self._relate_array(opcode, values, sources, me):
-            for place in ((me, ()), *sources):
-                self._fix(*place)
+        elif opcode not in _FREE:
+            shape, pairs = self._shapes.get(me), [(sources, Index())]
+            if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
+                results = enumerate(sources[: len(shape.elements)])
+                pairs = [([source], (number,)) for number, source in results]
+            if not all(self._relate_array(opcode, values, some, me, at) for some, at in pairs):
+                for place in ((me, ()), *sources):
+                    self._fix(*place)
 
     def _relate_callees(
         self,
@@ -146,24 +148,9 @@ class _DimensionClasses:
         values: Mapping[str, str],
         sources: Sequence[Source],
         me: InstructionKey,
-    ) -> bool:
-        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
-        shape = self._shapes.get(me)
-        if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
-            return all(
-                self._relate_one(opcode, values, [source], me, (number,))
-                for number, source in enumerate(sources[: len(shape.elements)])
-            )
-        return self._relate_one(opcode, values, sources, me, ())
-
-    def _relate_one(
-        self,
-        opcode: str,
-        values: Mapping[str, str],
-        sources: Sequence[Source],
-        me: InstructionKey,
         at: Index,
     ) -> bool:
+        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
         ranks = [self._rank(*source) for source in sources]
         rank = self._rank(me, at)
         if rank is None or None in ranks:
