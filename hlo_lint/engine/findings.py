@@ -143,7 +143,7 @@ class Diagnostic:
 
 
 class SuppressedBy(Enum):
-    """Where a suppression stands."""
+    """The place of a suppression."""
 
     COMMENT = "comment"
     """A comment in the text itself."""

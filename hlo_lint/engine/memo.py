@@ -1,4 +1,4 @@
-"""What the pipelines of one run share in one process."""
+"""The memory that the pipelines of one run share in one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FREE_BYTES: Final = 64 << 20
 
 
 class RunMemo:
-    """What was learned from the pipelines so far; another process begins with an empty one."""
+    """Facts learned from the pipelines so far; another process begins with none."""
 
     def __init__(self, verifier: Verifier | None = None) -> None:
         self.parsed: dict[int, Memo] = {}
@@ -28,7 +28,7 @@ class RunMemo:
 
     @property
     def verifier(self) -> Verifier:
-        """What was found of violations: imported when a rule asks for them."""
+        """The violations so far: imported when a rule asks for them."""
         if self._verifier is None:
             from hlo_lint.engine.verifier import Verifier
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReportLevel(Enum):
-    """How a defect is reported."""
+    """The level at which a defect is reported."""
 
     FULL = "as it is"
     INFO = "as information"

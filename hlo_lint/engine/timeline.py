@@ -145,9 +145,10 @@ class Timeline:
         """True if a check is known to find nothing in some modules."""
         rule = check.rule
         if check.view == VIOLATIONS:
-            found = (self.violations(module, stage) for module, stage in modules)
+            every = (self.violations(module, stage) for module, stage in modules)
             return all(
-                each is None or check.claims.keys().isdisjoint(each.by_check) for each in found
+                violations is None or check.claims.keys().isdisjoint(violations.by_check)
+                for violations in every
             )
         may_skip = type(rule).can_skip is not Rule.can_skip
         return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)

@@ -280,7 +280,7 @@ class EachText(View):
 
 
 class WholeRun(NamedTuple):
-    """What a run has read, when every pipeline has been checked."""
+    """All that a run has read, when every pipeline has been checked."""
 
     folders: Mapping[Path, Sequence[Pipeline]]
     """The pipelines of each folder."""
