@@ -1,4 +1,4 @@
-# `make help` lists the tasks. PYTHON is any Python from 3.11 to 3.13, VENV its environment:
+# `make help` lists the tasks. PYTHON is any Python from 3.11 to 3.14, VENV its environment:
 # `make test PYTHON=python3.13 VENV=.venv-3.13`.
 PYTHON ?= python3
 VENV ?= .venv
@@ -10,10 +10,10 @@ PARSER := $(shell sed -n 's/^\#: parser //p' $(PINS))
 COMPILERS := $(shell sed -n 's/^\#: gpu-compiler //p' $(PINS))
 TPU_COMPILERS := $(shell sed -n 's/^\#: tpu-compiler //p' $(PINS))
 # jaxlib 0.11 needs Python 3.12 or later.
-PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 \
-	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[23].*/bin/python3 2>/dev/null); \
+PYTHON_OF_XLA ?= $(shell for p in python3.12 python3.13 python3.14 \
+	$$(ls -d $$(pyenv root 2>/dev/null)/versions/3.1[234].*/bin/python3 2>/dev/null); \
 	do $$p -c '' 2>/dev/null && echo $$p && break; done)
-ORACLE := .venv-xla0.11
+ORACLE := .venv-xla
 # XLA's compilers for GPUs and TPUs, which need no chip; made as `hlo-lint capture --jax` makes them.
 RELEASES := .venv-releases
 MAKE_RELEASE := from sys import argv; from hlo_lint.xla.environments import Platform, environment_of; environment_of(argv[1], platform=Platform[argv[2]])
@@ -120,7 +120,7 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, comp
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 
 values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
-	$(BIN)/python -m benchmarks.values --plant 100 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
+	$(BIN)/python -m benchmarks.values --plant 100 --seed 21 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 
 fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what was found is in build/fuzz
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'

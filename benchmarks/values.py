@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 import hlo_lint
 from benchmarks.measure import unpacked
 from benchmarks.planted import Planted, is_small, plant_error
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.programs import StepOutcome
@@ -56,7 +56,9 @@ Verdict = dict[str, object]
 def compilations(folder: Path) -> Iterator[Pipeline]:
     """The compilations below a folder that have steps."""
     for pipeline in hlo_lint.open_dump(folder):
-        if {dump.kind for dump in pipeline.dumps} == {Kind.HLO} and len(pipeline.dumps) > 1:
+        if {dump.file_type for dump in pipeline.dumps} == {FileType.HLO} and len(
+            pipeline.dumps
+        ) > 1:
             yield pipeline
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.analysis.rewrite import Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import emit, lint, parse, parse_all, validate
+    from hlo_lint.apps.api import emit, lint, parse, parse_all
     from hlo_lint.apps.fixes import FixResult, fix
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from hlo_lint.apps.settings.load import load_settings
     from hlo_lint.apps.settings.settings import Settings
-    from hlo_lint.apps.validation import ValidationResult
+    from hlo_lint.apps.validation import ValidationResult, validate
     from hlo_lint.dumps.artefacts import read_artefact
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "hlo_lint.analysis.pass_pairs": "PassPair",
     "hlo_lint.analysis.rewrite": "Rewrite",
-    "hlo_lint.apps.api": "emit lint parse parse_all validate",
+    "hlo_lint.apps.api": "emit lint parse parse_all",
     "hlo_lint.apps.fixes": "FixResult fix",
     "hlo_lint.apps.jax.capture.jit": "Capture FindingsError capture_jit check_jit compile_for",
     "hlo_lint.apps.settings.load": "load_settings",
     "hlo_lint.apps.settings.settings": "Settings",
-    "hlo_lint.apps.validation": "ValidationResult",
+    "hlo_lint.apps.validation": "ValidationResult validate",
     "hlo_lint.dumps.artefacts": "read_artefact",
     "hlo_lint.dumps.directory": "Dump open_dump",
     "hlo_lint.engine.findings": "SuppressedFinding Diagnostic",

@@ -14,6 +14,6 @@ cli = click.Group(
     commands=[
         command
         for name in lazy.list_commands(_context)
-        if (command := lazy.get_command(_context, name)) is not None
+        if (command := lazy.resolve_command(_context, [name])[1]) is not None
     ],
 )

@@ -1,8 +1,8 @@
-"""The tool as functions: parse, emit, lint, validate."""
+"""The tool as functions: parse, emit, lint."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,16 +25,11 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import HloSyntaxError
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
-    from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
     from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
-
-
-Note = Callable[[str], None]
-"""Callback for what is being done at the moment, in a few words."""
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
@@ -239,58 +234,6 @@ def _installed_judge(rules: ChosenRules) -> str:
         return version("jaxlib")
     except PackageNotFoundError:
         return ""
-
-
-def validate(
-    target: Target,
-    *,
-    against: Target | None = None,
-    module: str | None = None,
-    seeds: int = 2,
-    edges: bool = False,
-    all_steps: bool = False,
-    seconds: float = 60.0,
-    memory: int = 8 << 30,
-    jobs: int = 1,
-    settings: Settings | None = None,
-    note: Note = lambda _: None,
-) -> ValidationResult:
-    """Find the first pass after which a module computes something else.
-
-    Each compilation of a dump directory is run, step by step, by XLA:CPU of the installed jaxlib,
-    in child processes. A finding of the rule `values-changed` names the pass and the instruction;
-    `report.skipped` says what was not compared.
-
-    Args:
-        target: what `lint` takes; a compilation needs at least two dumps.
-        against: the dump of another run of the same programs, which is compared at common steps.
-        module: the name of the only module to look at, `jit_step`.
-        seeds: the number of sets of inputs.
-        edges: True for inputs with infinities, NaNs, and the ends of the ranges.
-        all_steps: True to run every step; by default bisection finds the first change.
-        seconds: time for one program, to compile and to run.
-        memory: bytes that a child process may map.
-        jobs: child processes that run at a time.
-
-    Raises:
-        DumpError: for a path that is not there, or without numpy and jaxlib.
-    """
-    from hlo_lint.apps.validation import validate_dump
-
-    settings = settings or Settings()
-    return validate_dump(
-        as_dump(target, settings),
-        None if against is None else as_dump(against, settings),
-        settings,
-        seeds=range(seeds),
-        edges=edges,
-        all_steps=all_steps,
-        module=module,
-        seconds=seconds,
-        memory=memory,
-        jobs=jobs,
-        note=note,
-    )
 
 
 def overridden(

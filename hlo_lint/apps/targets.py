@@ -8,7 +8,7 @@ from typing import Any
 
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.file_types import FileType, file_type_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pipeline import Pipeline
@@ -65,10 +65,10 @@ def open_paths(paths: str | Path | Sequence[str | Path], settings: Settings | No
 
 def _text_dump(file: HloFile) -> Dump:
     path = Path("<text>") if file.path is None else file.path
-    kind = Kind.HLO
+    file_type = FileType.HLO
     if not any(module.header or module.computations for module in file.modules):
-        kind = kind_of(path.name, file.text)
-    return Dump([Pipeline([PassDump.of(file, path, kind)], [], lone=True)])
+        file_type = file_type_of(path.name, file.text)
+    return Dump([Pipeline([PassDump.of(file, path, file_type)], [], lone=True)])
 
 
 def _jax_dump(stage: Any) -> Dump:
@@ -92,7 +92,7 @@ def piped_dump(data: bytes, name: str | None = None) -> Dump:
         return _text_dump(parse_file(data, Path("<stdin>")))
     path = Path(name)
     text = decode(data)
-    kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, text)
-    file = parse_file(text, path) if kind is Kind.HLO else HloFile.of_text(text, path)
-    dump = new_dump(path, parse_name(path.name), file=file, kind=kind)
+    file_type = FileType.HLO if path.suffix == ".hlo" else file_type_of(path.name, text)
+    file = parse_file(text, path) if file_type is FileType.HLO else HloFile.of_text(text, path)
+    dump = new_dump(path, parse_name(path.name), file=file, file_type=file_type)
     return Dump([Pipeline([dump], [], lone=True)])

@@ -1,27 +1,28 @@
-"""The result of `validate`, and how it is made from a dump."""
+"""`validate`: the first pass after which a module computes something else."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import Target, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.file_types import Kind
-from hlo_lint.dumps.selection import in_order, main_pipelines, names_of
+from hlo_lint.dumps.file_types import FileType
+from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hlo_lint.apps.api import Note
-    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.engine.values.validate import Validation
+
+Note = Callable[[str], None]
+"""Callback for what is being done at the moment, in a few words."""
 
 
 @dataclass
@@ -34,21 +35,40 @@ class ValidationResult:
     """The verdict on each compilation that has at least two dumps."""
 
 
-def validate_dump(
-    dump: Dump,
-    against: Dump | None,
-    settings: Settings,
+def validate(
+    target: Target,
     *,
-    seeds: Sequence[int],
-    edges: bool,
-    all_steps: bool,
-    module: str | None,
-    seconds: float,
-    memory: int,
-    jobs: int,
-    note: Note,
+    against: Target | None = None,
+    module: str | None = None,
+    seeds: int = 2,
+    edges: bool = False,
+    all_steps: bool = False,
+    seconds: float = 60.0,
+    memory: int = 8 << 30,
+    jobs: int = 1,
+    settings: Settings | None = None,
+    note: Note = lambda _: None,
 ) -> ValidationResult:
-    """Compare the dumps of each compilation, or of two runs at the steps that both have."""
+    """Find the first pass after which a module computes something else.
+
+    Each compilation of a dump directory is run, step by step, by XLA:CPU of the installed jaxlib,
+    in child processes. A finding of the rule `values-changed` names the pass and the instruction;
+    `report.skipped` says what was not compared.
+
+    Args:
+        target: what `lint` takes; a compilation needs at least two dumps.
+        against: the dump of another run of the same programs, which is compared at common steps.
+        module: the name of the only module to look at, `jit_step`.
+        seeds: the number of sets of inputs.
+        edges: True for inputs with infinities, NaNs, and the ends of the ranges.
+        all_steps: True to run every step; by default bisection finds the first change.
+        seconds: time for one program, to compile and to run.
+        memory: bytes that a child process may map.
+        jobs: child processes that run at a time.
+
+    Raises:
+        DumpError: for a path that is not there, or without numpy and jaxlib.
+    """
     try:
         import numpy  # noqa: F401
 
@@ -57,22 +77,26 @@ def validate_dump(
         from hlo_lint.xla.cpu import xla_cpus
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
+    settings = settings or Settings()
+    dump = as_dump(target, settings)
     compilations: list[tuple[Pipeline, ...]]
     if against is None:
         compilations = [(pipeline,) for pipeline in _compilations(dump, module)]
     else:
-        compilations = list(_pairs(dump, against, module))
+        compilations = list(_pairs(dump, as_dump(against, settings), module))
 
     def validated(compilation: tuple[Pipeline, ...]) -> Validation:
         with children.one() as xla:
             if len(compilation) == 2:
-                return validate_pair(*compilation, xla, seeds=seeds, edges=edges, progress=note)
+                return validate_pair(
+                    *compilation, xla, seeds=range(seeds), edges=edges, progress=note
+                )
             (pipeline,) = compilation
             return validate_dumps(
                 pipeline.title,
                 in_order(pipeline),
                 xla,
-                seeds=seeds,
+                seeds=range(seeds),
                 edges=edges,
                 all_steps=all_steps,
                 jobs=max(1, jobs // len(compilations)),
@@ -105,8 +129,8 @@ def validate_dump(
 def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
     """The compilations of a dump that have steps to compare."""
     for pipeline in dump:
-        kinds = {dump.kind for dump in pipeline.dumps}
-        if kinds != {Kind.HLO} or len(pipeline.dumps) < 2:
+        file_types = {dump.file_type for dump in pipeline.dumps}
+        if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
             continue
         if module is None or module in names_of(pipeline):
             yield pipeline
@@ -114,9 +138,7 @@ def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
 
 def _pairs(ours: Dump, theirs: Dump, module: str | None) -> Iterator[tuple[Pipeline, Pipeline]]:
     """The compilations of one name in two dumps, the first with the first."""
-    by_name: dict[str, list[Pipeline]] = {}
-    for pipeline in main_pipelines(theirs):
-        by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    by_name = by_module(theirs)
     for pipeline in main_pipelines(ours):
         others = by_name.get(names_of(pipeline)[-1])
         if others and (module is None or module in names_of(pipeline)):

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, Kind, kind_of
+from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, FileType, file_type_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of
@@ -119,7 +119,7 @@ def _holds_hlo(dump: PassDump) -> bool:
         modules = dump.file.modules
     except (OSError, DumpError):
         return True  # the check reports that it cannot be read
-    return dump.kind is not Kind.HLO or any(
+    return dump.file_type is not FileType.HLO or any(
         module.header or any(computation.instructions for computation in module.computations)
         for module in modules
     )
@@ -169,11 +169,11 @@ def held_dump(file: HloFile, path: Path) -> Dump:
 
     What lies beside it is read as for a file given by name, where the path is one of a disk.
     """
-    kind, parts = Kind.HLO, parse_name(path.name)
+    file_type, parts = FileType.HLO, parse_name(path.name)
     if not any(module.header or module.computations for module in file.modules):
-        kind = Kind.HLO if path.suffix == ".hlo" else kind_of(path.name, file.text)
+        file_type = FileType.HLO if path.suffix == ".hlo" else file_type_of(path.name, file.text)
     beside = list(_records(path.parent, parts)) if path.is_absolute() else []
-    pipeline = Pipeline([new_dump(path, parts, file=file, kind=kind)], beside, lone=True)
+    pipeline = Pipeline([new_dump(path, parts, file=file, file_type=file_type)], beside, lone=True)
     if path.is_absolute():
         _tell_release(pipeline, path.parent)
     return Dump([pipeline])
@@ -262,7 +262,7 @@ def _add_directory(
 def _add_inner_archive(
     dump: Dump, path: Path, seen: set[tuple[int, int]], excludes: Callable[[Path], bool]
 ) -> None:
-    """Add an archive in a folder that the caller named; it may be of another kind."""
+    """Add an archive in a folder that the caller named; it may be something else."""
     try:
         if (size := path.stat().st_size) > MAX_INNER_ARCHIVE:
             raise DumpError(f"an archive of {size} bytes; give its path to have it read")
@@ -385,8 +385,8 @@ def _read_alone(dumps: list[PassDump]) -> None:
 
 
 def _unread(names: list[str]) -> str:
-    kinds = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in names})
-    return f"no HLO text in {len(names)} of its files ({', '.join(kinds)})"
+    endings = sorted({name.rpartition(".")[2] if "." in name else "no ending" for name in names})
+    return f"no HLO text in {len(names)} of its files ({', '.join(endings)})"
 
 
 def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
@@ -474,7 +474,7 @@ def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool
         head = read(path, 64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
-        return kind_of(name, decode(read(path, 4096))) is Kind.AUTOTUNE_LOG
+        return file_type_of(name, decode(read(path, 4096))) is FileType.AUTOTUNE_LOG
     if name.endswith((".hlo.pb", ".hlo.pbtxt")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in beside  # the text says the same, and says where

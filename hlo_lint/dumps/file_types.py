@@ -1,4 +1,4 @@
-"""The kinds of files that rules read: HLO, PTX, logs of tensor descriptors and of the autotuner."""
+"""The types of files that rules read: HLO, PTX, logs of tensor descriptors and of the autotuner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 from hlo_lint.text.patterns import late
 
 
-class Kind(Enum):
+class FileType(Enum):
     """The content of a file."""
 
     HLO = "HLO"
@@ -42,25 +42,25 @@ _DESCRIPTORS = ("TMA", "tma", "TmaDescriptor")
 """Each text that prints a tensor descriptor has one of these."""
 
 
-def kind_of(name: str, text: str) -> Kind:
-    """The kind of a file by its name and text; HLO unless something else shows.
+def file_type_of(name: str, text: str) -> FileType:
+    """The type of a file by its name and text; HLO unless something else shows.
 
-    >>> kind_of("module_0001.jit_f.ptx", ".version 8.7")
-    <Kind.PTX: 'PTX'>
-    >>> kind_of("run.log", "TMA Desc Addr:   0x7ffc5a3f1240")
-    <Kind.TMA_LOG: 'a log that prints tensor descriptors'>
+    >>> file_type_of("module_0001.jit_f.ptx", ".version 8.7")
+    <FileType.PTX: 'PTX'>
+    >>> file_type_of("run.log", "TMA Desc Addr:   0x7ffc5a3f1240")
+    <FileType.TMA_LOG: 'a log that prints tensor descriptors'>
     """
     if name.endswith(".ptx"):
-        return Kind.PTX
+        return FileType.PTX
     if name.endswith(PROTO_TEXT):
         if _begins_record(text) is None:
-            return Kind.HLO
-        return Kind.AUTOTUNE_LOG if looks_like_autotuning(text) else Kind.HLO
+            return FileType.HLO
+        return FileType.AUTOTUNE_LOG if looks_like_autotuning(text) else FileType.HLO
     if name.endswith(EMITTER_TEXT):
-        return Kind.TMA_LOG
+        return FileType.TMA_LOG
     if text.startswith("HloModule") or not any(word in text for word in _DESCRIPTORS):
-        return Kind.HLO
-    return Kind.TMA_LOG if any(start in text for start in DESCRIPTOR_STARTS) else Kind.HLO
+        return FileType.HLO
+    return FileType.TMA_LOG if any(start in text for start in DESCRIPTOR_STARTS) else FileType.HLO
 
 
 def looks_like_autotuning(text: str) -> bool:

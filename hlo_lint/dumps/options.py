@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
-    from hlo_lint.dumps.artefacts.text_proto import Message
     from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.hlo.text_format import Message
 
 RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
 """Endings of the files that say how a module was to be compiled, and for what."""
@@ -69,7 +69,7 @@ def read_debug_options(text: str) -> DebugOptions:
 
 def _values(text: str) -> dict[str, tuple[str, ...]]:
     """The values of each scalar of a text proto, by the names on the way to it."""
-    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
+    from hlo_lint.hlo.text_format import read_text_proto
 
     message, _ = read_text_proto(text)
     values: dict[str, list[str]] = {}
@@ -136,7 +136,7 @@ _find_records = late(
 
 def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, int]]:
     """The same of any text."""
-    from hlo_lint.dumps.artefacts.text_proto import read_text_proto
+    from hlo_lint.hlo.text_format import read_text_proto
 
     for ran in read_text_proto(text)[0].messages("pass_metadata"):
         yield (
@@ -147,29 +147,6 @@ def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, 
             ran.number("start_timestamp_usec"),
             ran.number("end_timestamp_usec"),
         )
-
-
-def read_pass_order(text: str) -> tuple[tuple[str, str], ...]:
-    """Pipeline and name of the same passes, read in a third of the time.
-
-    >>> read_pass_order('pass_metadata {\\n  pass_name: "cse"\\n  pipeline_name: "fusion"\\n}\\n')
-    (('fusion', 'cse'),)
-    """
-    named = text.split('\n  pass_name: "')[1:]
-    passes = [_named_pass(record[: record.find('"\n', record.find('"\n') + 2)]) for record in named]
-    # Something is spelled as XLA does not print it: read it all, slowly and rightly.
-    if len(named) != text.count("pass_metadata {") or None in passes:
-        return tuple((run.pipeline, run.name) for run in read_pass_runs(text))
-    return tuple(passes)  # type: ignore[arg-type]  # none of them is None
-
-
-@lru_cache(maxsize=1 << 12)
-def _named_pass(text: str) -> tuple[str, str] | None:
-    """Pipeline and name; None where they are spelled as XLA does not print them."""
-    name, between, pipeline = text.partition('"\n  pipeline_name: "')
-    if not between or {*'\\\n"'}.intersection(name + pipeline):
-        return None
-    return _spelled(pipeline), _spelled(name)
 
 
 @lru_cache(maxsize=1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.file_types import FileType, file_type_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
@@ -25,8 +25,8 @@ class PassDump:
     memo: Memo | None = field(default=None, repr=False)
     """The cache that files of one folder share."""
     _file: HloFile | None = field(default=None, repr=False)
-    kind: Kind = Kind.HLO
-    """Its kind; of a file that no compiler named it is known once it is read."""
+    file_type: FileType = FileType.HLO
+    """The type of the file; of a file that no compiler named it is known once it is read."""
     edited: bool = False
     """True if a fix has changed the text: artefacts beside it then no longer fit."""
     _can_be_read_again: bool = False
@@ -50,8 +50,8 @@ class PassDump:
             may_be_other = self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt"))
             text = decode(read(self.path)) if may_be_other or not is_record else ""
             if may_be_other:
-                self.kind = kind_of(name, text)
-            if may_be_other and self.kind is not Kind.HLO:
+                self.file_type = file_type_of(name, text)
+            if may_be_other and self.file_type is not FileType.HLO:
                 self._file = HloFile.of_text(text, self.path)
             elif is_record:
                 from hlo_lint.xla.proto import read_proto
@@ -85,17 +85,17 @@ class PassDump:
     @property
     def may_have_directives(self) -> bool:
         """False if the text is known to hold no comment addressed to hlo-lint."""
-        return self._has_directives is not False and self.kind in (Kind.HLO, Kind.PTX)
+        return self._has_directives is not False and self.file_type in (FileType.HLO, FileType.PTX)
 
     @classmethod
-    def of(cls, file: HloFile, path: Path, kind: Kind = Kind.HLO) -> PassDump:
+    def of(cls, file: HloFile, path: Path, file_type: FileType = FileType.HLO) -> PassDump:
         """A dump of what has been read already."""
-        return cls(path, None, _file=file, kind=kind)
+        return cls(path, None, _file=file, file_type=file_type)
 
     def reparsed(self, text: str) -> HloFile:
         """Another text as a file in place of this one, which shares what both repeat."""
         path = self.file.path
-        if self.kind is Kind.HLO:
+        if self.file_type is FileType.HLO:
             return parse_file(text, path, self.memo)
         return HloFile.of_text(text, path, self.module.name)
 
@@ -111,7 +111,7 @@ class PassDump:
 
     def release(self) -> None:
         """Forget what was read; a text that came from no file stays."""
-        if self._can_be_read_again and self.kind is Kind.HLO:
+        if self._can_be_read_again and self.file_type is FileType.HLO:
             self._file = None
 
 
@@ -132,11 +132,11 @@ def new_dump(
     name: DumpName | None,
     memo: Memo | None = None,
     file: HloFile | None = None,
-    kind: Kind = Kind.HLO,
+    file_type: FileType = FileType.HLO,
 ) -> PassDump:
     """The dump in a file; `file` is its content, if it has been read."""
     is_numbered = name is not None and name.step is not None
-    return (NumberedDump if is_numbered else PassDump)(path, name, memo, file, kind)
+    return (NumberedDump if is_numbered else PassDump)(path, name, memo, file, file_type)
 
 
 def _has_directives(file: HloFile, text: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
-from hlo_lint.dumps.options import EVERY_PASS, read_pass_order
+from hlo_lint.dumps.options import EVERY_PASS
 from hlo_lint.dumps.pass_lists import Pass
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -40,9 +40,9 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
 
     Several if several releases of one backend fit; none if nothing shows them.
     """
-    metadata = pipeline.artefact(".metadata.textproto")
-    if metadata is not None and (listed := read_pass_order(metadata)):
-        return (PassesRun(listed, "the module's metadata lists the passes"),)
+    if pipeline.pass_runs:
+        ran = tuple((run.pipeline, run.name) for run in pipeline.pass_runs)
+        return (PassesRun(ran, "the module's metadata lists the passes"),)
     options = pipeline.options
     if options is None or pipeline.lone:
         return ()

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.layout_evidence import layouts_bind
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
@@ -147,7 +147,7 @@ class Pipeline:
                 except (OSError, DumpError):
                     continue
                 module = self.dumps[0].name.module if self.dumps[0].name else ""
-                dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, Kind.PTX))
+                dumped.append(PassDump.of(HloFile.of_text(text, path, module), path, FileType.PTX))
         return dumped
 
     @cached_property

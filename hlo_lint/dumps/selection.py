@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hlo_lint.dumps.directory import Dump, open_dump
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
@@ -38,7 +38,7 @@ def modules_of(dump: PassDump) -> tuple[Module, ...]:
     """
     with os_errors_as(f"{dump.path}"):
         modules = dump.file.modules
-    if dump.kind is not Kind.HLO or not any(m.header or m.computations for m in modules):
+    if dump.file_type is not FileType.HLO or not any(m.header or m.computations for m in modules):
         raise DumpError(f"{dump.path} holds no HLO")
     return modules
 
@@ -92,6 +92,14 @@ def names_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of a module: `module_0001.jit_f`, `jit_f`."""
     name = pipeline.dumps[0].name
     return (pipeline.title,) if name is None else (pipeline.title, name.module)
+
+
+def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
+    """The runs of the compiler in a dump, by the name of the module."""
+    runs: dict[str, list[Pipeline]] = {}
+    for pipeline in main_pipelines(dump):
+        runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+    return runs
 
 
 def dump_at(pipeline: Pipeline, which: str) -> PassDump:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 STAGE = "Stage"
 VIOLATIONS = "Violations"
+CYCLES = "Cycles"
 
 OnCrash = Callable[[Rule, object, Exception], None]
 """Callback for a rule that crashed on a subject."""

@@ -1,4 +1,4 @@
-"""The memory that the pipelines of one run share in one process."""
+"""The memo of a run: all that its pipelines share in one process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FREE_BYTES: Final = 64 << 20
 
 
 class RunMemo:
-    """Facts learned from the pipelines so far; another process begins with none."""
+    """The results of the pipelines so far; another process begins with an empty memo."""
 
     def __init__(self, verifier: Verifier | None = None) -> None:
         self.parsed: dict[int, Memo] = {}
@@ -28,7 +28,7 @@ class RunMemo:
 
     @property
     def verifier(self) -> Verifier:
-        """The violations so far: imported when a rule asks for them."""
+        """The verifier of the run, imported when a rule asks for violations."""
         if self._verifier is None:
             from hlo_lint.engine.verifier import Verifier
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import os
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.rules.base import ParserVerdict
 from hlo_lint.text.source import ParseDiagnostic, ParseError, Position
+from hlo_lint.xla.child import Pool
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.parser import XlaParser, XlaRefusal
 
@@ -22,11 +23,11 @@ before it: XLA makes an instruction when it has read all of it, and the next tok
 
 
 class ParserJudge:
-    """XLA's parser of one release: one child for all files that a process asks about."""
+    """XLA's parser of one release: a thread asks one child about all its files."""
 
     def __init__(self, python: Path | None = None) -> None:
-        self._parser = XlaParser(python)
-        atexit.register(self._parser.close)
+        self._parsers = Pool(partial(XlaParser, python))
+        atexit.register(self._parsers.close)
 
     def verdict(self, file: HloFile) -> ParserVerdict:
         """The verdict on a file, of which each module is read by itself.
@@ -34,12 +35,13 @@ class ParserJudge:
         Raises:
             UsageError, DumpError: there is no jaxlib.
         """
-        release, refusals = self._parser.release, list[ParseDiagnostic]()
-        for module in file.modules:
-            refusal = self._parser.refusal(module.text)
-            if refusal is not None:
-                refusals.append(file.lines.diagnostic(_error(refusal, module)))
-        return ParserVerdict(file, release, tuple(refusals))
+        refusals: list[ParseDiagnostic] = []
+        with self._parsers.one() as parser:
+            for module in file.modules:
+                refusal = parser.refusal(module.text)
+                if refusal is not None:
+                    refusals.append(file.lines.diagnostic(_error(refusal, module)))
+            return ParserVerdict(file, parser.release, tuple(refusals))
 
 
 def judge_of(release: str) -> ParserJudge:

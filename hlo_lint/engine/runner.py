@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.dumps.directory import Dump, Skipped
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import STAGE, Check
@@ -22,7 +22,7 @@ from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch,
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
-from hlo_lint.engine.timeline import Timeline
+from hlo_lint.engine.timeline import Timeline, has_cycle
 from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.apply import SuppressionResult
     from hlo_lint.engine.suppressions.baseline import Baseline
+
+_CYCLIC: Final = "it has a cycle: only rules about the form of the text looked at it"
 
 Progress = Callable[[int], None]
 """Called with how many files have been read since the last call, also before each rule; what it
@@ -106,7 +108,7 @@ class Checker:
                 self.result.skipped.append(Skipped(str(dump.path), reason, cut=True))
                 continue
             self.result.files += 1
-            if dump.kind is Kind.AUTOTUNE_LOG:
+            if dump.file_type is FileType.AUTOTUNE_LOG:
                 self.logs.append(dump)
             dumps.append(dump)
         files = [*dumps, *pipeline.kernels]
@@ -115,16 +117,24 @@ class Checker:
                 from hlo_lint.engine.suppressions.comments import checked_file
 
                 self.result.checked.append(checked_file(file, lone=pipeline.lone))
-        texts = [dump for dump in dumps if dump.kind is Kind.HLO]
+        texts = [dump for dump in dumps if dump.file_type is FileType.HLO]
+        cyclic = list(filter(has_cycle, texts))
+        self.result.skipped += [Skipped(str(dump.path), _CYCLIC) for dump in cyclic]
         self._path = (dumps or pipeline.dumps)[-1].path
         self._stopwatch = Stopwatch(self.limits.seconds)
         timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
-        run = Run(timeline, files, self.reporter)
-        views = {STAGE} | {name for name, view in VIEWS.items() if view.has_subject(run)}
+        run = form = Run(timeline, files, self.reporter)
+        if cyclic:
+            texts = [dump for dump in texts if dump not in cyclic]
+            timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
+            run = Run(timeline, files, self.reporter)
+        views = {STAGE} | {
+            name for name, view in VIEWS.items() if view.has_subject(run) or view.has_subject(form)
+        }
         views.update(filter(run.may_need, ARTEFACT_TYPES))
         for check in self._checks(views, _contents(files)):
             progress(0)
-            self.run_check(check, run)
+            self.run_check(check, form if check.rule.family() == "form" else run)
 
     def run_check(self, check: Check, run: Run) -> None:
         """Report what one check finds in a pipeline."""
@@ -230,6 +240,6 @@ class Checker:
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:
     """The opcodes and spellings by which rules are imported; None if any rule may apply."""
-    if any(file.kind is Kind.PTX for file in files):
+    if any(file.file_type is FileType.PTX for file in files):
         return None
     return contents_of([module for file in files for module in file.file.modules])

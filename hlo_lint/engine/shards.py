@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import hlo_lint
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.values import from_json, to_json
@@ -188,7 +188,7 @@ def _entries(report: ShardReport) -> Iterator[tuple[int, Part, list[PassDump]]]:
         logs = []
         for _, (name, text) in zip(part.logs, texts, strict=False):
             path = Path(name)
-            logs.append(PassDump.of(HloFile.of_text(text, path), path, Kind.AUTOTUNE_LOG))
+            logs.append(PassDump.of(HloFile.of_text(text, path), path, FileType.AUTOTUNE_LOG))
         yield at, part, logs
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ReportLevel(Enum):
-    """The level at which a defect is reported."""
+    """The ways to report a defect."""
 
     FULL = "as it is"
     INFO = "as information"

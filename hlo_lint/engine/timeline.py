@@ -11,7 +11,9 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.stage import ANY_STAGE
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.checks import VIOLATIONS, Check, WatchedStage
@@ -145,11 +147,9 @@ class Timeline:
         """True if a check is known to find nothing in some modules."""
         rule = check.rule
         if check.view == VIOLATIONS:
-            every = (self.violations(module, stage) for module, stage in modules)
-            return all(
-                violations is None or check.claims.keys().isdisjoint(violations.by_check)
-                for violations in every
-            )
+            own = check.claims.keys()
+            held = (self.violations(module, stage) for module, stage in modules)
+            return all(part is None or own.isdisjoint(part.by_check) for part in held)
         may_skip = type(rule).can_skip is not Rule.can_skip
         return all(may_skip and rule.can_skip(module, stage) for module, stage in modules)
 
@@ -251,6 +251,11 @@ class Timeline:
                     yield ref
 
 
+def has_cycle(dump: PassDump) -> bool:
+    """True if a module of a dump has a cycle: rules about values do not look at it."""
+    return dump.file_type is FileType.HLO and any(map(cycles_of, dump.file.modules))
+
+
 def _views(view_name: str, unfused: bool, module: Module) -> Sequence[object]:
     """The subjects of a view in a module; an HloFile is a subject of its first module."""
     match view_name:
@@ -258,6 +263,9 @@ def _views(view_name: str, unfused: bool, module: Module) -> Sequence[object]:
             return module.nonfusion_computations if unfused else module.computations
         case "Module" | "Violations":
             return (module,)
+        case "Cycles":
+            cycles = cycles_of(module)
+            return () if cycles is None else (cycles,)
         case _:
             return (module.file,) if module.file.modules[0] is module else ()
 

@@ -14,16 +14,16 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import STAGE, VIOLATIONS, Check
+from hlo_lint.engine.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import may_report_ended
-from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
+from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline, has_cycle
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import (
     AutotuningRuns,
@@ -118,6 +118,14 @@ class EachDump(View):
         if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
             for history in histories_of(timeline.find(check), timeline):
                 reporter.add_unless_resolved(check, history, timeline)
+
+
+class OfCycles(EachDump):
+    """The cycles of modules."""
+
+    def has_subject(self, run: Run) -> bool:
+        """True if a module has any."""
+        return any(map(has_cycle, run.timeline.dumps))
 
 
 class Parsed(EachDump):
@@ -255,20 +263,20 @@ class WholeCompilation(View):
 class EachText(View):
     """Files that are not HLO."""
 
-    def __init__(self, about: str, kind: Kind, read: Callable[[str], object]) -> None:
+    def __init__(self, about: str, file_type: FileType, read: Callable[[str], object]) -> None:
         super().__init__(about)
-        self.kind = kind
+        self.file_type = file_type
         self.read = read
 
     def has_subject(self, run: Run) -> bool:
-        """True if there is a file of the kind."""
-        return any(dump.kind is self.kind for dump in run.files)
+        """True if there is a file of the type."""
+        return any(dump.file_type is self.file_type for dump in run.files)
 
     def check(self, check: Check, run: Run) -> None:
         """Report a finding in the first file that has it."""
         seen: dict[tuple[str, str], PassDump] = {}  # by what an earlier file has reported
         for dump in run.files:
-            if dump.kind is not self.kind:
+            if dump.file_type is not self.file_type:
                 continue
             key = dump, check.view
             if key not in run.texts:
@@ -392,6 +400,7 @@ VIEWS: dict[str, View] = {
     ),
     "Module": EachDump("each module of every dump", frozenset({STAGE})),
     VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
+    CYCLES: OfCycles("the cycles of each module that has any, which other rules do not look at"),
     "HloFile": EachDump("every file as a text"),
     "ParserVerdict": Parsed("every file, with what XLA's own parser says of it: it asks jaxlib"),
     "BeforeAutotuner": AutotunerInput(
@@ -407,10 +416,10 @@ VIEWS: dict[str, View] = {
     ),
     "Log": EachText(
         "a text that prints tensor descriptors, as CUTLASS does",
-        kind=Kind.TMA_LOG,
+        file_type=FileType.TMA_LOG,
         read=_tma_log,
     ),
-    "Ptx": EachText("the assembly of a kernel", kind=Kind.PTX, read=_ptx),
+    "Ptx": EachText("the assembly of a kernel", file_type=FileType.PTX, read=_ptx),
     "Compilation": WholeCompilation(
         "one compilation of one module: all its dumps, its options, its passes"
     ),

@@ -16,6 +16,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.kernels.rules.pipeline.gemm_epilogue_changed': [('gemm-epilogue-changed', 'pipeline', 'hlo_lint.kernels.rules.pipeline.gemm_epilogue_changed', 'GemmEpilogueChanged', True, '', (('PassPair',),), None, None)],
     'hlo_lint.kernels.rules.tma.device_descriptor_misaligned': [('device-descriptor-misaligned', 'tma', 'hlo_lint.kernels.rules.tma.device_descriptor_misaligned', 'DeviceDescriptorMisaligned', True, '', (('FinalModule',),), ('custom-call',), None)],
     'hlo_lint.kernels.rules.tma.tma_descriptor_refused': [('tma-descriptor-refused', 'tma', 'hlo_lint.kernels.rules.tma.tma_descriptor_refused', 'TmaDescriptorRefused', True, '', (('FinalModule',), ('Log',)), ('custom-call',), ('TMA', 'Tma', 'tma'))],
+    'hlo_lint.rules.form.dependency_cycle': [('dependency-cycle', 'form', 'hlo_lint.rules.form.dependency_cycle', 'DependencyCycle', True, '', (('Cycles',),), None, None)],
     'hlo_lint.rules.form.dropped_operand': [('dropped-operand', 'form', 'hlo_lint.rules.form.dropped_operand', 'DroppedOperand', True, '', (('Computation',),), None, None)],
     'hlo_lint.rules.form.malformed_text': [('malformed-text', 'form', 'hlo_lint.rules.form.malformed_text', 'MalformedText', True, '', (('Module',),), None, None)],
     'hlo_lint.rules.form.parser_refuses': [('parser-refuses', 'form', 'hlo_lint.rules.form.parser_refuses', 'ParserRefuses', False, '', (('ParserVerdict',),), None, None)],

@@ -22,13 +22,12 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
+from typing import IO, Any, Final, Generic, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import decode, shown
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
-from hlo_lint.xla.messages import read_message, write_message
-from hlo_lint.xla.server import ready
+from hlo_lint.xla.server import read_message, ready, write_message
 
 START_SECONDS: Final = 120.0
 """Time in which a child has to import what it needs."""
@@ -63,14 +62,12 @@ _memory = re.compile(
 _logged = re.compile(r"^[ \t]*([EF])\d{4} \S+ +\d+ (\S+\] .*)", re.A | re.M)
 
 
-def fatal_messages(log: str) -> list[str]:
-    """Absl's fatal messages, in order, without time and process: `shape.cc:12] Check failed: …`."""
-    return [message.rstrip() for level, message in _logged.findall(log) if level == "F"]
+def logged(log: str, level: str) -> list[str]:
+    """Absl's messages of a level, without time and process: `shape.cc:12] Check failed: …`.
 
-
-def logged_errors(log: str) -> list[str]:
-    """Absl's errors, spelled likewise."""
-    return [message.rstrip() for level, message in _logged.findall(log) if level == "E"]
+    `level` is `F` for what is fatal, `E` for errors.
+    """
+    return [message.rstrip() for of, message in _logged.findall(log) if of == level]
 
 
 class ChildError(HloLintError):
@@ -91,7 +88,7 @@ class ChildDied(HloLintError):
         """True if it was ended after its time."""
         self.reason = self._reason(late)
         """`was ended by SIGABRT`, or the limit that it met."""
-        fatal = fatal_messages(log)
+        fatal = logged(log, "F")
         lines = [line.strip() for line in log.splitlines() if line.strip()]
         self.last_words = shown((fatal or lines[-1:] or [""])[0])[:300]
         """XLA's fatal message, else the last line of the log."""
@@ -105,18 +102,13 @@ class ChildDied(HloLintError):
             return f"needed more memory than it may have ({MEMORY} sets the MB)"
         if self.status >= 0:
             return f"ended with status {self.status}"
-        try:
-            name = signal.Signals(-self.status).name
-        except ValueError:
-            return f"was ended by signal {-self.status}"
-        return (
-            f"took too long ({SECONDS} sets the limit)"
-            if name == "SIGXCPU"
-            else (f"was ended by {name}")
-        )
+        if -self.status == getattr(signal, "SIGXCPU", None):
+            return f"took too long ({SECONDS} sets the limit)"
+        names = {number.value: number.name for number in signal.Signals}
+        return f"was ended by {names.get(-self.status, f'signal {-self.status}')}"
 
 
-class Child(AbstractContextManager["Child"]):
+class Child:
     """A child process that starts with the first request, and ends with the context."""
 
     def __init__(
@@ -154,6 +146,9 @@ class Child(AbstractContextManager["Child"]):
         self._path = search_path if search_path or python else sys.path
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

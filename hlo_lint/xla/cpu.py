@@ -10,7 +10,6 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -55,31 +54,23 @@ class NotRun(HloLintError):
     """A text that XLA:CPU did not run to the end; the message says why."""
 
 
-class XlaCpu(AbstractContextManager["XlaCpu"]):
+class XlaCpu(Child):
     """XLA:CPU in a child process, which starts with the first text and ends with the context."""
 
     def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
         """`seconds` for each text, `memory` in bytes for the child."""
         limits = ChildLimits.by_default(MAX_SECONDS, MAX_BYTES)
-        self._limits = ChildLimits(seconds or limits.seconds, memory or limits.memory)
-        self.texts_run = 0
-        """The number of texts that ran to the end."""
-        self._child = Child(
-            limits=self._limits,
+        super().__init__(
+            limits=ChildLimits(seconds or limits.seconds, memory or limits.memory),
             setup=loaded,
             environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self.texts_run = 0
+        """The number of texts that ran to the end."""
 
     def sibling(self) -> XlaCpu:
         """Another child with the same limits."""
-        return XlaCpu(seconds=self._limits.seconds, memory=self._limits.memory)
-
-    def close(self) -> None:
-        """End the child process."""
-        self._child.close()
+        return XlaCpu(seconds=self.limits.seconds, memory=self.limits.memory)
 
     def run(
         self, text: str, inputs: Sequence[NDArray[Any]] = (), *, flags: Flags | None = None
@@ -97,7 +88,7 @@ class XlaCpu(AbstractContextManager["XlaCpu"]):
         """
         types, blocks = packed(inputs)
         try:
-            types, results = self._child.call(
+            types, results = self.call(
                 run, encode(text), *blocks, types=types, flags=dict(flags or {})
             )
         except ChildDied as death:
@@ -142,10 +133,9 @@ def unpacked(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]
 
 def run(text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any]) -> Answer:
     """Compile a text, and run it."""
-    device = _device()
+    _, put, fetch = _device()
     executable = _compiled(text, tuple(flags.items()))
-    results = executable.execute([device.put(array) for array in unpacked(types, arrays)])
-    return packed([device.fetch(array) for array in results])
+    return packed([*map(fetch, executable.execute([*map(put, unpacked(types, arrays))]))])
 
 
 def loaded() -> Answer:
@@ -157,7 +147,7 @@ def loaded() -> Answer:
 @lru_cache(MAX_EXECUTABLES)
 def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...]) -> Any:
     jaxlib = import_module("jaxlib._jax")
-    device = _device().device
+    device, _, _ = _device()
     program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
     options = jaxlib.CompileOptions()
 
@@ -171,14 +161,8 @@ def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...]) -> A
         return compiled(DEFAULT_FLAGS)
 
 
-class _Device(NamedTuple):
-    device: Any
-    put: Callable[[NDArray[Any]], Any]
-    fetch: Callable[[Any], NDArray[Any]]
-
-
 @cache
-def _device() -> _Device:
+def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
     """The CPU, a function that puts an array on it, and one that fetches an array from it."""
     jaxlib = import_module("jaxlib._jax")
     try:
@@ -194,13 +178,9 @@ def _device() -> _Device:
             shape = _ShapedArray(array.shape, array.dtype)
             return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
 
-        return _Device(
-            device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
-        )
+        return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
     device = jax.devices("cpu")[0]
-    return _Device(
-        device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
-    )
+    return device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
 
 
 class _ShapedArray(NamedTuple):

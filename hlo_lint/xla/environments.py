@@ -56,13 +56,8 @@ _ASK = """
 import json
 from importlib import metadata
 from importlib.util import find_spec
-packages = {"jax": metadata.version("jax"), "gpu": False, "tpu": bool(find_spec("libtpu"))}
-for number in ("12", "13"):
-    try:
-        packages["gpu"] |= find_spec("jax_plugins.xla_cuda" + number) is not None
-    except ModuleNotFoundError:
-        pass
-print(json.dumps(packages))
+plugins = [find_spec("jax_plugins") and find_spec("jax_plugins.xla_cuda" + n) for n in ("12", "13")]
+print(json.dumps([metadata.version("jax"), any(plugins), bool(find_spec("libtpu"))]))
 """
 
 
@@ -89,7 +84,7 @@ def interpreter_at(path: str | Path) -> Interpreter:
         answer = json.loads(done.stdout)
     except ValueError:
         raise UsageError(f"{path} is not a Python in which jax is installed") from None
-    return Interpreter(Path(path), answer["jax"], answer["gpu"], answer["tpu"])
+    return Interpreter(Path(path), *answer)
 
 
 def version_of(release: str) -> tuple[int, ...]:

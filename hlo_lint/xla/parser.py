@@ -8,7 +8,6 @@ with XlaParser() as parser:
 from __future__ import annotations
 
 import re
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from typing import Final
 from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.xla import bindings
-from hlo_lint.xla.child import Child, ChildDied, ChildError, logged_errors
+from hlo_lint.xla.child import Child, ChildDied, ChildError, logged
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS: Final = 60.0
@@ -40,21 +39,14 @@ class XlaRefusal:
         return self.message if self.line is None else f"{self.line}:{self.column}: {self.message}"
 
 
-class XlaParser(AbstractContextManager["XlaParser"]):
+class XlaParser(Child):
     """XLA's parser in one child process, which is restarted after a text that ends it."""
 
     def __init__(self, python: Path | str | None = None) -> None:
         """`python` is an interpreter with jaxlib; None for this one."""
         limits = ChildLimits.by_default(MAX_SECONDS)
-        self._python = python
-        self._child = Child(python, limits=limits, setup=bindings.release, forks="after death")
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the child."""
-        self._child.close()
+        super().__init__(python, limits=limits, setup=bindings.release, forks="after death")
+        self._is_here = python is None
 
     @property
     def release(self) -> str:
@@ -64,16 +56,16 @@ class XlaParser(AbstractContextManager["XlaParser"]):
             UsageError, DumpError: as `refusal`.
         """
         try:
-            self._child.start()
+            self.start()
         except ChildError as error:
-            if self._python is not None:
-                raise UsageError(f"{self._python} has no jaxlib: {shown(f'{error}')}") from None
+            if not self._is_here:
+                raise UsageError(f"{self.python} has no jaxlib: {shown(f'{error}')}") from None
             raise DumpError(
                 f"pip install 'hlo-lint[xla]' to ask XLA's parser: {shown(f'{error}')}"
             ) from None
         except ChildDied as death:
             raise DumpError(f"XLA's parser cannot be asked: {death}") from None
-        return str(self._child.state)
+        return str(self.state)
 
     def refusal(self, text: str) -> XlaRefusal | None:
         """The reason why XLA does not read a text; None if it reads it.
@@ -85,7 +77,7 @@ class XlaParser(AbstractContextManager["XlaParser"]):
         data = encode(text)
         assert self.release
         try:
-            self._child.call(bindings.parsed, data)
+            self.call(bindings.parsed, data)
         except ChildDied as death:
             return XlaRefusal(f"{death}")
         except ChildError as error:
@@ -93,8 +85,8 @@ class XlaParser(AbstractContextManager["XlaParser"]):
             placed = _placed(message)
             if placed is None:
                 # The reason of a check that failed is in the log alone.
-                logged = logged_errors(self._child.log()) if message.endswith(":") else []
-                return XlaRefusal(shown(logged[0].partition("] ")[2] if logged else message))
+                errors = logged(self.log(), "E") if message.endswith(":") else []
+                return XlaRefusal(shown(errors[0].partition("] ")[2] if errors else message))
             line, column = int(placed[1]), int(placed[2])
             rows = data.split(b"\n")
             if not (0 < line <= len(rows) and column > 0):

@@ -130,14 +130,10 @@ class Plugin:
 
 def plugin_path(platform: str = "cuda") -> Path | None:
     """The library of the plugin for `cuda` or `tpu`; None if it is not installed."""
-    files = {"libtpu": "libtpu.so"}
-    if platform == "cuda":
-        files = {f"jax_plugins.xla_cuda{number}": "xla_cuda_plugin.so" for number in (12, 13)}
-    for module, name in files.items():
-        try:
-            spec = find_spec(module)
-        except ModuleNotFoundError:
-            continue
+    names = ("xla_cuda12", "xla_cuda13") if find_spec("jax_plugins") else ()
+    files = {f"jax_plugins.{name}": "xla_cuda_plugin.so" for name in names}
+    for module, name in ({"libtpu": "libtpu.so"} if platform == "tpu" else files).items():
+        spec = find_spec(module)
         for folder in (spec.submodule_search_locations or ()) if spec else ():
             if (path := Path(folder, name)).exists():
                 return path
@@ -145,15 +141,9 @@ def plugin_path(platform: str = "cuda") -> Path | None:
 
 
 def xla_bindings() -> ModuleType:
-    """XLA's Python bindings of HLO: `_hlo`, and before jaxlib 0.10.2 `_jax`."""
-    for name in ("jaxlib._hlo", "jaxlib._jax"):
-        try:
-            return import_module(name)
-        except ModuleNotFoundError as error:
-            missing = error
-            if error.name != name:
-                break
-    raise missing
+    """XLA's Python bindings of HLO; jaxlib has other names for them before 0.10.2 and 0.6."""
+    names = ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension")
+    return import_module(next((name for name in names if find_spec(name)), names[0]))
 
 
 def module_of_text(data: bytes) -> bytes:

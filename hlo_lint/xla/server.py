@@ -2,17 +2,21 @@
 
 `child.py` starts it, under an interpreter that may have neither hlo_lint nor what that needs: this
 package is loaded by its path, and the functions import jaxlib, numpy and the standard library.
+
+A message is a JSON object, then blocks of bytes. Each of them follows its length, a little-endian
+number of eight bytes; `blocks` of the object is their number.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any
 
 from hlo_lint.xla.limits import begin, end_with, limit_time
-from hlo_lint.xla.messages import read_message, write_message
 
 if TYPE_CHECKING:
     from hlo_lint.xla.child import Answer
@@ -80,3 +84,34 @@ def _answer(
         kind = "ImportError" if isinstance(error, ImportError) else type(error).__name__
         return {"error": [kind, f"{error}"]}, ()
     return {"value": value}, results
+
+
+def write_message(pipe: IO[bytes], head: Mapping[str, Any], blocks: Sequence[bytes] = ()) -> None:
+    """Write an object, and blocks after it."""
+    text = json.dumps({**head, "blocks": len(blocks)}).encode()
+    for part in (text, *blocks):
+        pipe.write(struct.pack("<Q", len(part)))
+        pipe.write(part)
+    pipe.flush()
+
+
+def read_message(pipe: IO[bytes]) -> tuple[dict[str, Any], list[bytes]]:
+    """The object and the blocks that `write_message` wrote.
+
+    Raises:
+        EOFError: the other side has ended.
+    """
+    head = json.loads(_block(pipe))
+    return head, [_block(pipe) for _ in range(head.pop("blocks"))]
+
+
+def _block(pipe: IO[bytes]) -> bytes:
+    (length,) = struct.unpack("<Q", _exactly(pipe, 8))
+    return _exactly(pipe, length)
+
+
+def _exactly(pipe: IO[bytes], count: int) -> bytes:
+    data = pipe.read(count)
+    if len(data) < count:
+        raise EOFError
+    return data

@@ -20,8 +20,8 @@ from hlo_lint.dumps.artefacts.buffer_assignment import (
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_values
-from hlo_lint.dumps.artefacts.text_proto import MAX_DEPTH, read_text_proto
 from hlo_lint.hlo.grammar import load, tokens, trees
+from hlo_lint.hlo.text_format import MAX_DEPTH, read_text_proto
 from hlo_lint.text.source import Position, decode
 from tests.conftest import DUMPS, ROOT
 from tests.mutations import mutate

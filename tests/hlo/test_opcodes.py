@@ -7,7 +7,7 @@ import pytest
 from hlo_lint.hlo.opcodes import OPCODES
 from tests.oracle.xla import XlaModule, oracles
 
-RELEASE = "0.11.2"
+RELEASE = "0.12.0.1"
 """The release that the table was made from."""
 PROBE = """\
 HloModule probe

@@ -25,7 +25,7 @@ from tests.oracle.xla import DIED, Answer, Oracle, Refusal, XlaModule, oracles
 
 pytestmark = pytest.mark.slow
 
-RELEASES = ("0.10", "0.11")
+RELEASES = ("0.10", "0.12")
 CASES = sorted(path for path in DUMPS.glob("*/*") if hlo_files(path))
 CRASHES = [case for case in CASES if case.name.endswith("_crash")]
 ODDITIES = hlo_files(ROUNDTRIP)
@@ -57,7 +57,7 @@ XLA_REFUSES_AND_WE_READ = {
     "topk_is_stable_of_a_newer_release.hlo": "an attribute that is new in jax 0.11",
     "type_of_a_newer_xla.hlo": "types are kept, known or not",
 }
-NEW_IN_0_11 = {
+NEWER = {
     "async_done_after_copies.hlo",
     "async_done_without_a_start.hlo",
     "async_operands_bound_late.hlo",
@@ -68,6 +68,7 @@ NEW_IN_0_11 = {
     "compact_get_tuple_element_of_a_nested_tuple.hlo",
     "compare_order_of_a_newer_release.hlo",
     "root_get_tuple_element_is_printed.hlo",
+    "sharding_single_device.hlo",
     "topk_is_stable_of_a_newer_release.hlo",
 }
 
@@ -86,7 +87,7 @@ REFUSED_ALIKE = {
     "only_comments.hlo",
 }
 _not_read_by_both = (
-    REFUSED_ALIKE | XLA_READS_OTHERWISE.keys() | (XLA_REFUSES_AND_WE_READ.keys() - NEW_IN_0_11)
+    REFUSED_ALIKE | XLA_READS_OTHERWISE.keys() | (XLA_REFUSES_AND_WE_READ.keys() - NEWER)
 )
 READ_ALIKE = [path for path in ODDITIES if path.name not in _not_read_by_both]
 
@@ -181,7 +182,7 @@ def test_xla_reads_the_graph_of_every_dump_that_we_read(release: str, case: Path
 
 @pytest.mark.parametrize("path", READ_ALIKE, ids=lambda path: path.stem)
 def test_xla_reads_the_graph_of_every_odd_text_that_we_read(release: str, path: Path) -> None:
-    if path.name in NEW_IN_0_11 and release == "0.10":
+    if path.name in NEWER and release == "0.10":
         assert isinstance(answers(release)[text_of(path)], Refusal)
         return
     assert_same_graph(text_of(path), answer(release, text_of(path)))
@@ -229,7 +230,7 @@ def test_we_report_what_xla_refuses_with_these_exceptions(release: str) -> None:
         for path in ODDITIES
         if any(module.problems for module in hlo_lint.parse_all(text_of(path)))
     }
-    new = NEW_IN_0_11 if release == "0.11" else set()
+    new = NEWER if release == "0.12" else set()
     assert refused & reported == REFUSED_ALIKE
     assert refused - reported == XLA_REFUSES_AND_WE_READ.keys() - new
     assert not reported - refused

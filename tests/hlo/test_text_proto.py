@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from lark import Token, Tree
 
-from hlo_lint.dumps.artefacts.text_proto import Message, read_text_proto
 from hlo_lint.hlo.grammar import load
+from hlo_lint.hlo.text_format import Message, read_text_proto
 from hlo_lint.text.source import decode
 from tests.conftest import FIXTURES
 

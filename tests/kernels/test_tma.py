@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Token
 
-from hlo_lint.dumps.file_types import Kind, kind_of
+from hlo_lint.dumps.file_types import FileType, file_type_of
 from hlo_lint.hlo.grammar import load
 from hlo_lint.kernels.tma.conditions import CONDITIONS, ConditionViolation, repair, violations
 from hlo_lint.kernels.tma.cutlass_log import MAX_LENGTH, Log, read_log
@@ -668,9 +668,11 @@ def test_a_field_too_far_away_is_not_looked_for() -> None:
 
 
 def test_a_text_is_known_for_a_log_by_its_words() -> None:
-    assert all(kind_of("run.log", text_of(name)) is Kind.TMA_LOG for name in NAMES)
-    assert kind_of("run.log", "HloModule m\n\nENTRY e {\n}\n") is Kind.HLO
-    assert kind_of("run.log", "Bug: TMA Descriptor Initialization Failure, its") is Kind.HLO
+    assert all(file_type_of("run.log", text_of(name)) is FileType.TMA_LOG for name in NAMES)
+    assert file_type_of("run.log", "HloModule m\n\nENTRY e {\n}\n") is FileType.HLO
+    assert (
+        file_type_of("run.log", "Bug: TMA Descriptor Initialization Failure, its") is FileType.HLO
+    )
     assert read_log("HloModule m") == Log((), ())
 
 
@@ -826,9 +828,9 @@ def test_the_grammar_reads_the_numbers_of_xla(text: str) -> None:
 
 
 def test_a_text_of_xla_is_known_by_its_words() -> None:
-    assert kind_of("run.log", PLAIN) is Kind.TMA_LOG
-    assert kind_of("run.log", MESSAGE) is Kind.TMA_LOG
-    assert kind_of("run.log", "tt.tma_descriptor = #tma_descriptor1") is Kind.HLO
+    assert file_type_of("run.log", PLAIN) is FileType.TMA_LOG
+    assert file_type_of("run.log", MESSAGE) is FileType.TMA_LOG
+    assert file_type_of("run.log", "tt.tma_descriptor = #tma_descriptor1") is FileType.HLO
 
 
 def test_importing_the_package_imports_no_tma() -> None:

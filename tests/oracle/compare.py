@@ -437,6 +437,8 @@ def _of_fields(instruction: Instruction, xla: XlaInstruction, wrapped: str) -> I
             continue
         if key == "comparison_order" and key not in theirs:
             continue  # 0.10 says it by the type alone
+        if key == "comparison_type" and key not in theirs:
+            continue  # 0.12 says it by the order and the types of the operands alone
         if key == "sharding" and key in ours and _is_spread(ours[key], theirs.get(key, {})):
             continue
         if key == "is_stable" and opcode == "topk" and key not in ours:

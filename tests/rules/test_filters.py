@@ -67,7 +67,7 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
 
 
 def found(path: Path, rules: ChosenRules, memo: RunMemo, before: str | None) -> list[Diagnostic]:
-    """What rules find at any step of a run."""
+    """The findings of rules at any step of a run."""
     return (
         Checker(rules, before=before, resolved=True, memo=memo)
         .check_dump(open_dump(path))

@@ -24,7 +24,7 @@ def record(folder: Path) -> dict[str, dict[str, object]]:
 
 @pytest.mark.parametrize("folder", [ROUNDTRIP, UNSOUND], ids=lambda folder: folder.name)
 def test_nothing_that_xla_reads_is_malformed(folder: Path) -> None:
-    read = {name for name, said in record(folder).items() if said["jaxlib 0.11.2"] == "read"}
+    read = {name for name, verdicts in record(folder).items() if "read" in verdicts.values()}
     report = hlo_lint.lint([str(folder / name) for name in sorted(read)], RULE)
     assert [str(finding) for finding in report.findings] == []
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
+from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.diff.normalize import (
     PROVENANCE,
     attributes,
@@ -153,6 +154,7 @@ class Structures(ModuleNumbering[Body]):
                 tuple(header.items()),
                 bodies[entry.name].number if entry is not None else -1,
                 frozenset(counted.items()),
+                module.text if cycles_of(module) else "",  # nothing else says what is on a cycle
             )
         )
 

@@ -1,4 +1,4 @@
-"""What the verifier has found in the modules of a run: most of a module is like one before it."""
+"""The memo of the verifier: most of a module is like something that a run has met before."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
 """Header, stage, types of the parameters of the entry computation, and that of its root."""
 
 
-class Outcome(NamedTuple):
-    """What was found in one computation with some callees."""
+class ComputationResult(NamedTuple):
+    """The violations of one computation with some callees."""
 
     callees: Mapping[str, Computation | None]
     """The computations it calls, by name."""
@@ -34,12 +34,12 @@ class Outcome(NamedTuple):
     """Violations of the computation as a whole."""
 
 
-GOOD: Final = Outcome({}, (), ())
+GOOD: Final = ComputationResult({}, (), ())
 
 
 @dataclass(eq=False)
 class BoundMemo:
-    """What was found under one stage and the counts of one header."""
+    """The results under one stage and the counts of one header."""
 
     kinds: dict[str, set[JudgedKind]] = field(default_factory=dict)
     """The instructions of each opcode that passed, but for their names."""
@@ -47,7 +47,7 @@ class BoundMemo:
     """Opcode, type and attributes of instructions that passed the checks of a word."""
     templates: set[Template] = field(default_factory=set)
     """Small computations that passed."""
-    outcomes: dict[Computation, dict[Callees, Outcome]] = field(default_factory=dict)
+    outcomes: dict[Computation, dict[Callees, ComputationResult]] = field(default_factory=dict)
     """The outcomes of each computation, the latest at the end."""
     latest: dict[str, Computation] = field(default_factory=dict)
     """The computation of each name that was checked last."""
@@ -55,14 +55,14 @@ class BoundMemo:
 
 @dataclass(eq=False)
 class VerifierMemo:
-    """What was found in all modules of a run."""
+    """The results in all modules of a run."""
 
     bound: dict[tuple[Stage, Header], BoundMemo] = field(default_factory=dict)
     headers: set[JudgedHeader] = field(default_factory=set)
     """Entry computations that fit their headers."""
 
     def of(self, stage: Stage, header: Header) -> BoundMemo:
-        """What was found under a stage and a header."""
+        """The results under a stage and a header."""
         return self.bound.setdefault((stage, header), BoundMemo())
 
     def keep(self, computations: Iterable[Computation]) -> None:

@@ -21,7 +21,7 @@ from hlo_lint.analysis.shape_inference.shape_check import inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark
-from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, Outcome, VerifierMemo
+from hlo_lint.analysis.verifier.memo import GOOD, MAX_HELD, ComputationResult, VerifierMemo
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_of
 from hlo_lint.analysis.verifier.shapes import (
     has_shape_checks,
@@ -91,7 +91,7 @@ class _Verifier:
         if len(self.memo.templates) > MAX_HELD:
             self.memo.templates.clear()
         self._scopes: dict[Computation, Scope] = {}
-        self._outcomes: dict[Computation, Outcome] = {}
+        self._outcomes: dict[Computation, ComputationResult] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
         """Of computations that do the same the first."""
@@ -159,7 +159,7 @@ class _Verifier:
                 others += same[1:]
         self._check(others)
 
-    def _outcome(self, computation: Computation) -> Outcome | None:
+    def _outcome(self, computation: Computation) -> ComputationResult | None:
         """The outcome of a computation with these callees; None if it was not checked."""
         outcome = self._outcomes.get(computation)
         if outcome is None:
@@ -170,7 +170,7 @@ class _Verifier:
                     self._outcomes[computation] = outcome
         return outcome
 
-    def _keep(self, computation: Computation, outcome: Outcome) -> None:
+    def _keep(self, computation: Computation, outcome: ComputationResult) -> None:
         template = template_of(computation)
         if template is None:
             self.memo.latest[computation.name] = computation
@@ -238,7 +238,7 @@ class _Verifier:
             if callees or of_rows or of_whole:
                 rows = computation.rows
                 named = [(name_of(rows[number]), violation) for number, violation in of_rows or ()]
-                self._keep(computation, Outcome(callees, tuple(named), tuple(of_whole)))
+                self._keep(computation, ComputationResult(callees, tuple(named), tuple(of_whole)))
             else:
                 self._keep(computation, GOOD)
 
@@ -415,7 +415,7 @@ def _changed(
     computation: Computation,
     callees: Mapping[str, Computation | None],
     before: Computation,
-    outcome: Outcome,
+    outcome: ComputationResult,
 ) -> Sequence[int]:
     """The instructions to check, where the others were checked in an earlier computation."""
     rows = computation.rows

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.settings.toml_locations import displayed
+from hlo_lint.engine.input_size import automatic_jobs
+from hlo_lint.engine.suppressions.baseline import (
+    Baseline,
+    BaselineComparison,
+    BaselineEntry,
+    compare_with_baseline,
+    read_baseline,
+    write_baseline,
+)
+from hlo_lint.report.text import render_concise
+from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import all_rules
+from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from hlo_lint.engine.suppressions.baseline import BaselineComparison, BaselineEntry
+from hlo_lint.text.source import shown
 
 DEFAULT = Path("hlo_lint_baseline.json")
 
@@ -49,19 +60,6 @@ def command(
     `hlo-lint check --baseline FILE` then reports only what the file does not list. Give both the
     same paths. Exit status: 1 for a new error or warning, else 0.
     """
-    from hlo_lint.apps.api import lint
-    from hlo_lint.apps.settings.toml_locations import displayed
-    from hlo_lint.engine.input_size import automatic_jobs
-    from hlo_lint.engine.suppressions.baseline import (
-        Baseline,
-        compare_with_baseline,
-        read_baseline,
-        write_baseline,
-    )
-    from hlo_lint.rules.findings import Severity
-    from hlo_lint.rules.registry import all_rules
-    from hlo_lint.text.errors import UsageError
-
     if update and prune:
         raise UsageError("--update removes what is gone as well: give either --update or --prune")
     settings = common.settings_of(paths, shared)
@@ -79,8 +77,6 @@ def command(
     if update or prune:
         after = compared.updated if update else compared.pruned
         write_baseline(after)
-        from hlo_lint.text.source import shown
-
         click.echo(shown(_written(compared, after.entries, added=update)))
         return
     _show(compared, path)
@@ -88,9 +84,6 @@ def command(
 
 
 def _show(compared: BaselineComparison, path: Path) -> None:
-    from hlo_lint.report.text import render_concise
-    from hlo_lint.text.source import shown
-
     for finding in compared.new:
         click.echo(f"new:  {render_concise(finding)}")
     for entry in compared.gone:
@@ -100,8 +93,6 @@ def _show(compared: BaselineComparison, path: Path) -> None:
 
 
 def _written(compared: BaselineComparison, entries: Sequence[BaselineEntry], *, added: bool) -> str:
-    from hlo_lint.text.source import shown
-
     new = f"{len(compared.new)} new, " if added else ""
     findings = counted(_number(entries), "finding")
     return shown(f"{compared.updated.path}: {findings}, {new}{_number(compared.gone)} gone")

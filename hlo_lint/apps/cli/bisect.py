@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import common, options
+from hlo_lint.analysis.diff.bisection import Bisection, bisect
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli.diff import show
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import by_module, module_named
+from hlo_lint.report.diff import as_dict
 from hlo_lint.text.phrases import counted
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.diff.bisection import Bisection
-    from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.text.source import shown
 
 
 @click.command("bisect")
-@options.two_folders
+@parameters.two_folders
 @click.option(
     "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -38,12 +40,10 @@ def command(
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
-    from hlo_lint.analysis.diff.bisection import bisect
-
     bisections = [bisect(one, other) for one, other in _pairs(before, after, module)]
     if as_json:
         modules = [_as_dict(bisection) for bisection in bisections]
-        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
+        common.print_json(modules=modules)
     else:
         for bisection in bisections:
             _show(bisection, everything)
@@ -52,17 +52,9 @@ def command(
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
     """The modules of one name; if there are several, the first of A with the first of B."""
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.selection import main_pipelines, module_named, names_of
-
     if module is not None:
         return [(module_named(before, module), module_named(after, module))]
-    sides: list[dict[str, list[Pipeline]]] = []
-    for folder in (before, after):
-        by_name: dict[str, list[Pipeline]] = {}
-        for pipeline in main_pipelines(open_dump(folder)):
-            by_name.setdefault(names_of(pipeline)[-1], []).append(pipeline)
-        sides.append(by_name)
+    sides = [by_module(open_dump(folder)) for folder in (before, after)]
     pairs = common.paired(sides, (before, after))
     for name in sorted({*sides[0], *sides[1]}):
         numbers = [len(side.get(name, ())) for side in sides]
@@ -72,9 +64,6 @@ def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline
 
 
 def _show(bisection: Bisection, everything: bool) -> None:
-    from hlo_lint.apps.cli.diff import show
-    from hlo_lint.text.source import shown
-
     title = shown(bisection.before.title)
     if bisection.first is None or bisection.difference is None:
         click.echo(f"{title}: the same after each of {bisection.steps} steps")
@@ -94,8 +83,6 @@ def _show(bisection: Bisection, everything: bool) -> None:
 
 
 def _as_dict(bisection: Bisection) -> dict[str, Any]:
-    from hlo_lint.report.diff import as_dict
-
     first = bisection.first
     return {
         "module": bisection.before.title,

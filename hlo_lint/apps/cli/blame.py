@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import click
 
-from hlo_lint.apps.cli import common, completing, parameters
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.report.history import print_lives
 
 
 @click.command("blame")
-@click.argument("path", shell_complete=completing.paths)
-@click.argument("rule", required=False, shell_complete=completing.rules)
+@click.argument("path", shell_complete=completion.paths)
+@click.argument("rule", required=False, shell_complete=completion.rules)
 @parameters.file_options
 @click.option("--json", "as_json", is_flag=True, help="Print the report of `check` as JSON.")
 @click.pass_context
@@ -22,9 +24,6 @@ def command(
 
     Exit status: 1 if `check` reports it too, else 0.
     """
-    from hlo_lint.apps.api import lint
-    from hlo_lint.report.history import print_lives
-
     settings = common.settings_of((path,), shared)
     dump = common.open_given((path,), settings)
     with common.progress_bar(dump) as progress:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from hlo_lint.engine.cache.store import Store, findings_folder
+from hlo_lint.text.errors import os_errors_as
+
 
 @click.command("cache")
 @click.argument("action", type=click.Choice(["info", "clear"]))
@@ -13,9 +16,6 @@ def command(action: str) -> None:
     A file whose content, rules and settings are those of an earlier run is not checked again. The
     folder is HLO_LINT_CACHE_DIR, else the user's.
     """
-    from hlo_lint.engine.cache.store import Store, findings_folder
-    from hlo_lint.text.errors import os_errors_as
-
     store = Store(findings_folder())
     if action == "clear":
         with os_errors_as(f"{store.path}: cannot be removed"):

@@ -9,17 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import common, completing, parameters
-
-if TYPE_CHECKING:
-    from hlo_lint.apps.jax.capture.children import Job
-    from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Trial
-    from hlo_lint.apps.jax.capture.targets import Target
-    from hlo_lint.xla.environments import Interpreter
+from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli.tables import print_table
+from hlo_lint.apps.jax.capture.children import Job
+from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Trial, Winner, compare
+from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
+from hlo_lint.apps.jax.capture.targets import Target, target_of
+from hlo_lint.hlo.parser.literals import numpy_name
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.report.text import print_text, summary
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import shown
+from hlo_lint.xla.environments import Interpreter, Platform, environment_of, interpreter_at
 
 BACKENDS = ("default", "cublaslt")
 
@@ -31,7 +36,7 @@ BACKENDS = ("default", "cublaslt")
     "--target",
     required=True,
     metavar="CHIP",
-    shell_complete=completing.targets,
+    shell_complete=completion.targets,
     help="h100, h200, the path of a gpu_target_config.pbtxt from a dump, or a TPU: v5e, v5p, v6e, "
     "also with a topology (v5e:4x4).",
 )
@@ -74,7 +79,7 @@ BACKENDS = ("default", "cublaslt")
 )
 @click.option(
     "--keep",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="DIR",
     help="Keep the dumps in this folder, which must be empty or not exist.",
 )
@@ -120,9 +125,6 @@ def command(
 
     Exit status: 0 if all compile without findings, 1 otherwise, 2 wrong use.
     """
-    from hlo_lint.apps.jax.capture.comparison import Question, Winner, compare
-    from hlo_lint.apps.jax.capture.jit import for_one_compile
-
     job = _job(script, arguments, shapes, target, options)
     winners = [winner for winner in Winner if winner.value.lower() in backends]
     if job.target.is_tpu:
@@ -135,7 +137,7 @@ def command(
             comparisons = compare(question, interpreters, folder, progress, keep=keep is not None)
         if output_format == "json":
             programs = [_as_dict(comparison, keep is not None) for comparison in comparisons]
-            click.echo(json.dumps({"version": 1, "target": target, "programs": programs}, indent=2))
+            common.print_json(target=target, programs=programs)
         else:
             for number, comparison in enumerate(comparisons):
                 if number:
@@ -151,10 +153,6 @@ def _job(
     target: str,
     options: Sequence[str],
 ) -> Job:
-    from hlo_lint.apps.jax.capture.children import Job
-    from hlo_lint.apps.jax.capture.targets import target_of
-    from hlo_lint.text.errors import UsageError
-
     path, colon, function = script.rpartition(":")
     if not colon or not function.isidentifier():
         path, function = script, ""
@@ -184,10 +182,6 @@ def _value(text: str) -> str | bool:
 
 
 def _shape(text: str) -> Any:
-    from hlo_lint.hlo.parser.literals import numpy_name
-    from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
-    from hlo_lint.text.errors import UsageError
-
     def spelled(shape: Shape) -> Any:
         match shape:
             case TupleShape(elements=elements) if elements:
@@ -207,8 +201,6 @@ def _shape(text: str) -> Any:
 def _interpreters(
     releases: Sequence[str], pythons: Sequence[str], target: Target
 ) -> list[Interpreter]:
-    from hlo_lint.xla.environments import Platform, environment_of, interpreter_at
-
     announce = partial(click.echo, err=True)
     platform = Platform.TPU if target.is_tpu else Platform.GPU
     interpreters = [
@@ -221,8 +213,6 @@ def _interpreters(
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is not None:
-        from hlo_lint.apps.jax.capture.jit import empty_folder
-
         yield empty_folder(keep)
         return
     with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as folder:
@@ -230,10 +220,6 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
-    from hlo_lint.apps.cli.tables import print_table
-    from hlo_lint.report.text import print_text
-    from hlo_lint.text.source import shown
-
     print_text(common.console(), list(comparison.findings()))
     rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
     rows += [_row(trial) for trial in comparison.trials]
@@ -248,8 +234,6 @@ def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
 
 
 def _row(trial: Trial) -> tuple[str, ...]:
-    from hlo_lint.report.text import summary
-
     findings = ""
     if trial.report is not None:
         findings = summary(trial.report).partition(" in ")[0]

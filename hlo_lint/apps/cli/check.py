@@ -6,12 +6,14 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import lint, lint_shard
 from hlo_lint.apps.cli import common, parameters, printing
+from hlo_lint.engine.input_size import automatic_jobs
+from hlo_lint.text.source import shown, whole_number
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -25,8 +27,6 @@ def _processes(ctx: click.Context, param: click.Parameter, value: str | None) ->
         return None
     if value == "auto":
         return 0
-    from hlo_lint.text.source import whole_number
-
     number = whole_number(value)
     if number is not None and 1 <= number <= parameters.MAX_COUNT:
         return number
@@ -56,7 +56,7 @@ MAX_FINDINGS = 1000
 @click.command("check", cls=_Check)
 @parameters.paths_argument
 @parameters.settings_options
-@parameters.report_options
+@parameters.gathered("options", printing.ReportOptions, parameters.report_options)
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
@@ -112,35 +112,20 @@ def command(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    output_format: str | None,
-    output: Path | None,
-    statistics: bool,
-    fix: bool,
-    unsafe_fixes: bool | None,
-    diff: bool,
     strict: bool,
-    cured: bool,
-    jobs: int | None,
-    executor: str | None,
     shard: str | None,
     exit_zero: bool,
-    quiet: bool,
-    verbose: bool,
     show_files: bool,
     watch: bool,
     pid: int | None,
-    color: str,
+    options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
     """Report what is wrong in dump directories and files of HLO.
 
     The PATH `-` is standard input.
     """
-    options = printing.ReportOptions(
-        *(output_format, output, statistics, cured, jobs, executor, quiet, verbose, color),
-        *(fix or diff, unsafe_fixes, diff),
-    )
-    if options.fix and ("-" in paths or shard is not None):
+    if options.fixes and ("-" in paths or shard is not None):
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
@@ -168,9 +153,6 @@ def _checked(
     paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> Report:
     """Check once, and print the report."""
-    from hlo_lint.apps.api import lint
-    from hlo_lint.engine.input_size import automatic_jobs
-
     begun = time.monotonic()
     settings = common.settings_of(paths, shared).overridden(
         output_format=options.output_format,
@@ -179,7 +161,7 @@ def _checked(
         settings = settings.overridden(max_findings=MAX_FINDINGS)
     printing.refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
-    if options.fix:
+    if options.fixes:
         return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
@@ -217,7 +199,6 @@ def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun:
 def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
     """Print what was read, and with which settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
-    from hlo_lint.text.source import shown
 
     rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"
     for label, message in (
@@ -273,9 +254,7 @@ def _check_shard(
     text: str, paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
 ) -> None:
     """Check one shard, and write its report: JSON for `hlo-lint merge`."""
-    from hlo_lint.apps.api import lint_shard
     from hlo_lint.engine.cache.values import to_json
-    from hlo_lint.engine.input_size import automatic_jobs
     from hlo_lint.engine.shards import parse_shard
 
     shard = parse_shard(text)
@@ -296,8 +275,6 @@ def _check_shard(
 
 
 def _show_files(dump: Dump) -> None:
-    from hlo_lint.text.source import shown
-
     for pipeline in dump:
         for file in (*pipeline.dumps, *pipeline.kernels):
             click.echo(shown(str(file.path)))

@@ -11,15 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlo_lint.analysis.stage import parse_stage
+from hlo_lint.apps.settings.load import find, read
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import open_paths, piped_dump
+from hlo_lint.rules.findings import Severity
+from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+from hlo_lint.text.source import shown
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-    from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.report.report import Report
-    from hlo_lint.rules.findings import Severity
 
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 """With one of these rich may take any output for a terminal."""
@@ -64,10 +70,6 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
         ConfigError: for a settings file with something wrong in it.
         UsageError: for a name that neither a rule nor a family has.
     """
-    from hlo_lint.analysis.stage import parse_stage
-    from hlo_lint.apps.settings.load import read
-    from hlo_lint.apps.settings.settings import Settings
-
     file = settings_file(paths, shared)
     settings = Settings() if file is None else read(file)
     settings = settings.reselected(
@@ -97,8 +99,6 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
 
 def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
     """The settings file for paths; None if there is none, or if none is to be read."""
-    from hlo_lint.apps.settings.load import find
-
     if shared.isolated:
         return None
     if shared.config:
@@ -113,9 +113,6 @@ def names(values: Iterable[str]) -> list[str] | None:
 
 def _levels(values: Iterable[str]) -> dict[str, Severity | None]:
     """The severity of each rule, from values `RULE=LEVEL`; None for `off`."""
-    from hlo_lint.rules.findings import Severity
-    from hlo_lint.text.errors import UsageError, nearest
-
     levels: dict[str, Severity | None] = {}
     for entry in names(values) or ():
         name, equals, level = entry.partition("=")
@@ -138,9 +135,6 @@ def open_given(
         DumpError: for a path that does not exist.
         UsageError: if `-` is one of several paths.
     """
-    from hlo_lint.apps.targets import open_paths, piped_dump
-    from hlo_lint.text.errors import UsageError
-
     name = shared.stdin_filename
     if "-" in paths:
         if len(paths) > 1:
@@ -161,8 +155,6 @@ def standard_input() -> bytes:
     Raises:
         DumpError: if it is closed, or cannot be read.
     """
-    from hlo_lint.text.errors import DumpError, os_errors_as
-
     if sys.stdin is None:
         raise DumpError("standard input is closed")
     with os_errors_as("standard input: cannot be read"):
@@ -180,13 +172,18 @@ def write_output(content: bytes, out: Path | None) -> None:
     write(out, content)
 
 
+def print_json(**values: object) -> None:
+    """Print the answer of a command as JSON, with the version of its fields."""
+    import json
+
+    print(json.dumps({"version": 1, **values}, indent=2))
+
+
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; prints what was named and not checked, which makes it 2.
 
     So does a crash of a rule, and a limit that was reached.
     """
-    from hlo_lint.text.source import shown
-
     if report.unchecked and not shared.allow_empty:
         for entry in report.unchecked:
             place = shown(f"{entry.path}: {entry.reason}")
@@ -273,8 +270,6 @@ def paired(
     Raises:
         UsageError: if there are none.
     """
-    from hlo_lint.text.errors import UsageError
-
     pairs = [
         pair
         for name, ours in sides[0].items()

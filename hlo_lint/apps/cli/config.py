@@ -5,6 +5,9 @@ from __future__ import annotations
 import click
 
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.settings.schema import schema_text
+from hlo_lint.apps.settings.show import show as shown_settings
+from hlo_lint.text.errors import UsageError
 
 
 @click.command("config")
@@ -22,17 +25,11 @@ def command(
     PATH is the working directory by default. Settings are in hlo_lint.toml, or in
     [tool.hlo_lint] of pyproject.toml.
     """
-    from hlo_lint.text.errors import UsageError
-
     if as_schema:
         if show or paths:
             raise UsageError("--schema is the same for every path")
-        from hlo_lint.apps.settings.schema import schema_text
-
         click.echo(schema_text(), nl=False)
         return
-    from hlo_lint.apps.settings.show import show as shown_settings
-
     settings = common.settings_of(paths, shared)
     settings.chosen_rules()
     click.echo(shown_settings(settings), nl=False)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import options
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.diff.difference import Difference
-    from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.analysis.diff.difference import Difference, diff
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
+from hlo_lint.report.diff import SHOWN, as_dict, render
+from hlo_lint.text.errors import UsageError
 
 STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 
@@ -24,7 +23,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 @click.option(
     "--in",
     "folder",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="DIR",
     help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
 )
@@ -35,7 +34,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -51,11 +50,6 @@ def command(
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
-    from hlo_lint.analysis.diff.difference import diff
-    from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
-    from hlo_lint.report.diff import as_dict
-    from hlo_lint.text.errors import UsageError
-
     files: list[PassDump]
     if folder is None:
         files = [one_file(Path(path)) for path in (before, after)]
@@ -73,7 +67,7 @@ def command(
     if as_json:
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
         modules = [as_dict(difference) for difference in differences]
-        click.echo(json.dumps({"version": 1, **paths, "modules": modules}, indent=2))
+        common.print_json(**paths, modules=modules)
     else:
         show(differences, everything)
     ctx.exit(0 if all(difference.same for difference in differences) else 1)
@@ -81,8 +75,6 @@ def command(
 
 def show(differences: Sequence[Difference], everything: bool) -> None:
     """Print differences, in colours on a terminal."""
-    from hlo_lint.report.diff import SHOWN, render
-
     for difference in differences:
         for mark, line in render(difference, limit=None if everything else SHOWN):
             click.echo(click.style(line, fg=STYLES.get(mark)))

@@ -10,6 +10,7 @@ from click.exceptions import Exit
 
 from hlo_lint.apps.cli.program import SIGPIPE, after_signal, discard_output, number_of
 from hlo_lint.text.errors import HloLintError, interrupt_behind
+from hlo_lint.text.source import shown_lines
 
 _OUTPUT_FAILS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of writing to standard output: files are written by `text.files`, which names them."""
@@ -58,8 +59,6 @@ def status_after(error: BaseException) -> int:
     failure = as_failure(error)
     match failure:
         case click.ClickException():
-            from hlo_lint.text.source import shown_lines
-
             failure.message = shown_lines(failure.message)  # type: ignore[misc]
             failure.show()
             return failure.exit_code

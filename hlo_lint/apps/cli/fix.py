@@ -5,22 +5,26 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import common, options, parameters
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.fixes import FixResult
+from hlo_lint.apps.fixes import fix as fix_all
+from hlo_lint.dumps.directory import Dump
+from hlo_lint.engine.findings import FixedFile
+from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.files import copy_file, is_proto, mirrored, remove_left_over, write
 from hlo_lint.text.phrases import counted
-from hlo_lint.text.source import encode, shown
+from hlo_lint.text.source import encode, shown, shown_lines
+from hlo_lint.text.stored import COMPRESSED, archive_of
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from hlo_lint.apps.fixes import FixResult
-    from hlo_lint.dumps.directory import Dump
-    from hlo_lint.engine.findings import FixedFile
 
 
 @click.command("fix")
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
     "next, else as transpose.",
 )
-@options.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
+@parameters.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
@@ -72,8 +76,6 @@ def command(
 
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """
-    from hlo_lint.apps.fixes import fix as fix_all
-
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump, wanted=not quiet) as progress:
@@ -112,8 +114,6 @@ def write_in_place(dump: Dump, result: FixResult) -> str:
 
 def _clean_up(dump: Dump) -> None:
     """Remove what a run that was killed left beside the inputs, even if nothing is to write."""
-    from hlo_lint.text.files import remove_left_over
-
     for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
         remove_left_over(folder)
 
@@ -127,9 +127,6 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
     Raises:
         DumpError: a file cannot be written, or two would be the same file; nothing is written then.
     """
-    from hlo_lint.text.files import copy_file, is_proto, mirrored, write
-    from hlo_lint.text.stored import COMPRESSED, archive_of
-
     changed = {file.path: file for file in result.files if file.path is not None}
     for path, file in changed.items():
         if file.edits and (archive_of(path) or path.name.endswith(COMPRESSED)):
@@ -161,8 +158,6 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
 
 def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
     if quiet:
-        from hlo_lint.report.text import print_text
-
         print_text(errors, result.findings)
         return
     result.remaining.print(errors)
@@ -177,10 +172,6 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
 
 
 def _print_diff(file: FixedFile) -> None:
-    from difflib import unified_diff
-
-    from hlo_lint.text.source import shown_lines
-
     name = shown(str(file.path))
     before, after = (_lines(text) for text in (file.before, file.after))
     for line in unified_diff(before, after, name, name, n=2):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
 from hlo_lint import __version__
 from hlo_lint.apps.cli.failures import as_failure
+from hlo_lint.text.errors import nearest
 
 GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
@@ -32,11 +34,19 @@ class _Commands(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in COMMANDS:
-            module = import_module(f"hlo_lint.apps.cli.{cmd_name.replace('-', '_')}")
-            loaded: click.Command = module.command
-            return loaded
-        return None
+        """A command as lists show it, with its help alone: to import them all takes long."""
+        if cmd_name not in COMMANDS:
+            return None
+        import ast
+
+        source = Path(__file__).with_name(f"{cmd_name.replace('-', '_')}.py").read_text("utf-8")
+        tree = ast.parse(source)
+        (function,) = (
+            node
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef) and node.name == "command"
+        )
+        return click.Command(cmd_name, help=ast.get_docstring(function))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by group, each with the first sentence of its help."""
@@ -54,10 +64,12 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is named; an unknown name gets a hint."""
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from hlo_lint.text.errors import nearest
-
-            ctx.fail(f"no command is named {args[0]}: {nearest(args[0], COMMANDS)}")
+        name = args[0]
+        if name in COMMANDS:
+            module = import_module(f"{__package__}.{name.replace('-', '_')}")
+            return name, module.command, args[1:]
+        if not name.startswith("-"):
+            ctx.fail(f"no command is named {name}: {nearest(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

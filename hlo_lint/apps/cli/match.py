@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import options
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.match import Match, Pattern
-    from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.analysis import match as m
+from hlo_lint.analysis.match import Match, Pattern
+from hlo_lint.analysis.match.pattern import candidates
+from hlo_lint.analysis.match.reader import read_pattern
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import modules_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 NEAR_MISSES = 20
 """Maximum near misses that are printed without `--all`."""
@@ -42,7 +46,7 @@ class _Found:
     "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
-@options.json_option
+@parameters.json_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -61,9 +65,6 @@ def command(
     A match that many dumps of a module share is printed once. Exit status: 0 found, 1 not found,
     2 wrong use.
     """
-    from hlo_lint.analysis.match.reader import read_pattern
-    from hlo_lint.dumps.directory import open_dump
-
     asked = read_pattern(pattern)
     hits: list[_Found] = []
     misses: list[_Found] = []
@@ -71,10 +72,8 @@ def command(
         for candidate in _search(asked, pipeline, explain):
             (misses if candidate.hit is None else hits).append(candidate)
     if as_json:
-        answer = {"version": 1, "pattern": str(asked), "matches": [_as_dict(hit) for hit in hits]}
-        if explain:
-            answer["near_misses"] = [_as_dict(miss) for miss in misses]
-        click.echo(json.dumps(answer, indent=2))
+        near = {"near_misses": [_as_dict(miss) for miss in misses]} if explain else {}
+        common.print_json(pattern=str(asked), matches=[_as_dict(hit) for hit in hits], **near)
     else:
         _show(hits, misses, everything, explain)
     ctx.exit(0 if hits else 1)
@@ -82,10 +81,6 @@ def command(
 
 def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Found]:
     """Each hit and near miss once, at the first dump that has it."""
-    from hlo_lint.dumps.selection import modules_of
-    from hlo_lint.text.errors import DumpError
-    from hlo_lint.text.source import shown
-
     searched: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
     reported: dict[tuple[str, str], _Found] = {}
     for dump in pipeline.dumps:
@@ -114,9 +109,6 @@ def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Foun
 def _in_computation(
     asked: Pattern, computation: Computation, explain: bool
 ) -> Iterator[tuple[Instruction, Match | None, str]]:
-    from hlo_lint.analysis import match as m
-    from hlo_lint.analysis.match.pattern import candidates
-
     if not explain:
         for hit in m.find(asked, computation):
             yield hit.instruction, hit, ""
@@ -129,8 +121,6 @@ def _in_computation(
 def _show(
     hits: Sequence[_Found], misses: Sequence[_Found], everything: bool, explain: bool
 ) -> None:
-    from hlo_lint.text.source import shown
-
     for place in hits:
         _show_place(place)
         if place.hit:
@@ -147,8 +137,6 @@ def _show(
 
 
 def _show_place(candidate: _Found) -> None:
-    from hlo_lint.text.source import shown
-
     also = f" (in {candidate.dumps} dumps)" if candidate.dumps > 1 else ""
     click.echo(click.style(shown(candidate.place), bold=True) + also)
     text = shown(candidate.line.strip())

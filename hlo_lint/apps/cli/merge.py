@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.api import merge_shards
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import ReportOptions, print_report, refuse_statistics
-
-if TYPE_CHECKING:
-    from hlo_lint.engine.shards import ShardReport
+from hlo_lint.engine.cache.values import from_json
+from hlo_lint.engine.shards import ShardReport
+from hlo_lint.text.errors import DumpError
 
 
 @click.command("merge")
 @click.argument(
     "files", nargs=-1, required=True, metavar="REPORT.json…", type=click.Path(path_type=Path)
 )
-@parameters.report_options
+@parameters.gathered("options", ReportOptions, parameters.report_options)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @parameters.color_option
@@ -26,28 +26,18 @@ if TYPE_CHECKING:
 def command(
     ctx: click.Context,
     files: tuple[Path, ...],
-    output_format: str | None,
-    output: Path | None,
-    statistics: bool,
     exit_zero: bool,
-    quiet: bool,
-    color: str,
+    options: ReportOptions,
 ) -> None:
     """Merge the reports of `check --shard` into one.
 
     It is the report, byte for byte, that one `hlo-lint check` with their arguments prints. The
     settings file and the baseline are read again; no dump is.
     """
-    from hlo_lint.apps.api import merge_shards
-    from hlo_lint.engine.shards import ShardReport
-
     reports = [ShardReport.read(path) for path in files]
     paths, shared, cured = _arguments(files[0], reports[0])
     parameters.leave_plugins_out(ctx, None, shared.isolated)
-    options = ReportOptions(
-        output_format, output, statistics=statistics, cured=cured, quiet=quiet, color=color
-    )
-    settings = common.settings_of(paths, shared).overridden(output_format=output_format)
+    settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     refuse_statistics(settings, options)
     report = merge_shards(reports, settings, cured=cured)
     print_report(report, settings.output_format, options)
@@ -58,9 +48,6 @@ def _arguments(
     path: Path, report: ShardReport
 ) -> tuple[tuple[str, ...], common.SharedOptions, bool]:
     """The paths and options that the shards were checked with, and `--cured`."""
-    from hlo_lint.engine.cache.values import from_json
-    from hlo_lint.text.errors import DumpError
-
     try:
         paths, shared, cured = report.arguments
         return tuple(paths), from_json(common.SharedOptions, shared), bool(cured)

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import click
 
+from hlo_lint.rules.registry import known_names
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.files import write
+
 OWN = Path("hlo_lint/rules")
 """The folder of the rules of hlo_lint, from the root of a checkout."""
 
@@ -87,10 +91,6 @@ def command(name: str, package: str | None, family: str | None) -> None:
 
     NAME is in kebab-case: it completes "allow ...". Existing files are never overwritten.
     """
-    from hlo_lint.rules.registry import known_names
-    from hlo_lint.text.errors import UsageError
-    from hlo_lint.text.files import write
-
     if (package is None) == (family is None):
         raise UsageError("new-rule takes either --package or --family")
     module = _identifier(name, "rule")
@@ -135,8 +135,6 @@ def _identifier(name: str, thing: str) -> str:
     Raises:
         UsageError: if it cannot be one.
     """
-    from hlo_lint.text.errors import UsageError
-
     module = name.replace("-", "_")
     if not module.isidentifier() or module != module.lower():
         raise UsageError(f"{name!r} cannot name a {thing}: use lower case, digits and -")

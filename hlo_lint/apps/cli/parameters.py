@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from hlo_lint.apps.cli import completing
+from hlo_lint.apps.cli import completion
 from hlo_lint.apps.cli.common import LEVELS, SharedOptions
 from hlo_lint.report.formats import FORMATS
 
@@ -19,13 +19,28 @@ MAX_COUNT = (1 << 31) - 1
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
+PATH = click.Path(path_type=Path)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def written_to(metavar: str, text: str, **settings: Any) -> Callable[[Any], Any]:
+    """`--output`, the file or folder that the command writes; the command gets it as `out`."""
+    return click.option("-o", "--output", "out", type=PATH, metavar=metavar, help=text, **settings)
+
+
+def two_folders(command: Callable[..., object]) -> Callable[..., object]:
+    """The arguments A and B, the dumps of two runs; the command gets `before` and `after`."""
+    after = click.argument("after", metavar="B", type=PATH)
+    return click.argument("before", metavar="A", type=PATH)(after(command))
+
+
 paths_argument = click.argument(
-    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completing.paths
+    "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths
 )
 before_option = click.option(
     "--before",
     metavar="PASS",
-    shell_complete=completing.passes,
+    shell_complete=completion.passes,
     help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
 )
 
@@ -58,7 +73,7 @@ def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
         flag,
         multiple=True,
         metavar="RULE",
-        shell_complete=completing.rules,
+        shell_complete=completion.rules,
         help=f"{text} (repeatable).",
     )
 
@@ -72,7 +87,7 @@ _choice = (
         "--severity",
         multiple=True,
         metavar="RULE=LEVEL",
-        shell_complete=completing.levels,
+        shell_complete=completion.levels,
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     before_option,
@@ -84,7 +99,7 @@ _choice = (
     ),
     click.option(
         "--baseline",
-        type=click.Path(path_type=Path),
+        type=PATH,
         metavar="FILE",
         help="Do not report the findings that this file lists.",
     ),
@@ -153,49 +168,42 @@ output_option = click.option(
 )
 
 
-def report_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Adds the options that say how a report is printed, and where."""
-    for option in (
-        click.option(
-            "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
-        ),
-        output_option,
-        click.option(
-            "--output-format",
-            type=click.Choice(list(FORMATS)),
-            help="The format of the report; by default the one in the settings, else text.",
-            envvar="HLO_LINT_OUTPUT_FORMAT",
-        ),
-    ):
-        command = option(command)
-    return command
+report_options = (
+    click.option(
+        "--output-format",
+        type=click.Choice(list(FORMATS)),
+        help="The format of the report; by default the one in the settings, else text.",
+        envvar="HLO_LINT_OUTPUT_FORMAT",
+    ),
+    output_option,
+    click.option(
+        "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
+    ),
+)
+"""The options that say how a report is printed, and where."""
 
 
-def _with_options(
-    command: Command, options: Sequence[Callable[[Command], Command]]
-) -> Callable[..., object]:
-    """The command with these options; it gets them as `shared`, a `SharedOptions`."""
+def gathered(
+    name: str, of: Any, options: Sequence[Callable[[Any], Any]] = ()
+) -> Callable[[Command], Callable[..., object]]:
+    """Adds options; the command gets those that are fields of a named tuple as one argument."""
 
-    @wraps(command)
-    def collected(*arguments: object, **values: Any) -> object:
-        shared = {name: values.pop(name) for name in SharedOptions._fields if name in values}
-        return command(*arguments, shared=SharedOptions(**shared), **values)
+    def decorated(command: Command) -> Callable[..., object]:
+        @wraps(command)
+        def collected(*arguments: object, **values: Any) -> object:
+            given = {field: values.pop(field) for field in of._fields if field in values}
+            return command(*arguments, **{name: of(**given)}, **values)
 
-    for option in reversed(options):
-        collected = option(collected)
-    return collected
+        for option in reversed(options):
+            collected = option(collected)
+        return collected
 
-
-def settings_options(command: Command) -> Callable[..., object]:
-    """Adds the options that change settings, and those that say what is read."""
-    return _with_options(command, (*_choice, *_input, *_files))
+    return decorated
 
 
-def rule_options(command: Command) -> Callable[..., object]:
-    """Adds the options that change settings, for a command that reads no file of the caller's."""
-    return _with_options(command, (*_choice, *_files))
-
-
-def file_options(command: Command) -> Callable[..., object]:
-    """Adds `--before`, and the options that name the settings file."""
-    return _with_options(command, (before_option, *_files))
+settings_options = gathered("shared", SharedOptions, (*_choice, *_input, *_files))
+"""Adds the options that change settings, and those that say what is read."""
+rule_options = gathered("shared", SharedOptions, (*_choice, *_files))
+"""Adds the options that change settings, for a command that reads no file of the caller's."""
+file_options = gathered("shared", SharedOptions, (before_option, *_files))
+"""Adds `--before`, and the options that name the settings file."""

@@ -2,41 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.cli import options
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.pass_stats import PassStats
-    from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.analysis.pass_stats import Effect, PassStats, as_dict, passes
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.apps.cli.tables import print_table, terminal_width
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import main_pipelines, module_named
+from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 COLUMNS = ("step", "pipeline", "pass", "changed", "bytes", "fusions", "ms", "instructions")
 NUMBERS = ("step", "fusions", "ms")
 
 
 @click.command("passes")
-@click.argument("folder", metavar="DIR", type=options.PATH)
+@click.argument("folder", metavar="DIR", type=parameters.PATH)
 @click.option("--module", metavar="NAME", help="Print only this module; by default all.")
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
-@options.json_option
+@parameters.json_option
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
     """Print what each pass did, in instructions, bytes and time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
     that come or go outside fusions.
     """
-    from hlo_lint.analysis.pass_stats import Effect, as_dict, passes
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.selection import main_pipelines, module_named
-    from hlo_lint.text.errors import DumpError
-
     if module is not None:
         pipelines = [module_named(folder, module)]
     else:
@@ -54,7 +50,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
             {"module": pipeline.title, "passes": [as_dict(step) for step in steps]}
             for pipeline, steps in runs
         ]
-        click.echo(json.dumps({"version": 1, "modules": modules}, indent=2))
+        common.print_json(modules=modules)
         return
     for number, (pipeline, steps) in enumerate(runs):
         if number:
@@ -63,8 +59,6 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
 
 
 def _row(step: PassStats) -> tuple[str, ...]:
-    from hlo_lint.analysis.pass_stats import Effect
-
     counts = [f"+{count} {opcode}" for opcode, count in step.added.items()]
     counts += [f"-{count} {opcode}" for opcode, count in step.removed.items()]
     sizes = [
@@ -99,9 +93,6 @@ def _bytes(size: int) -> str:
 
 def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
     """Print the table; on a terminal, each pipeline of passes has its own, to save a column."""
-    from hlo_lint.apps.cli.tables import print_table, terminal_width
-    from hlo_lint.text.source import shown
-
     rows = [tuple(map(shown, row)) for row in rows]
     click.echo(click.style(shown(pipeline.title), bold=True))
     if not terminal_width():

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from hlo_lint.apps.cli import parameters
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.hlo.ir import Module
+from hlo_lint.kernels.custom_calls import PayloadError, decode, render
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
-
-if TYPE_CHECKING:
-    from hlo_lint.dumps.pass_dump import PassDump
-    from hlo_lint.hlo.ir import Module
 
 
 @click.command("payload")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.argument("instruction")
 def command(path: Path, instruction: str) -> None:
     """Print what a custom call carries, such as a kernel.
@@ -32,9 +32,6 @@ def payload_text(path: Path, instruction: str) -> str:
         DumpError: where the file or the payload cannot be read.
         UsageError: for an instruction that is not there or carries nothing.
     """
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.kernels.custom_calls import PayloadError, decode, render
-
     name = instruction.removeprefix("%")
     carriers = []
     for dump in (dump for pipeline in open_dump(path) for dump in pipeline.dumps):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.apps.cli import common
+from hlo_lint.text.errors import UsageError
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -30,6 +31,12 @@ class ReportOptions(NamedTuple):
     """True to fix what can be fixed first; the report is of what remains."""
     unsafe_fixes: bool | None = None
     diff: bool = False
+    """True to print what a fix would change."""
+
+    @property
+    def fixes(self) -> bool:
+        """True if the report is of what fixes leave."""
+        return self.fix or self.diff
 
 
 def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
@@ -38,8 +45,6 @@ def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
     Raises:
         UsageError: they are asked for in such a format.
     """
-    from hlo_lint.text.errors import UsageError
-
     if options.statistics and settings.output_format not in ("text", "concise", "json"):
         raise UsageError(f"--statistics is text or json, not {settings.output_format}")
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from hlo_lint.analysis.ranks import (
+    MAX_COLLECTIVES,
+    Collective,
+    Divergence,
+    RankedModule,
+    Variant,
+    compare_ranks,
+    rank_folders,
+)
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
-
-if TYPE_CHECKING:
-    from hlo_lint.analysis.ranks import Collective, Divergence, RankedModule, Variant
 
 
 @click.command("ranks")
 @click.argument("paths", metavar="DIR…", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@parameters.json_option
 @click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
 @click.pass_context
 def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
@@ -27,18 +33,12 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
 
     Exit status: 0 the collectives agree, 1 they do not, 2 wrong use.
     """
-    from hlo_lint.analysis.ranks import compare_ranks, rank_folders
-
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
     diverging = [module for module in modules if module.divergences]
     if as_json:
-        answer = {
-            "version": 1,
-            "ranks": [rank.name for rank in ranks],
-            "modules": [_as_dict(module) for module in modules],
-        }
-        click.echo(json.dumps(answer, indent=2))
+        listed = [_as_dict(module) for module in modules]
+        common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
     else:
         for module in diverging:
             for divergence in module.divergences:
@@ -103,8 +103,6 @@ def _cause(divergence: Divergence) -> list[str]:
 
 def _show_modules(modules: list[RankedModule]) -> None:
     """The modules that were not compiled to the same text everywhere."""
-    from hlo_lint.analysis.ranks import MAX_COLLECTIVES
-
     for module in modules:
         if len(module.variants) > 1:
             name = shown(module.name) or "the module"

@@ -5,27 +5,34 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli import options as cli_options
+from hlo_lint.apps.reduction import (
+    Effort,
+    Problem,
+    crash_problem,
+    finding_problem,
+    interpreter_of,
+    reduce_problem,
+    values_problem,
+)
+from hlo_lint.dumps.selection import modules_of, one_file
+from hlo_lint.engine.reduce.interest import LOOSE, CommandTest, FindingTest
+from hlo_lint.engine.reduce.search import ReductionProgress
+from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode, shown
-
-if TYPE_CHECKING:
-    from hlo_lint.apps.reduction import Effort, Problem
-    from hlo_lint.engine.reduce.search import ReductionProgress
-    from hlo_lint.xla.environments import Interpreter
+from hlo_lint.xla.compiler import XlaCompiler
+from hlo_lint.xla.environments import Interpreter
 
 
-@dataclass(frozen=True)
-class ReduceOptions:
+class ReduceOptions(NamedTuple):
     """The options of `reduce` and `repro`: the problem to look for, and how to search."""
 
     xla_crashes: bool
@@ -44,8 +51,6 @@ class ReduceOptions:
 
     def interpreter(self) -> Interpreter:
         """The Python whose XLA compiles."""
-        from hlo_lint.apps.reduction import interpreter_of
-
         return interpreter_of(self.release, self.python, lambda text: click.echo(text, err=True))
 
     def known_release(self, problem: Problem) -> str:
@@ -56,8 +61,6 @@ class ReduceOptions:
 
     def effort(self, *, is_slow: bool) -> Effort:
         """The means of the search; a slow test is run on every core."""
-        from hlo_lint.apps.reduction import Effort
-
         jobs = self.jobs or ((os.cpu_count() or 1) if is_slow else 1)
         return Effort(jobs, self.repeat, self.state)
 
@@ -69,9 +72,6 @@ class ReduceOptions:
     @contextmanager
     def problem(self, path: Path) -> Iterator[Problem]:
         """The change of values by a pass of XLA, or the crash of XLA, on a path."""
-        from hlo_lint.apps.reduction import crash_problem, values_problem
-        from hlo_lint.xla.compiler import XlaCompiler
-
         interpreter = self.interpreter()
         with XlaCompiler(interpreter.path, timeout=self.timeout) as compiler:
             kind = (
@@ -124,7 +124,7 @@ _OPTIONS = (
     ),
     click.option(
         "--state",
-        type=click.Path(path_type=Path),
+        type=parameters.PATH,
         metavar="FILE",
         help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
     ),
@@ -153,23 +153,12 @@ _OPTIONS = (
     ),
     click.option("-q", "--quiet", is_flag=True, help="Print nothing but the result."),
 )
-
-
-def reduce_options(command: parameters.Command) -> Callable[..., object]:
-    """Adds the options; the command gets them as `options`."""
-
-    @wraps(command)
-    def collected(*arguments: object, **values: Any) -> object:
-        given = {field.name: values.pop(field.name) for field in fields(ReduceOptions)}
-        return command(*arguments, options=ReduceOptions(**given), **values)
-
-    for option in reversed(_OPTIONS):
-        collected = option(collected)
-    return collected
+reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
+"""Adds the options; the command gets them as `options`."""
 
 
 @click.command("reduce")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.option(
     "--finding",
     metavar="RULE[:INSTRUCTION]",
@@ -181,7 +170,7 @@ def reduce_options(command: parameters.Command) -> Callable[..., object]:
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
     "for {}.",
 )
-@cli_options.written_to("FILE", "Write the module to this file instead of standard output.")
+@parameters.written_to("FILE", "Write the module to this file instead of standard output.")
 @reduce_options
 @parameters.settings_options
 def command(
@@ -198,10 +187,6 @@ def command(
 
     XLA's parser reads the result, if it reads PATH.
     """
-    from hlo_lint.apps.reduction import reduce_problem
-    from hlo_lint.engine.reduce.interest import LOOSE, FindingTest
-    from hlo_lint.text.errors import UsageError
-
     given = bool(finding), options.xla_crashes, options.changes_values, bool(interesting)
     if sum(given) > 1:
         raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
@@ -231,15 +216,10 @@ def _problem(
     shared: common.SharedOptions,
 ) -> Iterator[Problem]:
     """The problem that the options describe."""
-    from hlo_lint.apps.reduction import Problem, finding_problem
-
     if options.of_xla:
         with options.problem(path) as problem:
             yield problem
     elif interesting:
-        from hlo_lint.dumps.selection import modules_of, one_file
-        from hlo_lint.engine.reduce.interest import CommandTest
-
         text = modules_of(one_file(path))[0].text
         test = CommandTest(tuple(shlex.split(interesting)), options.timeout)
         yield Problem(text, test, path)

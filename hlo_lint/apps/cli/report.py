@@ -6,13 +6,16 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.apps.cli import common, options, parameters
+from hlo_lint.apps.api import lint
+from hlo_lint.apps.cli import common, parameters
+from hlo_lint.report.html.page import check_installed, render_html
 from hlo_lint.text.phrases import counted
+from hlo_lint.text.source import shown
 
 
 @click.command("report")
 @parameters.paths_argument
-@options.written_to(
+@parameters.written_to(
     "FILE",
     "The file to write; `-` is standard output.",
     default=Path("report.html"),
@@ -45,10 +48,6 @@ def command(
 
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
-    from hlo_lint.apps.api import lint
-    from hlo_lint.report.html.page import check_installed, render_html
-    from hlo_lint.text.source import shown
-
     check_installed()
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings, shared)

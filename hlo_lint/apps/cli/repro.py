@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli import options as cli_options
 from hlo_lint.apps.cli.reduce import ReduceOptions, progress_bar, reduce_options
+from hlo_lint.apps.reduction import Problem, finding_problem, reduce_problem, repro_of
+from hlo_lint.report.repro import Repro, titles, write_repro
+from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 from hlo_lint.text.source import shown
-
-if TYPE_CHECKING:
-    from hlo_lint.apps.reduction import Problem
-    from hlo_lint.report.repro import Repro
 
 
 @click.command("repro")
-@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("path", type=parameters.PATH)
 @click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
-@cli_options.written_to(
+@parameters.written_to(
     "DIRECTORY",
     "The directory to write; of several findings each gets a directory in it.",
     required=True,
@@ -43,12 +39,8 @@ def command(
     own, a script that compiles it with a released jax, and a bug report. By default the first
     error of PATH is taken.
     """
-    from hlo_lint.apps.reduction import finding_problem
-    from hlo_lint.report.repro import titles, write_repro
-    from hlo_lint.rules.pipeline.values_changed import ValuesChanged
-
     if findings == (ValuesChanged.name(),):
-        options = replace(options, changes_values=True)
+        options = options._replace(changes_values=True)
     if options.of_xla:
         with options.problem(path) as problem:
             repros = [_repro(problem, options)]
@@ -65,8 +57,6 @@ def command(
 
 
 def _repro(problem: Problem, options: ReduceOptions) -> Repro:
-    from hlo_lint.apps.reduction import reduce_problem, repro_of
-
     effort = options.effort(is_slow=options.of_xla)
     with progress_bar(wanted=not options.quiet) as progress:
         reduction = reduce_problem(problem, effort, progress)

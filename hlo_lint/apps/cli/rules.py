@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import click
+
+from hlo_lint.apps.cli.tables import print_table
+from hlo_lint.rules.registry import all_rules
 
 
 @click.command("rules")
@@ -15,12 +20,7 @@ import click
 )
 def command(output_format: str) -> None:
     """List every rule with its family, its severity and its finding."""
-    from hlo_lint.apps.cli.tables import print_table
-    from hlo_lint.rules.registry import all_rules
-
     if output_format == "json":
-        import json
-
         listed = [
             {
                 "name": rule.name(),

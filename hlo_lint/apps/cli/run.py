@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from hlo_lint.apps.cli import options
+from hlo_lint.apps.cli import parameters
+from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.targets import as_dump
+from hlo_lint.dumps.file_types import FileType
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import Shape, TupleShape, leaves
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+from hlo_lint.text.files import write
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hlo_lint.engine.values.run import ArrayValue
-    from hlo_lint.hlo.ir import Instruction, Module
-    from hlo_lint.hlo.shape import Shape
 
 MAX_PRINTED = 1000
 """Elements of an array that are printed in full; of a larger one the edges are."""
 
 
 @click.command("run")
-@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("path", metavar="FILE", type=parameters.PATH)
 @click.option(
     "--inputs",
     "given",
-    type=click.Path(path_type=Path),
+    type=parameters.PATH,
     metavar="FILE.npz",
     help="The values of the parameters, by name; of an element of a tuple as name.0.",
 )
@@ -46,7 +52,7 @@ MAX_PRINTED = 1000
     help="Print the value of this instruction in place of the result; of one in a loop the last.",
 )
 @click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
-@options.written_to("OUT.npz", "Also write what is printed to this file.")
+@parameters.written_to("OUT.npz", "Also write what is printed to this file.")
 def command(
     path: Path,
     given: Path | None,
@@ -92,16 +98,12 @@ def _values(
 
 
 def _module(path: Path) -> Module:
-    from hlo_lint.apps.settings.settings import Settings
-    from hlo_lint.apps.targets import as_dump
-    from hlo_lint.dumps.file_types import Kind
-
     if path.is_dir():
         raise UsageError(f"{path} is a folder; give one file")
     dump = as_dump(path, Settings()).pipelines[0].dumps[0]
     with os_errors_as(f"{path}: cannot be read"):
         module = dump.file.modules[0]
-    if dump.kind is not Kind.HLO or module.entry is None:
+    if dump.file_type is not FileType.HLO or module.entry is None:
         raise DumpError(f"{path}: not an HLO module")
     return module
 
@@ -118,7 +120,6 @@ def _instruction(module: Module, name: str) -> Instruction:
 def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]:
     """The arrays in the parameters: those of the file, seeded ones for the rest."""
     from hlo_lint.engine.values.inputs import inputs_of
-    from hlo_lint.hlo.shape import leaves
 
     inputs = inputs_of(module, seed)
     if given is None or module.entry is None:
@@ -140,8 +141,6 @@ def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]
 
 
 def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
-    import zipfile
-
     import numpy as np
 
     try:
@@ -162,8 +161,6 @@ def _parts(
     name: str, value: ArrayValue, shape: Shape | None
 ) -> Iterator[tuple[str, NDArray[Any], Shape | None]]:
     """The arrays of a value, each with a name and its shape."""
-    from hlo_lint.hlo.shape import TupleShape
-
     if isinstance(value, tuple):
         shapes: Sequence[Shape | None] = [None] * len(value)
         if isinstance(shape, TupleShape):
@@ -183,11 +180,7 @@ def _shown(array: NDArray[Any]) -> str:
 
 
 def _save(path: Path, values: Mapping[str, NDArray[Any]]) -> None:
-    from io import BytesIO
-
     import numpy as np
-
-    from hlo_lint.text.files import write
 
     arrays: dict[str, Any] = dict(values)
     content = BytesIO()

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 import click
 
 from hlo_lint.apps.cli.program import after_signal, handle_signals
+from hlo_lint.text.errors import DumpError, UsageError
 
 MAX_HEADER: Final = 4096
 """Bytes of a line before a message."""
@@ -28,8 +29,6 @@ def command(stdio: bool) -> None:
 
     Editors start it; `editors/` has their settings. It needs hlo-lint[lsp].
     """
-    from hlo_lint.text.errors import UsageError
-
     try:
         from hlo_lint.apps.lsp.app import make_server
     except ModuleNotFoundError as error:
@@ -79,8 +78,6 @@ class _Messages:
 
 
 def _unfit(what: str) -> Exception:
-    from hlo_lint.text.errors import DumpError
-
     return DumpError(f"standard input: {what} is too long for the Language Server Protocol")
 
 

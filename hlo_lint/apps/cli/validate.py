@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.printing import write_report
-from hlo_lint.report.formats import FORMATS
+from hlo_lint.apps.targets import open_paths
+from hlo_lint.apps.validation import ValidationResult, validate
+from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.report.html.page import check_installed, render_html
+from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
-    from hlo_lint.apps.validation import ValidationResult
     from hlo_lint.engine.values.validate import Validation
 
 
@@ -79,18 +83,13 @@ def command(
     ctx: click.Context,
     /,
     paths: tuple[str, ...],
-    against: Path | None,
-    module: str | None,
-    all_steps: bool,
-    seeds: int,
-    edges: bool,
-    seconds: float,
     memory: int,
     jobs: int | None,
     output_format: str,
     output: Path | None,
     color: str,
     shared: common.SharedOptions,
+    **options: Any,
 ) -> None:
     """Find the first pass that changes what a module computes.
 
@@ -99,27 +98,18 @@ def command(
     Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use, or nothing
     to compare.
     """
-    from hlo_lint.apps.api import validate
-
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings)
     with common.status_line() as note:
         result = validate(
             dump,
-            against=against,
-            module=module,
-            seeds=seeds,
-            edges=edges,
-            all_steps=all_steps,
-            seconds=seconds,
             memory=memory << 20,
             jobs=jobs or os.cpu_count() or 1,
             settings=settings,
             note=note,
+            **options,
         )
     if output_format == "text" and output is None:
-        from hlo_lint.report.text import print_text
-
         print_text(common.console(color=color), result.report.findings)
         _print_summary(result)
     else:
@@ -131,13 +121,8 @@ def command(
 
 def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:
     if output_format == "html":
-        from hlo_lint.apps.targets import open_paths
-        from hlo_lint.report.html.page import check_installed, render_html
-
         check_installed()
         return render_html(open_paths(paths), result.report, title=paths[0], sources=())
-    from hlo_lint.report.formats import render
-
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)
     )
@@ -145,8 +130,6 @@ def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ..
 
 def _print_summary(result: ValidationResult) -> None:
     """A line for each module, and the reasons why steps were not compared."""
-    from hlo_lint.text.source import shown
-
     for validation in result.validations:
         click.echo(shown(f"{validation.title}: {_counts(validation)}"))
         for note in validation.notes:

@@ -229,32 +229,32 @@ class HloServer(LanguageServer):
     @property
     def versioned(self) -> bool:
         """True if edits may name the version of a text."""
-        workspace = self.client_capabilities.workspace
-        edit = workspace.workspace_edit if workspace else None
-        return bool(edit and edit.document_changes)
+        return bool(self.capability("workspace.workspace_edit.document_changes"))
 
     @property
     def resolves_edits(self) -> bool:
         """True if the edit of an action may be left out until it is chosen."""
-        capabilities = self.client_capabilities.text_document
-        action = capabilities.code_action if capabilities else None
-        resolve = action.resolve_support if action else None
-        return bool(resolve and "edit" in resolve.properties)
+        resolve = self.capability("text_document.code_action.resolve_support.properties")
+        return "edit" in (resolve or ())
 
     @property
     def reads_markdown(self) -> bool:
         """True if a hover may be Markdown."""
-        capabilities = self.client_capabilities.text_document
-        client = capabilities.hover if capabilities else None
-        formats = client.content_format if client else None
+        formats = self.capability("text_document.hover.content_format")
         return formats is None or types.MarkupKind.Markdown in formats
 
     @property
     def knows_trees(self) -> bool:
         """True if an outline may be a tree."""
-        capabilities = self.client_capabilities.text_document
-        outline = capabilities.document_symbol if capabilities else None
-        return bool(outline and outline.hierarchical_document_symbol_support)
+        trees = "text_document.document_symbol.hierarchical_document_symbol_support"
+        return bool(self.capability(trees))
+
+    def capability(self, path: str) -> Any:
+        """A capability of the client by its path; None where the client does not state it."""
+        value: Any = self.client_capabilities
+        for name in path.split("."):
+            value = getattr(value, name, None)
+        return value
 
 
 def _read(opened: _OpenText, text: Text, serial: int) -> Document:
@@ -323,8 +323,7 @@ def _offer_texts(server: HloServer) -> None:
 
     @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
     async def configured(params: types.DidChangeConfigurationParams) -> None:
-        workspace = server.client_capabilities.workspace
-        if params.settings is None and workspace and workspace.configuration:
+        if params.settings is None and server.capability("workspace.configuration"):
             item = types.ConfigurationItem(section=SECTION)
             asked = types.ConfigurationParams([item])
             (given,) = await server.workspace_configuration_async(asked)

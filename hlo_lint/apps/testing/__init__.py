@@ -12,9 +12,10 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hlo_lint.apps.api import lint, validate
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.validation import validate
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.text.phrases import dedented

@@ -122,53 +122,39 @@ def _with_layout(draw: Draw, shape: ArrayType, layouts: bool) -> ArrayType:
     return replace(shape, minor_to_major=order)
 
 
-def _operand(draw: Draw, program: _Program, *kinds: str) -> tuple[str, ArrayType] | None:
-    fitting = [value for value in program.values if not kinds or value[1].kind in kinds]
-    return draw(st.sampled_from(fitting)) if fitting else None
-
-
-def _unary(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _unary(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     program.add(shape, f"{draw(st.sampled_from(_UNARY[shape.kind]))}(%{name})")
 
 
-def _binary(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _binary(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     other = draw(st.sampled_from([of for of, its in program.values if its == shape]))
     program.add(shape, f"{draw(st.sampled_from(_BINARY[shape.kind]))}(%{name}, %{other})")
 
 
-def _compare(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _compare(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     direction = draw(st.sampled_from(("EQ", "NE", "LT", "GE")))
     result = replace(shape, dtype="pred")
     chosen = program.add(result, f"compare(%{name}, %{name}), direction={direction}")
     program.add(shape, f"select(%{chosen}, %{name}, %{name})")
 
 
-def _copy(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _copy(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     program.add(_with_layout(draw, shape, program.layouts), f"copy(%{name})")
 
 
-def _convert(draw: Draw, program: _Program) -> None:
-    operand = _operand(draw, program, "float")
-    if operand is not None:
-        program.add(
-            replace(operand[1], dtype=draw(st.sampled_from(FLOATS))), f"convert(%{operand[0]})"
-        )
+def _convert(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
+    if shape.kind == "float":
+        program.add(replace(shape, dtype=draw(st.sampled_from(FLOATS))), f"convert(%{name})")
 
 
-def _transpose(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _transpose(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     order = draw(st.permutations(range(len(shape.dims))))
     dims = tuple(shape.dims[at] for at in order)
     result = _with_layout(draw, replace(shape, dims=dims), program.layouts)
     program.add(result, f"transpose(%{name}), dimensions={{{','.join(map(str, order))}}}")
 
 
-def _reshape(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _reshape(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     dims: list[int] = []
     left = prod(shape.dims)
     while left > 1:
@@ -179,8 +165,7 @@ def _reshape(draw: Draw, program: _Program) -> None:
     program.add(result, f"reshape(%{name})")
 
 
-def _broadcast(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _broadcast(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     size = draw(st.integers(1, 3))
     if prod(shape.dims) * size > MAX_ELEMENTS or len(shape.dims) > 4:
         return
@@ -191,8 +176,7 @@ def _broadcast(draw: Draw, program: _Program) -> None:
     program.add(result, f"broadcast(%{name}), dimensions={{{','.join(map(str, kept))}}}")
 
 
-def _slice(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _slice(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     ranges, dims = [], []
     for size in shape.dims:
         begin = draw(st.integers(0, size - 1))
@@ -202,8 +186,7 @@ def _slice(draw: Draw, program: _Program) -> None:
     program.add(replace(shape, dims=tuple(dims)), f"slice(%{name}), slice={{{', '.join(ranges)}}}")
 
 
-def _concatenate(draw: Draw, program: _Program) -> None:
-    name, shape = draw(st.sampled_from(program.values))
+def _concatenate(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
     if not shape.dims or 2 * prod(shape.dims) > MAX_ELEMENTS:
         return
     at = draw(st.integers(0, len(shape.dims) - 1))
@@ -211,11 +194,9 @@ def _concatenate(draw: Draw, program: _Program) -> None:
     program.add(replace(shape, dims=dims), f"concatenate(%{name}, %{name}), dimensions={{{at}}}")
 
 
-def _dot(draw: Draw, program: _Program) -> None:
-    operand = _operand(draw, program, "float")
-    if operand is None or not operand[1].dims:
+def _dot(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
+    if shape.kind != "float" or not shape.dims:
         return
-    name, shape = operand
     at = draw(st.integers(0, len(shape.dims) - 1))
     rest = (*shape.dims[:at], *shape.dims[at + 1 :])
     if prod(rest) ** 2 > MAX_ELEMENTS or len(rest) > 2:
@@ -233,7 +214,7 @@ _STEPS: Final = (
 
 def _grow(draw: Draw, program: _Program, steps: int) -> None:
     for step in draw(st.lists(st.sampled_from(_STEPS), min_size=1, max_size=steps)):
-        step(draw, program)
+        step(draw, program, *draw(st.sampled_from(program.values)))
 
 
 @st.composite
@@ -276,10 +257,9 @@ def _call(draw: Draw, entry: _Program, kind: str, number: int, others: list[str]
 
 
 def _reduce(draw: Draw, entry: _Program, number: int, others: list[str]) -> None:
-    operand = _operand(draw, entry, "float")
-    if operand is None or not operand[1].dims:
+    name, shape = draw(st.sampled_from(entry.values))
+    if shape.kind != "float" or not shape.dims:
         return
-    name, shape = operand
     scalar = f"{shape.dtype}[]"
     others.append(
         f"%sum.{number} (a.{number}: {scalar}, b.{number}: {scalar}) -> {scalar} {{\n"

@@ -16,11 +16,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.dumps.artefacts.records import Artefact
-from hlo_lint.dumps.artefacts.text_proto import Message, outer_fields
+from hlo_lint.hlo.text_format import Message, outer_fields
 from hlo_lint.text.source import ParseError, Span
 
 _instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match
@@ -113,15 +112,6 @@ class Autotuning(Artefact):
     """The entries of a log."""
     results: tuple[ChosenConfig, ...]
     """The entries of a results file."""
-
-    @cached_property
-    def by_fingerprint(self) -> dict[str, TunedInstruction]:
-        """The instructions of a new log; of several alike, the last."""
-        return {
-            instruction.fingerprint: instruction
-            for instruction in self.instructions
-            if instruction.fingerprint
-        }
 
     def chosen(self, fingerprint: str) -> ChosenConfig | None:
         """The choice for an instruction, from a results file."""

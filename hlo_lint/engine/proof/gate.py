@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from hlo_lint.dumps.file_types import Kind
+from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.fixes import apply_fixes, finding_key, without_overlaps
@@ -101,7 +101,7 @@ class Gate:
         after, edits = apply_fixes(before, [plan.fix])
         if not edits or after == before:
             return Verdict(plan, Proof(None, False, ("nothing changes",)), ("it changes nothing",))
-        if plan.dump.kind is not Kind.HLO:
+        if plan.dump.file_type is not FileType.HLO:
             proof = prove_ptx(before, after)
             return Verdict(plan, proof, () if proof.holds else (f"{proof}",))
         old = plan.dump.file.modules
@@ -220,7 +220,7 @@ def _repeated(text: str, plan: PlannedFix) -> list[str]:
 
 def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, str]]:
     """The fixes whose text XLA's parser refuses: the reason, or a note where it cannot tell."""
-    plans = [plan for plan in plans if plan.dump.kind is Kind.HLO]
+    plans = [plan for plan in plans if plan.dump.file_type is FileType.HLO]
     by_dump: Plans = {}
     for plan in plans:
         by_dump.setdefault(plan.dump, []).append(plan)

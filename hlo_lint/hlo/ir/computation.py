@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from hlo_lint.hlo.ir.cycles import without_cycles
 from hlo_lint.hlo.ir.instruction import Instruction
 from hlo_lint.hlo.records import (
     NAME,
@@ -71,6 +72,7 @@ class Computation:
         "_users",
         "_views",
         "analysis_cache",
+        "cyclic",
         "has_spans",
         "inline",
         "is_entry",
@@ -109,7 +111,9 @@ class Computation:
         self.is_entry = is_entry
         self.signature = signature
         """`(a: f32[8]) -> f32[8]`, or empty if the text prints none."""
-        self.rows = rows
+        self.rows, self.cyclic = without_cycles(rows)
+        """Its records, of which none is computed from itself, and the positions of those that are
+        in the text: from them the references that close a cycle are gone."""
         self.tail = tail
         """The text after the closing brace: `, execution_thread="parallel"`."""
         self.parse_errors = parse_errors
@@ -134,10 +138,12 @@ class Computation:
 
     def copy(self) -> Computation:
         """The same, as another computation: a module may spell one twice."""
-        return Computation(
+        copied = Computation(
             *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),
             *(self._spans, self.parse_errors, self.nested, self.inline),
         )
+        copied.cyclic = self.cyclic
+        return copied
 
     def __repr__(self) -> str:
         return f"<Computation {self.name}: {counted(len(self), 'instruction')}>"

@@ -268,7 +268,8 @@ def read_lines(text: str, at: int, size: int) -> tuple[list[InstructionRecord], 
         return [], at
     lines = [line for line in map(str.strip, text[at:end].split("\n")) if line]
     printed = "".join([f"\n  {line}" for line in lines]) + "\n"
-    if "\r" in printed:
+    # The patterns do not see that an attribute lacks its value.
+    if "\r" in printed or "=\n" in printed or "=, " in printed:
         return [], at
     return (_find_rows(printed, 0, len(printed) - 1, len(lines), Spelling()) or []), end
 

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 
-from hlo_lint.apps.api import lint, validate
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Answer, Job, ProgramOutcome, run
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.winners import (
@@ -19,6 +19,7 @@ from hlo_lint.apps.jax.capture.winners import (
     loading,
 )
 from hlo_lint.apps.settings.settings import Settings
+from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report

@@ -38,6 +38,7 @@ from hlo_lint.apps.jax.capture.worker import (
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.selection import main_pipelines
 from hlo_lint.report.report import Report
+from hlo_lint.rules.registry import select_rules
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_errors_as
 
 if TYPE_CHECKING:
@@ -305,8 +306,6 @@ def _but(report: Report, allow: Sequence[str]) -> Report:
     """A report without what some rules found."""
     if not allow:
         return report
-    from hlo_lint.rules.registry import select_rules
-
     allowed = {rule.name() for rule in select_rules(allow)}
     left = tuple(finding for finding in report.findings if finding.rule not in allowed)
     return replace(report, findings=left)

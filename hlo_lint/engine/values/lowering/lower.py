@@ -628,7 +628,9 @@ def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
         read: list[Instruction] = []
         for operand in instruction.operands:
             if operand.instruction is None:
-                raise NotLowered(f"%{instruction.name} reads %{operand.name}, which is not there")
+                reads = f"reads %{operand.name}, which is not there"
+                reason = reads if operand.name else "is computed from itself"
+                raise NotLowered(f"%{instruction.name} {reason}")
             read.append(operand.instruction)
         return read[::-1]
 

@@ -3,8 +3,8 @@ r"""Protobuf's text format as a tree with places, without knowing what the names
     config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
 
 A log of the autotuner is appended to by many processes and cut off by the death of any of them:
-what cannot be read is reported, and the rest is read. `hlo_lint.hlo.text_proto` is the
-strict reader, for texts that are to become bytes.
+what cannot be read is reported, and the rest is read. `hlo_lint.hlo.text_proto` has protobuf
+itself read texts that are to become bytes.
 """
 
 from __future__ import annotations

@@ -1,0 +1,113 @@
+"""Cycles of a module: instructions computed from themselves, computations that call themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
+from typing import NamedTuple
+
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.text.errors import HloSyntaxError
+
+
+class Cycles(NamedTuple):
+    """The cycles of a module, of which there is one at least."""
+
+    operands: tuple[Instruction, ...]
+    """Instructions that are among their own operands, or theirs, each at the reference that no
+    longer stands in its record (`without_cycles`)."""
+    calls: tuple[Instruction, ...]
+    """Instructions whose callee comes back to the computation that holds them."""
+
+
+@cached_analysis
+def cycles_of(module: Module) -> Cycles | None:
+    """The cycles of a module; None, as in every module that XLA reads, if there are none.
+
+    No walk over callees may begin before this is asked of a module; one over operands or users
+    ends all the same.
+    """
+    operands = tuple(
+        computation.at(number)
+        for computation in module.computations
+        for number in computation.cyclic
+    )
+    calls = tuple(_recursive_calls(module))
+    return Cycles(operands, calls) if operands or calls else None
+
+
+def refuse_cycles(module: Module) -> None:
+    """Do nothing, if a module has no cycle.
+
+    Raises:
+        HloSyntaxError: at the first instruction on one.
+    """
+    cycles = cycles_of(module)
+    if cycles is not None:
+        instruction = (*cycles.operands, *cycles.calls)[0]
+        lines = module.file.lines
+        at = lines.position(module.span(instruction).start)
+        message = f"%{instruction.name} is on a cycle of operands or calls"
+        raise HloSyntaxError(message, at, path=module.path, text=lines.text)
+
+
+@cached_analysis
+def _callees(computation: Computation) -> frozenset[str]:
+    return frozenset(chain.from_iterable(calls_of(computation).values()))
+
+
+def _recursive_calls(module: Module) -> Iterator[Instruction]:
+    above: set[str] = set()
+    for computation in module.computations:
+        if not above.issuperset(_callees(computation)):
+            break  # a name that stands below, or nowhere
+        above.add(computation.name)
+    else:
+        return
+    callees: dict[str, frozenset[str]] = {}
+    for computation in module.computations:
+        name = computation.name
+        callees[name] = callees.get(name, frozenset()) | _callees(computation)
+    group = _groups(callees)
+    for computation in module.computations:
+        if group[computation.name] is None:
+            continue
+        for number, names in calls_of(computation).items():
+            if any(group.get(name) == group[computation.name] for name in names):
+                yield computation.at(number)
+
+
+def _groups(callees: Mapping[str, Iterable[str]]) -> dict[str, int | None]:
+    """A number for each name, equal for those on cycles together; None for those on none.
+
+    This is Tarjan's algorithm, with a stack of its own.
+    """
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    group: dict[str, int | None] = {}
+    open_names: list[str] = []
+    for first in callees:
+        stack = [] if first in order else [(first, iter(callees[first]))]
+        while stack:
+            name, waiting = stack[-1]
+            if name not in order:
+                order[name] = low[name] = len(order)
+                open_names.append(name)
+            for callee in waiting:
+                if callee not in callees or callee in group:
+                    continue
+                if callee not in order:
+                    stack.append((callee, iter(callees[callee])))
+                    break
+                low[name] = min(low[name], order[callee])
+            else:
+                stack.pop()
+                if stack:
+                    low[stack[-1][0]] = min(low[stack[-1][0]], low[name])
+                if low[name] == order[name]:
+                    start = open_names.index(name)
+                    members, open_names[start:] = open_names[start:], []
+                    is_cycle = len(members) > 1 or name in callees[name]
+                    group.update(dict.fromkeys(members, order[name] if is_cycle else None))
+    return group

@@ -1,0 +1,66 @@
+"""Values that are computed from themselves, which a text can say and no graph of XLA can hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hlo_lint.hlo.records import NAME, REFERENCES, InstructionRecord, name_in
+
+Rows = tuple[InstructionRecord, ...]
+
+
+def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
+    """Records of which none is computed from itself, and the positions of those that were.
+
+    XLA's parser knows only the names above an instruction. On a cycle it is the same here: a
+    reference to the instruction itself, or down the text, becomes "", which names nothing. So
+    every walk over operands or users ends. References down the text that close no cycle stay.
+    """
+    above: set[str] = set()
+    for row in rows:
+        if not above.issuperset(row[REFERENCES]):
+            return _cut(rows)
+        above.add(row[NAME])
+    return rows, ()
+
+
+def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
+    """The same where a name does not stand above its reader: most often it is an element."""
+    index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
+    operands = [
+        [index[name] for name in map(name_in, row[REFERENCES]) if name in index] for row in rows
+    ]
+    if all(at > operand for at, needed in enumerate(operands) for operand in needed):
+        return rows, ()
+    users: list[list[int]] = [[] for _ in rows]
+    for at, needed in enumerate(operands):
+        for operand in needed:
+            users[operand].append(at)
+    left = _never_ready(dict(enumerate(operands)), users)
+    left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
+    found = tuple(
+        sorted(at for at in left if any(at <= each for each in operands[at] if each in left))
+    )
+    cut = list(rows)
+    for at in found:
+        references = tuple(
+            "" if (operand := index.get(name_in(name), -1)) >= at and operand in left else name
+            for name in rows[at][REFERENCES]
+        )
+        cut[at] = (*rows[at][:REFERENCES], references)
+    return tuple(cut), found
+
+
+def _never_ready(needs: Mapping[int, Sequence[int]], readers: Sequence[Sequence[int]]) -> set[int]:
+    """The nodes that come neither before nor after their needs: on a cycle, or behind one."""
+    waiting = {at: len(needed) for at, needed in needs.items()}
+    ready = [at for at, count in waiting.items() if not count]
+    while ready:
+        done = ready.pop()
+        del waiting[done]
+        for reader in readers[done]:
+            if reader in waiting:
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    ready.append(reader)
+    return set(waiting)

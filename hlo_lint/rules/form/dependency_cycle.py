@@ -1,0 +1,59 @@
+"""Values that are computed from themselves, and computations that call themselves."""
+
+from __future__ import annotations
+
+from hlo_lint.analysis.cycles import Cycles
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
+
+
+class DependencyCycle(Rule):
+    """A value that is computed from itself, or a computation that calls itself.
+
+    ## Why
+    XLA's parser knows only what stands above: "instruction does not exist", it says of such an
+    operand, and "computation does not exist" of such a callee. No graph in XLA has a cycle, so
+    nothing that is said of graphs holds for one: no rule but those about the form of the text looks
+    at the module.
+    """
+
+    always_reported = True
+    unfused = False
+    examples = (
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            ROOT t = (f32[8], f32[8]) tuple(p, t)  // error
+        """),
+        Bad.entry("""
+            p = f32[8] parameter(0)
+            a = f32[8] add(p, b)  // error
+            b = f32[8] negate(a)
+            ROOT c = f32[8] negate(b)
+        """),
+        Bad.module(
+            """
+            f {
+              q = f32[8] parameter(0)
+              ROOT d = f32[8] call(q), to_apply=f  // error
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              ROOT c = f32[8] call(p), to_apply=f
+            }
+            """
+        ),
+        Good.entry("""
+            p = f32[8] parameter(0)
+            ROOT t = (f32[8], f32[8]) tuple(p, p)
+        """),
+    )
+
+    def check(self, cycles: Cycles) -> Findings:
+        """One finding for each instruction that closes a cycle, and for each call on one."""
+        for instruction in cycles.operands:
+            message = f"%{instruction.name} is computed from itself"
+            yield Finding(instruction, f"{message}: XLA's parser refuses the module")
+        for call in cycles.calls:
+            message = f"%{call.computation.name} calls itself here, or calls what calls it"
+            yield Finding(call, f"{message}: XLA's parser refuses the module")
