@@ -238,7 +238,7 @@ def crash_problem(
             continue  # it does not die of the same
         if ONLY_PASSES in given and problem is None and not (passes or is_check(ending)):
             continue  # other passes would have made of it what can be emitted
-        test = replace(test, kind="" if message else cause_of(ending))
+        test = replace(test, cause="" if message else cause_of(ending))
         problem = Problem(
             text, test, file.path, ending=ending, flags=given, options=pipeline.options
         )

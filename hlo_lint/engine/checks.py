@@ -46,7 +46,7 @@ class Check:
         self,
         rule: Rule,
         method: str,
-        kind: str,
+        view: str,
         parameters: Mapping[str, str],
         on_crash: OnCrash | None = None,
         before_each: Callable[[], None] = lambda: None,
@@ -54,16 +54,16 @@ class Check:
     ) -> None:
         self.rule = rule
         self.method = method
-        self.kind = kind
+        self.view = view
         """The type of view that it looks at, `Module`."""
         self.parameters = parameters
         """The parameter of each type that it asks for."""
         self._on_crash = on_crash
         self._before_each = before_each
         self._seen_as = seen_as
-        self._subject = parameters[kind]
+        self._subject = parameters[view]
         self._function: Any = getattr(rule, method)
-        self.takes_stage = STAGE in parameters or kind == VIOLATIONS
+        self.takes_stage = STAGE in parameters or view == VIOLATIONS
         """True if the findings may depend on the stage of the run."""
         self.claims: Mapping[str, object] = getattr(rule, "demands", {})
         """The checks of XLA's verifier whose violations are findings of the rule, by name."""
@@ -73,17 +73,17 @@ class Check:
 
         What `before_each` raises before a subject ends the check.
         """
-        return Check(self.rule, self.method, self.kind, self.parameters, on_crash, before_each)
+        return Check(self.rule, self.method, self.view, self.parameters, on_crash, before_each)
 
     def seeing(self, seen_as: Callable[[Any], object]) -> Check:
         """The same check, which is given what a function makes of each subject."""
         watched = self._on_crash, self._before_each
-        return Check(self.rule, self.method, self.kind, self.parameters, *watched, seen_as)
+        return Check(self.rule, self.method, self.view, self.parameters, *watched, seen_as)
 
     @property
     def artefacts(self) -> Iterable[str]:
         """The types besides the view and the stage."""
-        return (kind for kind in self.parameters if kind not in (self.kind, STAGE))
+        return (name for name in self.parameters if name not in (self.view, STAGE))
 
     def run(
         self,
@@ -101,7 +101,7 @@ class Check:
         if STAGE in self.parameters:
             views[self.parameters[STAGE]] = stage
         if artefacts:
-            views.update({self.parameters[kind]: value for kind, value in artefacts.items()})
+            views.update({self.parameters[name]: value for name, value in artefacts.items()})
         findings: list[Finding] = []
         try:
             findings.extend(self._function(**views))

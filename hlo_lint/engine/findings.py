@@ -143,7 +143,7 @@ class Diagnostic:
 
 
 class SuppressedBy(Enum):
-    """The kind of a suppression."""
+    """The place of a suppression."""
 
     COMMENT = "comment"
     """A comment in the text itself."""

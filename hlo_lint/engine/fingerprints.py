@@ -99,8 +99,8 @@ def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
     count: dict[str, int] = {}
     number: dict[int, int] = {}
     for at in sorted(range(len(findings)), key=lambda at: (findings[at].path, findings[at].start)):
-        kind = findings[at].fingerprint[:IDENTITY_DIGITS]
-        number[at] = count[kind] = count.get(kind, -1) + 1
+        digits = findings[at].fingerprint[:IDENTITY_DIGITS]
+        number[at] = count[digits] = count.get(digits, -1) + 1
     return [
         replace(finding, fingerprint=f"{finding.fingerprint[:IDENTITY_DIGITS]}{number[at]:04x}")
         for at, finding in enumerate(findings)

@@ -66,7 +66,7 @@ def fix_dump(
             checker = new_checker()
             checker.check_pipeline(pipeline)
             refused = _refused(before[0])
-            new = [message for kind, message in _refused(checker).items() if kind not in refused]
+            new = [message for key, message in _refused(checker).items() if key not in refused]
             if new:  # what compiled may not compile now
                 for file, (content, edited, earlier) in states.items():
                     file.replace_file(content, edited=edited)

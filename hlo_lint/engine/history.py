@@ -2,7 +2,7 @@
 
 A defect is identified by its message, its computation and its instruction. A pass that renames or
 moves an instruction seems to resolve one defect and to introduce another with the same message at
-the same kind of instruction: these two are joined to one history, so that no pass is blamed for it.
+the same opcode: these two are joined to one history, so that no pass is blamed for it.
 """
 
 from __future__ import annotations

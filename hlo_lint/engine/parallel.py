@@ -67,8 +67,7 @@ def check_in_parts(
     for at, pipeline in enumerate(dump):
         checker.reporter.add_part(parts[at])
         checker.logs += [pipeline.dumps[log] for log in parts[at].logs]
-    checker.result.skipped[:0] = dump.skipped
-    return checker.conclude()
+    return checker.conclude(dump.skipped)
 
 
 def parts_of(

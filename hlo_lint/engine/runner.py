@@ -2,7 +2,7 @@
 
 A defect is reported where it is there at the end of its run, or where XLA promises between any two
 passes that it is not there. It is followed back to the pass after which it is there for the first
-time, and on to the pass that resolved it. `views.py` says how for each kind of check.
+time, and on to the pass that resolved it. `views.py` says how for each view.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Checker:
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             self.memo.release(pipeline)
-        return self.finish(dump)
+        self.check_folders(dump.pipelines)
+        return self.conclude(dump.skipped)
 
     def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
         """Check the dumps of one module."""
@@ -128,9 +129,9 @@ class Checker:
             timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
             run = Run(timeline, files, self.reporter)
         views = {STAGE} | {
-            kind for kind, view in VIEWS.items() if view.has_subject(run) or view.has_subject(form)
+            name for name, view in VIEWS.items() if view.has_subject(run) or view.has_subject(form)
         }
-        views.update(kind for kind in ARTEFACT_TYPES if run.may_need(kind))
+        views.update(filter(run.may_need, ARTEFACT_TYPES))
         for check in self._checks(views, _contents(files)):
             progress(0)
             self.run_check(check, form if check.rule.family() == "form" else run)
@@ -138,7 +139,7 @@ class Checker:
     def run_check(self, check: Check, run: Run) -> None:
         """Report what one check finds in a pipeline."""
         with self._reported_crashes(check):
-            VIEWS[check.kind].check(check, run)
+            VIEWS[check.view].check(check, run)
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason that a file is not read; empty if it is."""
@@ -165,9 +166,9 @@ class Checker:
         except HloLintError as error:
             if not isinstance(error, RuleError):
                 raise
-            self._report_crash(check.rule, check.kind, error)
+            self._report_crash(check.rule, check.view, error)
         except Exception as error:
-            self._report_crash(check.rule, check.kind, error)
+            self._report_crash(check.rule, check.view, error)
 
     def _check_time(self) -> None:
         self._stopwatch.check()
@@ -182,7 +183,7 @@ class Checker:
             entry = chosen.entry
             if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
                 for check in checks_of(chosen.rule):
-                    if check.kind in views:
+                    if check.view in views:
                         yield check.reporting(self._report_crash, self._check_time)
 
     def suppress(
@@ -197,12 +198,6 @@ class Checker:
         result = result or self.result
         run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
-
-    def finish(self, dump: Dump) -> Result:
-        """Check what only all pipelines together show, when each has been checked."""
-        self.result.skipped[:0] = dump.skipped
-        self.check_folders(dump.pipelines)
-        return self.conclude()
 
     def check_folders(
         self, pipelines: Iterable[Pipeline], is_wanted: Callable[[int], bool] = lambda _: True
@@ -220,8 +215,12 @@ class Checker:
         }
         self._check_all(WholeRun(wanted, ()))
 
-    def conclude(self) -> Result:
-        """Check what all logs of the autotuner show together, and sort what was found."""
+    def conclude(self, skipped: Sequence[Skipped]) -> Result:
+        """Check what all logs of the autotuner show together, and sort what was found.
+
+        `skipped` are the files of the dump that were not read.
+        """
+        self.result.skipped[:0] = skipped
         self._check_all(WholeRun({}, self.logs))
         self.result.diagnostics.sort(
             key=lambda diagnostic: (diagnostic.path, diagnostic.start, diagnostic.rule)
@@ -230,13 +229,13 @@ class Checker:
 
     def _check_all(self, whole: WholeRun) -> None:
         views = {
-            kind: view
-            for kind, view in VIEWS.items()
+            name: view
+            for name, view in VIEWS.items()
             if isinstance(view, WhenAllIsRead) and view.has_any(whole)
         }
         for check in self._checks({STAGE, *views}, None):
             with self._reported_crashes(check):
-                views[check.kind].check_all(check, whole, self.reporter)
+                views[check.view].check_all(check, whole, self.reporter)
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:

@@ -177,10 +177,9 @@ def merge(reports: Sequence[ShardReport], checker: Checker) -> Result:
     for _, part, logs in sorted(entries, key=lambda entry: entry[0]):
         checker.reporter.add_part(part)
         checker.logs += logs
-    checker.result.skipped[:0] = reports[0].skipped
     for report in sorted(reports, key=lambda report: report.shard):
         checker.result.diagnostics += report.of_folders
-    return checker.conclude()
+    return checker.conclude(reports[0].skipped)
 
 
 def _entries(report: ShardReport) -> Iterator[tuple[int, Part, list[PassDump]]]:

@@ -65,7 +65,7 @@ class LocatedFinding(NamedTuple):
 
 
 class _Everything(NamedTuple):
-    """All distinct subjects of a kind in the dumps of a timeline."""
+    """All distinct subjects of a view in the dumps of a timeline."""
 
     stages: Mapping[object, Sequence[Stage]]
     """The distinct stages of each."""
@@ -146,7 +146,7 @@ class Timeline:
     def can_skip(self, check: Check, modules: Iterable[tuple[Module, Stage]]) -> bool:
         """True if a check is known to find nothing in some modules."""
         rule = check.rule
-        if check.kind == VIOLATIONS:
+        if check.view == VIOLATIONS:
             own = check.claims.keys()
             held = (self.violations(module, stage) for module, stage in modules)
             return all(part is None or own.isdisjoint(part.by_check) for part in held)
@@ -163,7 +163,7 @@ class Timeline:
         )
         if self.can_skip(check, modules):
             return
-        everything = self._everything(check.kind)
+        everything = self._everything(check.view)
         for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
             # A computation that stays the same is dumped at several stages. The check runs again
             # only if it reads a field of the stage that differs from those it has seen.
@@ -176,7 +176,7 @@ class Timeline:
                     findings = self._run_at_stages(check, view, stage, earlier)
                 if not findings:
                     continue
-                places = list(self._places(check.kind, rule.unfused, view, stage))
+                places = list(self._places(check.view, rule.unfused, view, stage))
                 for finding in findings:
                     for ref in places:
                         yield Occurrence(finding, ref)
@@ -188,13 +188,13 @@ class Timeline:
         for number, module in enumerate(self.dumps[position].file.modules):
             ref = ModuleRef(position, number)
             there = stage or self.stage(ref) if check.takes_stage else None
-            for view in _with_opcodes(check, _views(check.kind, check.rule.unfused, module)):
+            for view in _with_opcodes(check, _views(check.view, check.rule.unfused, module)):
                 for finding in self._run(check, view, there):
                     yield Occurrence(finding, ref)
 
     def _run(self, check: Check, view: Any, stage: Any) -> tuple[Finding, ...]:
         """The findings in a subject at a stage; of a verifier's rule those that it claims."""
-        if check.kind == VIOLATIONS:
+        if check.view == VIOLATIONS:
             violations = self.violations(view, stage)
             return () if violations is None else check.run(violations._replace(module=view))
         return check.run(view, stage)
@@ -215,12 +215,12 @@ class Timeline:
         earlier.append((watched, findings))
         return findings
 
-    def _everything(self, kind: str) -> _Everything:
-        cached = self._views.get(kind)
+    def _everything(self, view_name: str) -> _Everything:
+        cached = self._views.get(view_name)
         if cached is None:
             held: dict[Stage, list[Sequence[object]]] = {}
             for refs, module in self._modules:
-                views = _views(kind, False, module)
+                views = _views(view_name, False, module)
                 for stage in dict.fromkeys(map(self.stage, refs)):
                     held.setdefault(stage, []).append(views)
             stages: dict[object, list[Stage]] = {}
@@ -228,22 +228,22 @@ class Timeline:
                 for view in dict.fromkeys(chain.from_iterable(groups)):
                     stages.setdefault(view, []).append(stage)
             unfused: Mapping[object, object] = stages
-            if kind == "Computation":
+            if view_name == "Computation":
                 outside = (module.nonfusion_computations for _, module in self._modules)
                 unfused = dict.fromkeys(chain.from_iterable(outside))
-            cached = self._views[kind] = _Everything(stages, unfused)
+            cached = self._views[view_name] = _Everything(stages, unfused)
         return cached
 
     def _places(
-        self, kind: str, unfused: bool, view: object, stage: Stage | None
+        self, view_name: str, unfused: bool, view: object, stage: Stage | None
     ) -> Iterator[ModuleRef]:
         """The places of a subject at a stage."""
         # Made when first asked for: most checks find nothing, and need no places.
-        held = self._refs.get((kind, unfused))
+        held = self._refs.get((view_name, unfused))
         if held is None:
-            held = self._refs[kind, unfused] = {}
+            held = self._refs[view_name, unfused] = {}
             for refs, module in self._modules:
-                for viewed in dict.fromkeys(_views(kind, unfused, module)):
+                for viewed in dict.fromkeys(_views(view_name, unfused, module)):
                     held.setdefault(viewed, []).append(refs)
         for there in held.get(view, ()):
             for ref in there:
@@ -256,9 +256,9 @@ def has_cycle(dump: PassDump) -> bool:
     return dump.file_type is FileType.HLO and any(map(cycles_of, dump.file.modules))
 
 
-def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
-    """The subjects of a kind in a module; an HloFile is a subject of its first module."""
-    match kind:
+def _views(view_name: str, unfused: bool, module: Module) -> Sequence[object]:
+    """The subjects of a view in a module; an HloFile is a subject of its first module."""
+    match view_name:
         case "Computation":
             return module.nonfusion_computations if unfused else module.computations
         case "Module" | "Violations":
@@ -273,7 +273,7 @@ def _views(kind: str, unfused: bool, module: Module) -> Sequence[object]:
 def _with_opcodes(check: Check, views: Iterable[object]) -> Iterable[object]:
     """The subjects that hold an opcode which the rule looks at."""
     opcodes = check.rule.opcodes
-    if check.kind != "Computation" or opcodes is None:
+    if check.view != "Computation" or opcodes is None:
         return views
     absent = opcodes.isdisjoint
     return [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]

@@ -88,7 +88,7 @@ class Run:
 
 
 class View(ABC):
-    """A kind of subject that rules check."""
+    """A type of subject that rules check."""
 
     def __init__(self, about: str, may_go_with: frozenset[str] = frozenset()) -> None:
         self.about = about
@@ -170,15 +170,15 @@ class Final(View):
     def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
         """The artefacts that a check asks for; None if one is missing, which is reported."""
         pipeline, artefacts, missing = run.timeline.pipeline, {}, []
-        for kind in check.artefacts:
-            title = ARTEFACT_TYPES[kind].title
-            if kind not in run.artefacts:
-                run.artefacts[kind] = None if last.edited else ARTEFACT_TYPES[kind].read(pipeline)
-            artefact = run.artefacts[kind]
+        for name in check.artefacts:
+            title = ARTEFACT_TYPES[name].title
+            if name not in run.artefacts:
+                run.artefacts[name] = None if last.edited else ARTEFACT_TYPES[name].read(pipeline)
+            artefact = run.artefacts[name]
             if artefact is None:
                 missing.append(title)
             else:
-                artefacts[kind] = artefact
+                artefacts[name] = artefact
                 run.reporter.add_unread(pipeline, artefact)
         if not missing:
             return artefacts
@@ -278,7 +278,7 @@ class EachText(View):
         for dump in run.files:
             if dump.file_type is not self.file_type:
                 continue
-            key = dump, check.kind
+            key = dump, check.view
             if key not in run.texts:
                 run.texts[key] = self.read(dump.file.text)
             for finding in check.run(run.texts[key]):
@@ -443,14 +443,14 @@ def checks_of(rule: Rule) -> Sequence[Check]:
     checks = []
     for method in check_methods(type(rule)):
         asked = asked_by(getattr(rule, method))
-        parameters = {kind: name for name, kind in asked.items()}
-        kinds = [kind for kind in parameters if kind in VIEWS]
-        others = parameters.keys() - set(kinds)
-        view = VIEWS[kinds[0]] if len(kinds) == 1 else None
+        parameters = {asked_type: name for name, asked_type in asked.items()}
+        views = [name for name in parameters if name in VIEWS]
+        others = parameters.keys() - set(views)
+        view = VIEWS[views[0]] if len(views) == 1 else None
         if view is None or len(asked) != len(parameters) or not others <= view.may_go_with:
             view_names = ", ".join((*VIEWS, STAGE, *ARTEFACT_TYPES))
             raise RuleError(f"{method} of {rule.name()} must ask for some of {view_names}")
-        checks.append(Check(rule, method, kinds[0], parameters))
+        checks.append(Check(rule, method, views[0], parameters))
     if not checks and rule.command == "check" and rule.name() not in ABOUT_REPORT:
         raise RuleError(f"{rule.name()} has no check")
     return checks

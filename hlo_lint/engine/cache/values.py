@@ -34,20 +34,20 @@ def to_json(value: Any) -> Any:
             return [to_json(getattr(value, name)) for name in value.__match_args__]
 
 
-def from_json(kind: Any, value: Any) -> Any:
+def from_json(as_type: Any, value: Any) -> Any:
     """The value of a type that `to_json` made a JSON value of.
 
     Raises:
         ValueError, TypeError, KeyError: it is not the value of that type.
     """
-    return _reader(kind)(value)
+    return _reader(as_type)(value)
 
 
 @cache
-def _reader(kind: Any) -> FromJson:
-    if kind in (str, int, float, bool, type(None), Any):
+def _reader(as_type: Any) -> FromJson:
+    if as_type in (str, int, float, bool, type(None), Any):
         return _same
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = get_origin(as_type), get_args(as_type)
     if origin in (Union, types.UnionType):
         return _optional(arguments)
     if origin is tuple and arguments[-1] is not Ellipsis:
@@ -60,9 +60,9 @@ def _reader(kind: Any) -> FromJson:
         return lambda value: origin(map(_reader(arguments[0]), value)) if value else origin()
     if origin is not None and issubclass(origin, Mapping):
         return lambda value: {key: from_json(arguments[1], item) for key, item in value.items()}
-    if issubclass(kind, Enum | Path):
-        return lambda value: kind(value)
-    return _record(kind)
+    if issubclass(as_type, Enum | Path):
+        return lambda value: as_type(value)
+    return _record(as_type)
 
 
 def _same(value: Any) -> Any:
@@ -70,20 +70,20 @@ def _same(value: Any) -> Any:
 
 
 def _optional(arguments: tuple[Any, ...]) -> FromJson:
-    (kind,) = (argument for argument in arguments if argument is not type(None))
-    return lambda value: None if value is None else from_json(kind, value)
+    (as_type,) = (argument for argument in arguments if argument is not type(None))
+    return lambda value: None if value is None else from_json(as_type, value)
 
 
-def _record(kind: Any) -> FromJson:
+def _record(as_type: Any) -> FromJson:
     # Late: a run that finds nothing needs neither, and records name them for types alone.
     from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.comments import CheckedFile
 
-    hints = get_type_hints(kind, localns={"Diagnostic": Diagnostic, "CheckedFile": CheckedFile})
-    names = kind.__match_args__
+    hints = get_type_hints(as_type, localns={"Diagnostic": Diagnostic, "CheckedFile": CheckedFile})
+    names = as_type.__match_args__
     readers = [_reader(hints[name]) for name in names]
 
     def read(value: Any) -> Any:
-        return kind(*(read(item) for read, item in zip(readers, value, strict=True)))
+        return as_type(*(read(item) for read, item in zip(readers, value, strict=True)))
 
     return read

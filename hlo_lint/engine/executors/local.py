@@ -39,17 +39,17 @@ class LocalExecutor:
 
     def __exit__(
         self,
-        kind: type[BaseException] | None,
+        error_type: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
         if self._pool is None:
             return
         # Nobody waits for what is under way; Python has `terminate_workers` from 3.14 on.
-        running = [] if kind is None else [*(self._pool._processes or {}).values()]
+        running = [] if error_type is None else [*(self._pool._processes or {}).values()]
         for process in running:
             process.terminate()
-        self._pool.shutdown(wait=kind is None, cancel_futures=True)
+        self._pool.shutdown(wait=error_type is None, cancel_futures=True)
 
     def map(
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]

@@ -168,7 +168,7 @@ class Gate:
         return "" if left is None else f"not idempotent: {left.diagnostic.rule} is still found"
 
     def _findings(self, pipeline: Pipeline) -> tuple[dict[Hashable, str], set[Hashable]]:
-        """The findings by kind, and their places in each file, repetitions in a dump included."""
+        """The findings by `finding_key`, and their places in each file, repetitions included."""
         checker = self.new_checker()
         checker.check_pipeline(pipeline)
         messages: dict[Hashable, str] = {}

@@ -27,7 +27,7 @@ PROOF_SEEDS: Final = 3
 
 
 class Level(StrEnum):
-    """The kind of a proof."""
+    """The strength of a proof."""
 
     STRUCTURE = "structure"
     INDEX_MAPS = "index maps"

@@ -128,7 +128,7 @@ class Search:
     state: ReductionState | None = None
     progress: ReductionProgress = lambda *_: None
     extra: Sequence[Transformation] = ()
-    """Transformations that only this kind of problem has."""
+    """Transformations that only this problem has."""
     tests: int = 0
     _verdicts: dict[str, InterestVerdict] = field(default_factory=dict)
 
@@ -178,7 +178,7 @@ class Search:
     def _apply(
         self, transformation: Transformation, current: Draft, verdict: InterestVerdict
     ) -> tuple[Draft, InterestVerdict]:
-        """The draft after as many changes of one kind as are possible."""
+        """The draft after as many changes by one transformation as are possible."""
         targets = list(transformation.targets(current, verdict.anchor))
         size = 1 if transformation.alternatives else len(targets)
         while size and targets:

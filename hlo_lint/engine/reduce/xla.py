@@ -60,15 +60,15 @@ class CrashTest:
     compiler: XlaCompiler
     target_config: str
     flags: str
-    kind: str = ""
-    """The kind of the ending to look for; empty if `message` says it."""
+    cause: str = ""
+    """The cause of the ending to look for; empty if `message` says it."""
     message: str = ""
     """A pattern of the message."""
 
     @property
     def key(self) -> str:
-        """The kind of the ending, and the flags."""
-        return f"{self.kind} {self.message} {self.flags}"
+        """The cause of the ending, and the flags."""
+        return f"{self.cause} {self.message} {self.flags}"
 
     def ending(self, text: str) -> Ending:
         """The end of the compilation of a text."""
@@ -81,4 +81,4 @@ class CrashTest:
             return InterestVerdict(False)
         if self.message:
             return InterestVerdict(re.search(self.message, ending.message) is not None)
-        return InterestVerdict(cause_of(ending) == self.kind)
+        return InterestVerdict(cause_of(ending) == self.cause)

@@ -57,11 +57,6 @@ class CheckedRun:
                 families.setdefault(entry.family, set()).add(entry.name)
         return frozenset(ran | {family for family, names in families.items() if names <= ran})
 
-    @cached_property
-    def silent(self) -> frozenset[tuple[str, str]]:
-        """Rules that could not check a file, with its path."""
-        return frozenset((entry.rule, entry.path) for entry in self.skipped if entry.rule)
-
 
 @dataclass(frozen=True)
 class SuppressionResult:
@@ -110,8 +105,16 @@ class _Suppressions:
         self._comments = {file.path: _Comments(file) for file in run.files if file.comments}
         own = (entry for entry, _ in run.rules.chosen)
         self._families = {entry.name: entry.family for entry in (*rule_entries(), *own)}
+        self._silent = {
+            (name, entry.path)
+            for entry in run.skipped
+            for name in (entry.rule, self._families.get(entry.rule, ""))
+        }
+        """Rules that could not check a file, and their families, with its path."""
+        self._entries = baseline.entries if baseline is not None else ()
+        self._reasons = {entry.fingerprint: entry.reason for entry in self._entries}
         self._counts: Counter[str] = Counter()
-        for entry in baseline.entries if baseline else ():
+        for entry in self._entries:
             self._counts[entry.fingerprint] += entry.count
         self._used_names: set[tuple[Comment, str]] = set()
         self._used_allowances: set[int] = set()
@@ -156,16 +159,11 @@ class _Suppressions:
             if allowance.rule in names and allowance.covers(finding):
                 self._used_allowances.add(number)
                 reasons.append((allowance.reason, SuppressedBy.CONFIGURATION))
-        kind = finding.fingerprint[:IDENTITY_DIGITS]
-        if self._counts[kind] > 0:
-            self._counts[kind] -= 1
-            reasons.append((self._reasons[kind], SuppressedBy.BASELINE))
+        digits = finding.fingerprint[:IDENTITY_DIGITS]
+        if self._counts[digits] > 0:
+            self._counts[digits] -= 1
+            reasons.append((self._reasons[digits], SuppressedBy.BASELINE))
         return SuppressedFinding(finding, *reasons[0]) if reasons else None
-
-    @cached_property
-    def _reasons(self) -> Mapping[str, str]:
-        entries = self._baseline.entries if self._baseline else ()
-        return {entry.fingerprint: entry.reason for entry in entries}
 
     # Unused suppressions
 
@@ -214,13 +212,7 @@ class _Suppressions:
         """True if the run may find what a comment allows; one before nothing is always unused."""
         if comment.lines_of(name) is None:
             return True
-        return name in self._run.names and not self._is_silent(name, comment.path)
-
-    def _is_silent(self, name: str, path: str) -> bool:
-        return any(
-            where == path and name in (rule, self._families.get(rule, ""))
-            for rule, where in self._run.silent
-        )
+        return name in self._run.names and (name, comment.path) not in self._silent
 
     def unused_entries(self) -> Iterator[Diagnostic]:
         """Findings about allowances and entries of the baseline that no finding has used."""
@@ -246,20 +238,20 @@ class _Suppressions:
         return any(
             allowance.is_about(file.path, file.modules)
             and (not file.lone or allowance.path is not None)
-            and not self._is_silent(allowance.rule, file.path)
+            and (allowance.rule, file.path) not in self._silent
             for file in self._run.files
         )
 
     def _was_looked_for(self, entry: BaselineEntry) -> bool:
         return entry.rule in self._run.names and any(
-            not self._is_silent(entry.rule, path) for path in self._paths.get(entry.module, ())
+            (entry.rule, path) not in self._silent for path in self._paths.get(entry.module, ())
         )
 
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
         """The files that were not picked out, by the names of their modules."""
         paths: dict[str, list[str]] = {}
-        for file in self._run.files if self._baseline else ():
+        for file in self._run.files:
             for name in file.modules if not file.lone else ():
                 paths.setdefault(base_name(name), []).append(file.path)
         return paths
@@ -274,7 +266,7 @@ class _Suppressions:
     def _remaining(self) -> Iterator[tuple[BaselineEntry, int]]:
         """The entries that are not used up, and the count that is left of each."""
         counts = self._counts.copy()
-        for entry in self._baseline.entries if self._baseline else ():
+        for entry in self._entries:
             count = min(counts[entry.fingerprint], entry.count)
             counts[entry.fingerprint] -= count
             if count:

@@ -119,20 +119,20 @@ def compare_with_baseline(
         same = listed.get(entry.fingerprint)
         count = entry.count + (same.count if same else 0)
         listed[entry.fingerprint] = replace(same or entry, count=count)
-    by_kind: dict[str, list[Diagnostic]] = {}
+    by_digits: dict[str, list[Diagnostic]] = {}
     for finding in findings:
-        by_kind.setdefault(finding.fingerprint[:IDENTITY_DIGITS], []).append(finding)
+        by_digits.setdefault(finding.fingerprint[:IDENTITY_DIGITS], []).append(finding)
     kept = [entry for entry in listed.values() if entry.rule in not_run]
     new: list[Diagnostic] = []
     updated: list[BaselineEntry] = []
-    for kind, alike in by_kind.items():
-        entry = listed.get(kind) or _entry(alike[0], kind)
+    for digits, alike in by_digits.items():
+        entry = listed.get(digits) or _entry(alike[0], digits)
         updated.append(replace(entry, count=len(alike)))
-        new += alike[entry.count if kind in listed else 0 :]
+        new += alike[entry.count if digits in listed else 0 :]
     gone: list[BaselineEntry] = []
     pruned: list[BaselineEntry] = []
-    for kind, entry in listed.items():
-        there = entry.count if entry.rule in not_run else len(by_kind.get(kind, ()))
+    for digits, entry in listed.items():
+        there = entry.count if entry.rule in not_run else len(by_digits.get(digits, ()))
         if there:
             pruned.append(replace(entry, count=min(there, entry.count)))
         if there < entry.count:
@@ -146,8 +146,8 @@ def compare_with_baseline(
     )
 
 
-def _entry(finding: Diagnostic, kind: str) -> BaselineEntry:
-    return BaselineEntry(kind, finding.rule, base_name(finding.module), finding.message)
+def _entry(finding: Diagnostic, digits: str) -> BaselineEntry:
+    return BaselineEntry(digits, finding.rule, base_name(finding.module), finding.message)
 
 
 def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
@@ -164,13 +164,13 @@ def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry
         at = max(at, place)
         line = lines.position(at).line
         for name, value in entry.items():
-            kind = _FIELDS.get(name)
-            if kind is None or not isinstance(value, kind) or isinstance(value, bool):
+            field_type = _FIELDS.get(name)
+            if field_type is None or not isinstance(value, field_type) or isinstance(value, bool):
                 fields = ", ".join(_FIELDS)
                 problem = (
                     f"{shown(name)} is not a field"
-                    if kind is None
-                    else f"{name} is not a {_TYPE_NAMES[kind]}"
+                    if field_type is None
+                    else f"{name} is not a {_TYPE_NAMES[field_type]}"
                 )
                 raise DumpError(
                     f"{path}:{line}:1: {problem} of a baseline's finding; it has {fields}"

@@ -71,7 +71,7 @@ def value(
     run, *leaf = seed
     random = np.random.default_rng(seed)
     dtype, dims = shape.dtype, shape.dims
-    kind = numpy_dtype(dtype)
+    target = numpy_dtype(dtype)
     has_sign, is_scalar = run % 2 == 0, prod(dims) == 1
     turn = int(np.random.default_rng(leaf).integers(1 << 30)) + run
     result: NDArray[Any]
@@ -86,7 +86,7 @@ def value(
     else:
         # f8e8m0fnu has no sign and no zero.
         result = _floats(random, dims, has_sign and dtype != "f8e8m0fnu")
-    result = result.astype(kind)
+    result = result.astype(target)
     if thresholds:
         near = _near(thresholds, dtype, limit)
         if not is_scalar:
@@ -95,7 +95,7 @@ def value(
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
         result = _mixed(random, result, _edge_values(dtype, limit))
-    return np.asarray(result, kind)
+    return np.asarray(result, target)
 
 
 def _mixed(
@@ -156,16 +156,16 @@ def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray
 def _edge_values(dtype: str, limit: int | None) -> NDArray[Any]:
     import numpy as np
 
-    kind = numpy_dtype(dtype)
+    target = numpy_dtype(dtype)
     if dtype == "pred":
         return np.array([False, True])
     if is_integer(dtype):
         bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
         lowest = -(1 << bits) if is_signed(dtype) else 0
         highest = (1 << bits) - 1
-        return np.array([0, highest if limit is None else limit - 1, lowest], object).astype(kind)
+        return np.array([0, highest if limit is None else limit - 1, lowest], object).astype(target)
     if dtype in PART_OF_COMPLEX:
-        return np.array([0, np.inf, np.nan, complex(0, -np.inf)], kind)
+        return np.array([0, np.inf, np.nan, complex(0, -np.inf)], target)
     facts = ELEMENT_TYPES[dtype]
     largest = (2 - 2.0 ** (1 - facts.significand_bits)) * 2.0 ** (facts.max_exponent - 1)
     numbers = [1.0, largest] if dtype == "f8e8m0fnu" else [0.0, -0.0, 1.0, largest, -largest]
@@ -173,7 +173,7 @@ def _edge_values(dtype: str, limit: int | None) -> NDArray[Any]:
         numbers += [np.inf, -np.inf]
     if dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):
         numbers.append(np.nan)
-    return np.array(numbers).astype(kind)
+    return np.array(numbers).astype(target)
 
 
 # ---- the integers that are indices

@@ -355,6 +355,13 @@ def test_another_window_is_not_one_of_a_dot(window: str, size: int) -> None:
     assert program.graph.roots[0].opcode == "convolution"
 
 
+@pytest.mark.parametrize("attribute", ["", ", iota_dimension=1", ", iota_dimension=x"])
+def test_an_iota_of_no_dimension_is_no_threshold(attribute: str) -> None:
+    text = """ENTRY e { p = s32[4] parameter(0) i = s32[4] iota()%s
+  ROOT r = pred[4] compare(p, i), direction=LT }"""
+    assert [each.thresholds for each in lowered(text % attribute).inputs] == [()]
+
+
 def test_thresholds_are_the_constants_that_elements_meet() -> None:
     text = """HloModule m
 

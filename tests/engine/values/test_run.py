@@ -202,7 +202,7 @@ def test_what_no_iteration_runs_has_no_value(run: Run) -> None:
 def test_a_loop_without_end_is_given_up() -> None:
     endless = COUNT_TO_SEVEN.replace("add(i, one)", "copy(i)")
     with XlaCpu(seconds=1) as xla:
-        assert Run(xla).refusal(endless, [1, 2]).endswith("XLA needed more than 1 seconds")
+        assert "XLA was still at it after 1 seconds" in Run(xla).refusal(endless, [1, 2])
 
 
 def test_only_what_is_wanted_runs(run: Run) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 
-ReductionTarget = tuple[str, ...]
-"""A place: names of computations, instructions, attributes … as the transformation needs."""
+ReductionTarget = tuple[Any, ...]
+"""A place: names, numbers and indices, as the transformation needs; it can be hashed."""
 Anchor = tuple[str, str]
 """The computation and the instruction at which a problem shows."""
 
 
 class Transformation(ABC):
-    """One kind of change."""
+    """A way to change a draft."""
 
     name: ClassVar[str]
     """A verb first, as the progress bar shows it."""

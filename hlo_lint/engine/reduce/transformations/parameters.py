@@ -48,12 +48,12 @@ class DropOutputs(Transformation):
         root = draft.entry.row(draft.entry.root)
         if root.opcode != "tuple":
             return ()
-        return [(str(number),) for number in range(len(root.references))]
+        return [(number,) for number in range(len(root.references))]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         entry = draft.entry
         root = entry.row(entry.root)
-        gone = {int(number) for (number,) in chosen}
+        gone = {number for (number,) in chosen}
         kept = [name for number, name in enumerate(root.references) if number not in gone]
         if not kept:
             return None
@@ -119,7 +119,7 @@ class DropLoopState(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         return [
-            (body.name, row.name, str(number))
+            (body.name, row.name, number)
             for body, row in draft.places()
             if row.opcode == "while"
             for number in range(len(tuple_elements(row.type_text) or ()))
@@ -127,9 +127,9 @@ class DropLoopState(Transformation):
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         changed = None
-        for place in dict.fromkeys(target[:2] for target in chosen):
-            gone = {int(target[2]) for target in chosen if target[:2] == place}
-            smaller = _without_state(changed or draft, place[0], place[1], gone)
+        for computation, name in dict.fromkeys(target[:2] for target in chosen):
+            gone = {target[2] for target in chosen if target[:2] == (computation, name)}
+            smaller = _without_state(changed or draft, computation, name, gone)
             changed = smaller or changed
         return changed
 

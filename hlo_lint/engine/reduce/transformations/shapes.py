@@ -15,7 +15,7 @@ from hlo_lint.engine.reduce.transformations.base import (
     Transformation,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
-from hlo_lint.hlo.opcodes import BINARY, CALLERS, KEEPS_LAYOUT, UNARY
+from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, TupleShape, leaves, part, shape_or_none
 from hlo_lint.text.source import whole_number
 
@@ -106,17 +106,19 @@ class _DimensionClasses:
             for number, (source, index) in enumerate(sources):
                 self._same_leaves(source, index, me, (number,))
         elif opcode == "get-tuple-element":
-            element = values.get("index", "")
-            if element.isdecimal():
+            if row.element is not None:
                 source, index = sources[0]
-                self._same_leaves(source, (*index, int(element)), me, ())
-        elif opcode in CALLERS and opcode in ("call", "fusion", "while", "conditional"):
+                self._same_leaves(source, (*index, row.element), me, ())
+        elif opcode in ("call", "fusion", "while", "conditional"):
             self._relate_callees(body, row, sources)
-        elif opcode in _FREE:
-            pass
-        elif not self._relate_array(opcode, values, sources, me):
-            for place in ((me, ()), *sources):
-                self._fix(*place)
+        elif opcode not in _FREE:
+            shape, pairs = self._shapes.get(me), [(sources, Index())]
+            if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
+                results = enumerate(sources[: len(shape.elements)])
+                pairs = [([source], (number,)) for number, source in results]
+            if not all(self._relate_array(opcode, values, some, me, at) for some, at in pairs):
+                for place in ((me, ()), *sources):
+                    self._fix(*place)
 
     def _relate_callees(
         self,
@@ -146,24 +148,9 @@ class _DimensionClasses:
         values: Mapping[str, str],
         sources: Sequence[Source],
         me: InstructionKey,
-    ) -> bool:
-        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
-        shape = self._shapes.get(me)
-        if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
-            return all(
-                self._relate_one(opcode, values, [source], me, (number,))
-                for number, source in enumerate(sources[: len(shape.elements)])
-            )
-        return self._relate_one(opcode, values, sources, me, ())
-
-    def _relate_one(
-        self,
-        opcode: str,
-        values: Mapping[str, str],
-        sources: Sequence[Source],
-        me: InstructionKey,
         at: Index,
     ) -> bool:
+        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
         ranks = [self._rank(*source) for source in sources]
         rank = self._rank(me, at)
         if rank is None or None in ranks:
@@ -211,10 +198,10 @@ class _DimensionClasses:
         ]
         named = [
             [
-                [int(digits) for digits in _INDICES.findall(values.get(f"{side}_{kind}_dims", ""))]
+                [int(digits) for digits in _INDICES.findall(values.get(f"{side}_{role}_dims", ""))]
                 for side in ("lhs", "rhs")
             ]
-            for kind in ("batch", "contracting")
+            for role in ("batch", "contracting")
         ]
         for left, right in named:
             for one, other in zip(left, right, strict=False):
@@ -297,13 +284,12 @@ class ShrinkDimensions(Transformation):
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         sizes = _DimensionClasses(draft)
-        return [_target(place) for place in sizes.classes() if sizes.size[place] > self._size]
+        return [place for place in sizes.classes() if sizes.size[place] > self._size]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         sizes = _DimensionClasses(draft)
-        wanted = {target: self._size for target in map(_dimension, chosen) if target in sizes.size}
-        made = sizes.shrunk(wanted)
-        if not wanted or made is None:
+        made = sizes.shrunk({(*place,): self._size for place in chosen})
+        if made is None:
             return None
 
         def resized(body: DraftComputation, row: DraftInstruction) -> DraftInstruction:
@@ -337,16 +323,6 @@ def _resized(
         return shape
     dims = tuple(made[sizes.find((*place, index, number))] for number in range(shape.rank))
     return replace(shape, dims=dims)
-
-
-def _target(place: DimensionKey) -> ReductionTarget:
-    computation, name, index, number = place
-    return computation, name, ",".join(map(str, index)), str(number)
-
-
-def _dimension(target: ReductionTarget) -> DimensionKey:
-    computation, name, index, number = target
-    return computation, name, tuple(int(part) for part in index.split(",") if part), int(number)
 
 
 class ShortenLiterals(InstructionReplacement):
@@ -389,7 +365,7 @@ class PlainElementTypes(Transformation):
         return [(name, to) for name in sorted(types) for to in _plain(name)]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
-        instead = {target[0]: target[1] for target in chosen}
+        instead: dict[str, str] = dict(chosen)
 
         def plain(_: DraftComputation, row: DraftInstruction) -> DraftInstruction:
             shape = _element_type.sub(lambda dtype: instead.get(dtype[1], dtype[1]), row.type_text)

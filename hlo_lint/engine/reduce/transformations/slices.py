@@ -21,15 +21,15 @@ class KeepSlice(Transformation):
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         if anchor is None:
             return ()
-        return [(*anchor, str(up), str(down)) for up, down in _DEPTHS]
+        return [(*anchor, *depths) for depths in _DEPTHS]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         ((computation, name, up, down),) = chosen
         body = draft.body(computation)
         if body is None or name not in body.index:
             return None
-        below = _users(body, name, int(down))
-        kept = _operands(body, {name, *below}, int(up))
+        below = _users(body, name, down)
+        kept = _operands(body, {name, *below}, up)
         if len(kept) == len(body.rows) and body.is_entry:
             return None
         return _entry_alone(draft, body, kept, below or {name})

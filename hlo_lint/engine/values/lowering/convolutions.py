@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.loops import backend_config
 from hlo_lint.engine.values.lowering.gemms import ACTIVATIONS, times
@@ -35,6 +35,19 @@ MAX_MEETINGS: Final = 1 << 20
 """Pairs of an element of the result and one of the kernel in a dimension of what may be a dot."""
 
 
+class _Convolution(NamedTuple):
+    """A convolution of HLO."""
+
+    left: Node
+    right: Node
+    shape: ArrayShape
+    """Of the result."""
+    labels: ConvolutionDimensionNumbers
+    window: Sequence[WindowDimension]
+    feature_groups: int = 1
+    batch_groups: int = 1
+
+
 def convolution(
     lowering: Lowering,
     call: Instruction,
@@ -43,19 +56,19 @@ def convolution(
     results: Sequence[ArrayShape],
 ) -> list[Node] | None:
     """The results of a convolution but for its scratch memory; None for one that is cut."""
-    labels, window, groups, _ = _read(call)
-    if any(dim.is_reversed or dim.base_dilation != 1 for dim in window):
-        return None
     nodes, result = lowering.nodes, results[0]
     left, right, *rest = operands
     bare = ArrayShape(left.shape.dtype if is_float(result.dtype) else result.dtype, result.dims)
+    forward = _read(call, left, right, bare)._replace(batch_groups=1)
+    if any(dim.is_reversed or dim.base_dilation != 1 for dim in forward.window):
+        return None
     match target.removeprefix("__cudnn$conv"):
         case "Forward" | "BiasActivationForward":
-            node = made(nodes, left, right, bare, labels, window, groups)
-        case "BackwardInput" if groups == 1:
-            node = _input_gradient(nodes, left, right, bare, labels, window)
-        case "BackwardFilter" if groups == 1:
-            node = _filter_gradient(nodes, left, right, bare, labels, window)
+            node = _made(nodes, forward)
+        case "BackwardInput" if forward.feature_groups == 1:
+            node = _made(nodes, _input_gradient(forward))
+        case "BackwardFilter" if forward.feature_groups == 1:
+            node = _made(nodes, _filter_gradient(forward))
         case _:
             return None
     config = backend_config(call)
@@ -68,7 +81,7 @@ def convolution(
     if rest:
         bias = nodes.convert(rest[0], node.shape.dtype)
         node = nodes.binary(
-            "add", node, nodes.broadcast(bias, result.dims, (labels.output_feature,))
+            "add", node, nodes.broadcast(bias, result.dims, (forward.labels.output_feature,))
         )
     if len(rest) > 1:
         side = times(
@@ -88,13 +101,10 @@ def convolution(
 def plain(nodes: Nodes, call: Instruction, operands: Sequence[Node], shape: ArrayShape) -> Node:
     """A convolution of HLO."""
     left, right = operands
-    return made(nodes, left, right, shape, *_read(call))
+    return _made(nodes, _read(call, left, right, shape))
 
 
-def _read(
-    call: Instruction,
-) -> tuple[ConvolutionDimensionNumbers, Sequence[WindowDimension], int, int]:
-    """The labels, the window, and the groups of features and of batches."""
+def _read(call: Instruction, left: Node, right: Node, shape: ArrayShape) -> _Convolution:
     labels, window = call.attribute("dim_labels"), call.attribute("window")
     if not isinstance(labels, ConvolutionDimensionNumbers):
         raise NotLowered(f"%{call.name} has no labels of dimensions")
@@ -102,12 +112,8 @@ def _read(
     dimensions = [dim for dim in parts if isinstance(dim, WindowDimension)]
     dimensions = dimensions or [WindowDimension(1)] * len(labels.input_spatial)
     features, batches = (call.attribute(f"{name}_group_count") for name in ("feature", "batch"))
-    return (
-        labels,
-        dimensions,
-        features if isinstance(features, int) else 1,
-        batches if isinstance(batches, int) else 1,
-    )
+    groups = [count if isinstance(count, int) else 1 for count in (features, batches)]
+    return _Convolution(left, right, shape, labels, dimensions, *groups)
 
 
 def _number(settings: Mapping[str, object], name: str, default: float) -> float:
@@ -115,30 +121,19 @@ def _number(settings: Mapping[str, object], name: str, default: float) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-def made(
-    nodes: Nodes,
-    left: Node,
-    right: Node,
-    shape: ArrayShape,
-    labels: ConvolutionDimensionNumbers,
-    window: Sequence[WindowDimension],
-    feature_groups: int = 1,
-    batch_groups: int = 1,
-) -> Node:
+def _made(nodes: Nodes, given: _Convolution) -> Node:
     """A convolution; as a dot where it is one. XLA:TPU spells dots as convolutions."""
-    dot = None
-    if feature_groups == batch_groups == 1:
-        dot = _as_dot(nodes, left, right, shape, labels, window)
+    dot = _as_dot(nodes, given) if given.feature_groups == given.batch_groups == 1 else None
     if dot is not None:
         return dot
     attributes = {
-        "batch_group_count": batch_groups,
-        "dim_labels": _spelled(labels),
-        "feature_group_count": feature_groups,
-        "window": _window(window),
+        "batch_group_count": given.batch_groups,
+        "dim_labels": _spelled(given.labels),
+        "feature_group_count": given.feature_groups,
+        "window": _window(given.window),
     }
     kept = tuple((name, str(value)) for name, value in attributes.items() if value not in (1, ""))
-    return nodes.make("convolution", shape, (left, right), kept)
+    return nodes.make("convolution", given.shape, (given.left, given.right), kept)
 
 
 def _spelled(labels: ConvolutionDimensionNumbers) -> str:
@@ -211,14 +206,8 @@ def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Rol
     return None
 
 
-def _as_dot(
-    nodes: Nodes,
-    left: Node,
-    right: Node,
-    shape: ArrayShape,
-    labels: ConvolutionDimensionNumbers,
-    window: Sequence[WindowDimension],
-) -> Node | None:
+def _as_dot(nodes: Nodes, given: _Convolution) -> Node | None:
+    left, right, shape, labels, window, *_ = given
     batch: list[tuple[int, int]] = []
     contracting = [(labels.input_feature, labels.kernel_input_feature)]
     image = {labels.input_batch: labels.output_batch}
@@ -257,15 +246,9 @@ def _as_dot(
     return nodes.reshape(moved, shape.dims)
 
 
-def _input_gradient(
-    nodes: Nodes,
-    gradient: Node,
-    kernel: Node,
-    shape: ArrayShape,
-    labels: ConvolutionDimensionNumbers,
-    dimensions: Sequence[WindowDimension],
-) -> Node:
+def _input_gradient(forward: _Convolution) -> _Convolution:
     """The gradient of the image: the kernel, mirrored, over the gradient with holes in it."""
+    gradient, kernel, shape, labels, dimensions, *_ = forward
     windows = []
     for number, dim in enumerate(dimensions):
         reach = (dim.size - 1) * dim.window_dilation
@@ -283,18 +266,12 @@ def _input_gradient(
         labels.kernel_spatial,
         *labels[:3],
     )
-    return made(nodes, gradient, kernel, shape, turned, windows)
+    return _Convolution(gradient, kernel, shape, turned, windows)
 
 
-def _filter_gradient(
-    nodes: Nodes,
-    image: Node,
-    gradient: Node,
-    shape: ArrayShape,
-    labels: ConvolutionDimensionNumbers,
-    dimensions: Sequence[WindowDimension],
-) -> Node:
+def _filter_gradient(forward: _Convolution) -> _Convolution:
     """The gradient of the kernel: the gradient over the image, batches summed as features are."""
+    image, gradient, shape, labels, dimensions, *_ = forward
     windows = []
     for number, dim in enumerate(dimensions):
         size = gradient.shape.dims[labels.output_spatial[number]]
@@ -314,4 +291,4 @@ def _filter_gradient(
         labels.kernel_output_feature,
         labels.kernel_spatial,
     )
-    return made(nodes, image, gradient, shape, turned, windows)
+    return _Convolution(image, gradient, shape, turned, windows)

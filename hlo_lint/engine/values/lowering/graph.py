@@ -82,7 +82,7 @@ class Nodes:
         self.asked = 0
         """The number of nodes asked for by the program that is being lowered."""
         self.made: list[Node] = []
-        """The nodes asked for since somebody emptied the list, also those that were there."""
+        """The nodes asked for by the instructions that are being lowered, innermost last."""
 
     def make(
         self,

@@ -8,8 +8,8 @@ program that computes the values of all of them (`collectives.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.loops import read_loop
@@ -80,7 +80,9 @@ class Lowering:
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
-    iterations: list[Callable[[], Node] | None] = field(default_factory=list)
+    by_name: dict[str, Computation] = field(default_factory=dict)
+    """The computations of the module."""
+    iterations: tuple[Callable[[], Node] | None, ...] = ()
     """Of each loop around the instructions that are being lowered, outermost first: makes the
     number of the iteration, from 0; None where the loop is not annotated."""
     devices: int = 1
@@ -89,7 +91,9 @@ class Lowering:
     only what these need is lowered, and for one device."""
 
     def __post_init__(self) -> None:
-        self.by_name = {body.name: body for body in self.module.computations}
+        if self.by_name:
+            return  # of the same module in another scope
+        self.by_name.update({body.name: body for body in self.module.computations})
         for computation in self.module.computations:
             for inner in computation.inline.values():
                 self.by_name.update({call.computation.name: call.computation for call in inner})
@@ -167,13 +171,14 @@ class Lowering:
         """The result of a computation on each device."""
         by_name: dict[str, Values] = {}
         for instruction in self._in_order(computation):
-            self.nodes.made.clear()
+            begin = len(self.nodes.made)
             with _named(instruction):
                 values = self._values(instruction, by_name, arguments)
             if self.watch is not None and instruction in self.watch.instructions:
                 self.watch.see(instruction, values[0])
-            for node in self.nodes.made:
+            for node in self.nodes.made[begin:]:
                 self.origins.setdefault((self.scope, node.number), instruction)
+            del self.nodes.made[begin:]  # the rest is made by callers
             for value in values:
                 if isinstance(value, Node) and instruction.opcode != "parameter":
                     self.last[self.scope, value.number] = instruction
@@ -223,29 +228,18 @@ class Lowering:
             raise NotLowered(f"%{instruction.name} calls no computation as its {name}")
         return self.body(names[attributes.index(name)])
 
-    @contextmanager
-    def _inside(self, scope: str | None = None) -> Iterator[None]:
-        """Lowers a called computation: the nodes made there are not those of the caller."""
-        made, around = self.nodes.made, self.scope
-        self.nodes.made, self.scope = [], around if scope is None else scope
-        yield
-        self.nodes.made, self.scope = made, around
-
     def function(self, computation: Computation) -> Graph:
         """A computation of scalars: the reducer of a reduce, the comparator of a sort."""
         shapes: list[ArrayShape] = []
         arguments: list[Values] = []
-        devices, self.devices = self.devices, 1
-        watch, self.watch = self.watch, None
         for parameter in computation.parameters:
             leaves = list(bare(self.shape(parameter)))
             first = len(shapes)
             shapes += leaves
             nodes = iter([self.nodes.parameter(first + at, leaf) for at, leaf in enumerate(leaves)])
             arguments.append([assembled(self.shape(parameter), nodes)])
-        with self._inside(computation.name):
-            (value,) = self.computation(computation, arguments)
-        self.devices, self.watch = devices, watch
+        inner = replace(self, scope=computation.name, devices=1, watch=None)
+        (value,) = inner.computation(computation, arguments)
         return self.nodes.graph(tuple(shapes), list(leaf_nodes(value)))
 
     # ---- one instruction
@@ -282,8 +276,7 @@ class Lowering:
         is_start = instruction.opcode == "async-start"
         if len(names) != 1:
             raise NotLowered(f"%{instruction.name} calls no computation")
-        with self._inside():
-            results = self.computation(self.body(names[0]), operands)
+        results = self.computation(self.body(names[0]), operands)
         return self._started(instruction, operands, results) if is_start else results
 
     def _started(self, instruction: Instruction, operands: list[Values], results: Values) -> Values:
@@ -333,16 +326,14 @@ class Lowering:
         leaves = [node for value in states for node in leaf_nodes(value)]
         leaves += initial_values(carried, self.nodes)
         shapes = tuple(leaf.shape for leaf in leaves)
-        with self._inside():
-            state, last = self._state(shape, shapes, carried)
-            self.iterations.append(self._iteration(instruction, state))
-            body = self._body(computation, state, shapes, carried, last)
-            self.iterations.pop()
-            watch, self.watch = self.watch, None
-            goes_on = self.computation(test, [state])
-            self.watch = watch
-            # All devices run the loop as often: XLA demands it where the body communicates.
-            condition = self.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
+        begin = len(self.nodes.made)
+        state, last = self._state(shape, shapes, carried)
+        inner = replace(self, iterations=(*self.iterations, self._iteration(instruction, state)))
+        body = inner._body(computation, state, shapes, carried, last)
+        goes_on = replace(self, watch=None).computation(test, [state])
+        # All devices run the loop as often: XLA demands it where the body communicates.
+        condition = self.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
+        del self.nodes.made[begin:]  # they are inside the loop
         if tuple(root.shape for root in body.roots) != shapes:
             raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
         loop = self.nodes.make(
@@ -350,8 +341,7 @@ class Lowering:
         )
         results = self._results(shape, loop, carried)
         if self._carried(test.name):
-            with self._inside():  # it runs once more after the last iteration
-                self.computation(test, [results])
+            self.computation(test, [results])  # it runs once more after the last iteration
         return results
 
     def _carried(self, *computations: str) -> list[Instruction]:
@@ -379,11 +369,10 @@ class Lowering:
         last: Lasts = (),
     ) -> Graph:
         """The body of a loop, or a branch: from a tuple to a tuple."""
-        watch = self.watch
-        with self._inside(body.name), nullcontext() if watch is None else watch.scope(last):
-            results = self.computation(body, [state])
-            roots = [node for value in results for node in leaf_nodes(value)]
-            roots += watch.results(carried) if watch is not None else []
+        watch = None if self.watch is None else self.watch.scoped(last)
+        results = replace(self, scope=body.name, watch=watch).computation(body, [state])
+        roots = [node for value in results for node in leaf_nodes(value)]
+        roots += [] if watch is None else watch.results(carried)
         return self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
 
     def _results(self, shape: Shape, node: Node, carried: Sequence[Instruction]) -> Values:
@@ -422,9 +411,10 @@ class Lowering:
         carried = self._carried(*instruction.called_computations)
         for body, arguments in zip(bodies, leaves, strict=True):
             shapes = tuple(leaf.shape for leaf in arguments)
-            with self._inside():
-                state, _ = self._state(self.shape(body.parameters[0]), shapes)
-                branches.append(self._body(body, state, shapes, carried))
+            begin = len(self.nodes.made)
+            state, _ = self._state(self.shape(body.parameters[0]), shapes)
+            branches.append(self._body(body, state, shapes, carried))
+            del self.nodes.made[begin:]  # they are inside the branch
         shapes = tuple(root.shape for root in branches[0].roots)
         if predicate.shape.dtype == "pred":
             # The first computation is that of true; branch 0 of an index is the first one.

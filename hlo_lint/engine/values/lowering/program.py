@@ -12,6 +12,7 @@ from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import is_float, is_integer
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.text.source import whole_number
 
 Origins = Mapping[tuple[str, int], Instruction]
 """The instruction that computes a node, by the body of a loop, a branch or "" for the entry, and
@@ -111,7 +112,10 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
 def _numbers(node: Node) -> frozenset[float]:
     """The constants in a node; of a count its ends and its middle."""
     if node.opcode == "iota":
-        size = node.shape.dims[int(dict(node.attributes)["iota_dimension"])]
+        axis = whole_number(dict(node.attributes).get("iota_dimension", ""))
+        if axis is None or not 0 <= axis < node.shape.rank:
+            return frozenset()  # XLA refuses it
+        size = node.shape.dims[axis]
         return frozenset({0, size // 2, size - 1})
     if node.literal is None or node.literal.size > MAX_ELEMENTS or not _is_real(node):
         return frozenset()

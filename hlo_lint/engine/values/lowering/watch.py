@@ -7,7 +7,7 @@ once the instruction has run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from copy import copy
 from typing import NamedTuple
 
 from hlo_lint.engine.values.lowering.graph import (
@@ -84,12 +84,11 @@ class Watch:
             has_run = before.has_run and nodes.binary("or", has_run, before.has_run)
         self.seen[instruction] = Last(value, has_run)
 
-    @contextmanager
-    def scope(self, seen: Lasts) -> Iterator[None]:
-        """Lowers a called computation, in which only these values have been seen."""
-        outer, self.seen = self.seen, dict(seen)
-        yield
-        self.seen = outer
+    def scoped(self, seen: Lasts) -> Watch:
+        """The same instructions in a called computation, where only these values were seen."""
+        inner = copy(self)
+        inner.seen = dict(seen)
+        return inner
 
     def results(self, carried: Sequence[Instruction]) -> list[Node]:
         """The values seen in this scope, each with its predicate."""
