@@ -98,10 +98,6 @@ class JsonReader:
         self.fields = fields
         self.path = path
 
-    def integer(self, name: str, default: int = 0) -> int:
-        """A number; those of 64 bits are printed as strings."""
-        return _integer(self.fields.get(name, default), f"{self.path}.{name}")
-
     def number(self, name: str, default: float = 0.0) -> float:
         """A `double`: a number, or one of the words that JSON has none for."""
         value = self.fields.get(name, default)
@@ -125,33 +121,19 @@ class JsonReader:
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of numbers; empty where there is none."""
-        path = f"{self.path}.{name}"
-        return tuple(_integer(item, path) for item in self.items(name))
-
-    def items(self, name: str) -> Sequence[Json]:
-        """A list; empty where there is none."""
-        value = self.fields.get(name, ())
+        path, value = f"{self.path}.{name}", self.fields.get(name, ())
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise PayloadError(f"{self.path}.{name} is not a list")
-        return value
+            raise PayloadError(f"{path} is not a list")
+        return tuple(_integer(item, path) for item in value)
 
     def object(self, name: str) -> JsonReader | None:
         """An object inside; None where there is none."""
         value = self.fields.get(name)
         if value is None:
             return None
-        return reader_of(value, f"{self.path}.{name}")
-
-
-def reader_of(value: Json, path: str) -> JsonReader:
-    """A reader of a value that must be an object.
-
-    Raises:
-        PayloadError: it is not one.
-    """
-    if not isinstance(value, Mapping):
-        raise PayloadError(f"{path} is not an object")
-    return JsonReader(value, path)
+        if not isinstance(value, Mapping):
+            raise PayloadError(f"{self.path}.{name} is not an object")
+        return JsonReader(value, f"{self.path}.{name}")
 
 
 def _integer(value: Json, path: str) -> int:
