@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from hlo_lint.analysis.buffers import operand_place, source_of
 from hlo_lint.analysis.calls import fusions_of, holders
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.records import type_of

@@ -10,8 +10,8 @@ from math import gcd
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.constants import number_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
+from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS

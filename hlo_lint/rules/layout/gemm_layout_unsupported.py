@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
 from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
