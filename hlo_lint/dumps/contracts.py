@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
+from hlo_lint.dumps.pass_lists import PassList, PassName, pass_lists
 from hlo_lint.dumps.phases import PRECONDITIONS, Precondition
 from hlo_lint.text.errors import ConfigError, nearest
 
@@ -82,7 +82,7 @@ class Order(NamedTuple):
         names = {*self.first, *self.then, *self.breakers}
         return sorted(place for name in names for place in places.get(name, ()))
 
-    def broken_by(self, passes: Sequence[Pass]) -> Pass | None:
+    def broken_by(self, passes: Sequence[PassName]) -> PassName | None:
         """The first pass of a run that breaks it; None where none does.
 
         >>> order = Order(OrderKind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
@@ -101,8 +101,8 @@ class Order(NamedTuple):
             case _:
                 return self._unprepared(passes)
 
-    def _out_of_order(self, passes: Sequence[Pass]) -> Pass | None:
-        earlier: Pass | None = None
+    def _out_of_order(self, passes: Sequence[PassName]) -> PassName | None:
+        earlier: PassName | None = None
         # The first of `then` that runs before the last of `first` is guilty.
         for entry in passes:
             if entry[1] in self.first and earlier is not None:
@@ -111,8 +111,8 @@ class Order(NamedTuple):
                 earlier = entry
         return None
 
-    def _not_followed(self, passes: Sequence[Pass]) -> Pass | None:
-        open_: Pass | None = None
+    def _not_followed(self, passes: Sequence[PassName]) -> PassName | None:
+        open_: PassName | None = None
         # The first of `first` after the last of `then` is guilty: nothing closes it.
         for entry in passes:
             if entry[1] in self.then:
@@ -121,9 +121,9 @@ class Order(NamedTuple):
                 open_ = entry
         return open_
 
-    def _between(self, passes: Sequence[Pass]) -> Pass | None:
+    def _between(self, passes: Sequence[PassName]) -> PassName | None:
         begun: str | None = None
-        earlier: Pass | None = None
+        earlier: PassName | None = None
         for entry in passes:
             pipeline, name = entry
             if name in self.first:
@@ -137,7 +137,7 @@ class Order(NamedTuple):
                 earlier = entry
         return None
 
-    def _unprepared(self, passes: Sequence[Pass]) -> Pass | None:
+    def _unprepared(self, passes: Sequence[PassName]) -> PassName | None:
         ready = False
         for entry in passes:
             name = entry[1]
@@ -277,8 +277,8 @@ def _order(row: Mapping[str, Any], demand: Precondition | None, where: str) -> O
 
 @lru_cache(maxsize=64)
 def broken_orders(
-    backend: str, passes: tuple[Pass, ...]
-) -> tuple[tuple[Contract, Order, Pass], ...]:
+    backend: str, passes: tuple[PassName, ...]
+) -> tuple[tuple[Contract, Order, PassName], ...]:
     """The orders that a sequence of passes breaks, each with the pass that breaks it."""
     places: dict[str, list[int]] = {}
     for place, (_, name) in enumerate(passes):

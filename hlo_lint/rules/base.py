@@ -17,7 +17,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.rules.options import Option, Value
+from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import ParseDiagnostic, Span
@@ -52,11 +52,6 @@ class BeforeAutotuner(NamedTuple):
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""
-
-    @property
-    def release(self) -> str | None:
-        """The one pass list that fits; None where none or several do."""
-        return self.releases[0] if len(self.releases) == 1 else None
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
         """True if the autotuner has put something else in a fusion's place already."""
@@ -179,7 +174,7 @@ class Bad(Example):
 
     fixed: str = ""
     """The fixed text; empty if there is no fix."""
-    options: Mapping[str, Value] = field(default_factory=dict)
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
     """The options of the rule for the fix, by their names in a configuration."""
     marks: tuple[int, ...] = ()
     """The numbers of the wrong lines, where the text can bear no mark."""
@@ -305,7 +300,7 @@ class Rule:
         declared = (value for kind in cls.__mro__ for value in vars(kind).values())
         return {option.name: option for option in declared if isinstance(option, Option)}
 
-    def with_options(self, values: Mapping[str, Value]) -> Self:
+    def with_options(self, values: Mapping[str, OptionValue]) -> Self:
         """The rule with other thresholds.
 
         Raises:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lark import Token, Tree, UnexpectedInput
 
-from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, Reader, read_artefact, reader_for
+from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, ArtefactReader, read_artefact, reader_for
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.dumps.artefacts.buffer_assignment import (
     AllocationSlice,
@@ -39,7 +39,7 @@ def files(ending: str) -> list[Path]:
     return found
 
 
-def _reader(ending: str) -> Reader:
+def _reader(ending: str) -> ArtefactReader:
     reader = reader_for(ending)
     assert reader is not None
     return reader

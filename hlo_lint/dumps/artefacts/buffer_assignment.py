@@ -135,11 +135,6 @@ class Allocation:
     span: Span
     """Its own line."""
 
-    @property
-    def is_thread_local(self) -> bool:
-        """True if it belongs to a computation that kernels apply element by element."""
-        return "thread-local" in self.flags
-
 
 @dataclass(frozen=True, kw_only=True)
 class BufferAssignment(Artefact):
