@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.hlo.text_format import Message
 
-SETTINGS_RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
+RECORDS = (".debug_options", ".config.pbtxt", ".gpu_target_config.pbtxt")
 """Endings of the files that say how a module was to be compiled, and for what."""
 
 CHANGED_PASSES = ".*"
@@ -176,7 +176,7 @@ def differences(before: Pipeline, after: Pipeline) -> tuple[OptionDifference, ..
     """
     by_option: dict[tuple[str, str], OptionDifference] = {}
     reported: set[str] = set()
-    for ending in SETTINGS_RECORDS:
+    for ending in RECORDS:
         texts = before.artefact(ending), after.artefact(ending)
         if texts[0] is None or texts[1] is None:
             continue

@@ -54,7 +54,7 @@ def command(ctx: click.Context, before: Path, after: Path, as_json: bool) -> Non
 def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     """The modules of both directories that have one name, in the order of the first."""
     from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.options import SETTINGS_RECORDS
+    from hlo_lint.dumps.options import RECORDS
     from hlo_lint.dumps.selection import main_pipelines
     from hlo_lint.text.errors import DumpError
 
@@ -62,7 +62,7 @@ def _pairs(before: Path, after: Path) -> Iterable[tuple[Pipeline, Pipeline]]:
     for path in (before, after):
         by_name: dict[str, list[Pipeline]] = {}
         for pipeline in main_pipelines(open_dump(path)):
-            if any(pipeline.artefact_path(ending) for ending in SETTINGS_RECORDS):
+            if any(pipeline.artefact_path(ending) for ending in RECORDS):
                 name = pipeline.dumps[0].name
                 by_name.setdefault(name.module if name else "", []).append(pipeline)
         if not by_name:

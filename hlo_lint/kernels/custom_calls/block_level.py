@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json
+from hlo_lint.hlo.attributes.configuration import Json
+from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
-
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json
+from hlo_lint.hlo.attributes.configuration import Json
+from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
 
 PREFIX: Final = "__cublas$"
 
