@@ -272,7 +272,8 @@ def explained(logs: Sequence[Path], results: Sequence[Path]) -> list[str]:
         read = read_autotuning(path.read_text("utf-8"))
         for log in (log for log in logs if log.stem.endswith(run)):
             for tuned in read_autotuning(log.read_text("utf-8")).instructions:
-                recorded = read.chosen(tuned.fingerprint)
+                alike = (one for one in read.results if one.fingerprint == tuned.fingerprint)
+                recorded = next(alike, None)
                 if recorded is None or tuned.fastest is None:
                     continue
                 total += 1

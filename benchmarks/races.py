@@ -195,7 +195,7 @@ def _data(values: BufferValues, buffers: BufferAssignment) -> Iterator[HloValue]
         if (
             moved is not None
             and not moved.shape.startswith("(")
-            and not buffers.by_index[moved.slice.allocation].is_thread_local
+            and "thread-local" not in buffers.by_index[moved.slice.allocation].flags
             and not (value.defined_at.index[:1] == (2,) and "-start" in moved.instruction)
         ):
             yield value

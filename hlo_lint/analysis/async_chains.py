@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from hlo_lint.analysis.buffers import Position, operand_position
+from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -141,8 +141,8 @@ class _Follower:
     def __init__(self, start: Instruction, calls: Calls) -> None:
         self._start = start
         self._calls = calls
-        self._seen: set[Position] = set()
-        self._todo: list[Position] = []
+        self._seen: set[ResultPart] = set()
+        self._todo: list[ResultPart] = []
         self._updates: list[Instruction] = []
         self._dones: list[Instruction] = []
         self._takers: set[Instruction] = set()
@@ -243,8 +243,8 @@ class _Follower:
 
 
 def source_in_chain(
-    at: Instruction, index: Index, source: Callable[[Instruction, Index], Position | None]
-) -> Position | None:
+    at: Instruction, index: Index, source: Callable[[Instruction, Index], ResultPart | None]
+) -> ResultPart | None:
     """The part of an operand that a part of a start, an update or a done is; None for a new one.
 
     `source` leads from an update back to its start.
@@ -254,7 +254,7 @@ def source_in_chain(
     return operand_in_start(at, index) if is_start(at) else operand_position(at, 0, index)
 
 
-def operand_in_start(start: Instruction, index: Index) -> Position | None:
+def operand_in_start(start: Instruction, index: Index) -> ResultPart | None:
     """The part of an operand that a part of a start's tuple is; None for any other part."""
     if start.opcode == "copy-start" and index == (1,):
         return operand_position(start, 0, ())
@@ -266,8 +266,8 @@ def operand_in_start(start: Instruction, index: Index) -> Position | None:
 
 
 def result_in_start(
-    done: Instruction, index: Index, source: Callable[[Instruction, Index], Position | None]
-) -> Position | None:
+    done: Instruction, index: Index, source: Callable[[Instruction, Index], ResultPart | None]
+) -> ResultPart | None:
     """The part of its operand that a part of a done's result is.
 
     The form of the result is the start's to say; `source` leads from an update back to it.

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
 
 
-Position: TypeAlias = tuple[Instruction, Index]
+ResultPart: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
 
-Place: TypeAlias = tuple[int, Index]
+NumberedPart: TypeAlias = tuple[int, Index]
 """The same in a computation that is known, with the number of the instruction."""
 
 _ELEMENT = late(r", index=(\d{1,9})(?:,|\Z)")
@@ -100,13 +100,13 @@ def source_of(
     return at
 
 
-def operand_position(instruction: Instruction, number: int, index: Index) -> Position | None:
+def operand_position(instruction: Instruction, number: int, index: Index) -> ResultPart | None:
     """The position of part `index` of operand `number`; None where nothing defines it."""
     computation = instruction.computation
     return _position(computation, operand_place(computation, instruction.number, number, index))
 
 
-def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> Position | None:
+def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> ResultPart | None:
     """The position that a part of a result comes from unchanged; None if it is computed.
 
     Looks through tuples, their elements, and operations that hand operand 0 on.
@@ -115,11 +115,13 @@ def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> Positi
     return _position(computation, handed_on_place(computation, at.number, index, renames))
 
 
-def _position(computation: Computation, place: Place | None) -> Position | None:
+def _position(computation: Computation, place: NumberedPart | None) -> ResultPart | None:
     return None if place is None else (computation.at(place[0]), place[1])
 
 
-def operand_place(computation: Computation, at: int, number: int, index: Index) -> Place | None:
+def operand_place(
+    computation: Computation, at: int, number: int, index: Index
+) -> NumberedPart | None:
     """The same as `operand_position`, by numbers."""
     references = references_of(computation.rows[at])
     if number >= len(references):
@@ -133,7 +135,7 @@ def operand_place(computation: Computation, at: int, number: int, index: Index) 
 
 def handed_on_place(
     computation: Computation, at: int, index: Index, renames: Collection[str]
-) -> Place | None:
+) -> NumberedPart | None:
     """The same as `handed_on`, by numbers."""
     row = computation.rows[at]
     opcode = opcode_of(row)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from hlo_lint.analysis.constants import constant_of, number_of
 from hlo_lint.analysis.device_groups import device_groups
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.loops import loops
+from hlo_lint.hlo.arrays import operand_array, result_array
+from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX

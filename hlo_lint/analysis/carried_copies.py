@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hlo_lint.analysis.buffers import Position, handed_on, operand_position
+from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
@@ -94,7 +94,7 @@ def _carried(
 
 def _source(
     at: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
-) -> Position | None:
+) -> ResultPart | None:
     """The source from which a part of a value comes unchanged; None if it is computed."""
     if at.opcode == "parameter":
         callers = calls.callers(at.computation)

@@ -9,13 +9,13 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 from hlo_lint.analysis.buffers import operand_place, source_of
 from hlo_lint.analysis.calls import fusions_of, holders
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.layouts import packs_alike, reshape_is_bitcast, strides
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Index, Shape, part, shape_or_none
 
-Steps: TypeAlias = tuple[tuple[int, int, int], ...]
+MoveLoops: TypeAlias = tuple[tuple[int, int, int], ...]
 """A move as loops, outermost first as they are read: size, step read, step written, in elements."""
 
 _MOVERS: Final = ("copy", "transpose")
@@ -30,7 +30,7 @@ class Move(NamedTuple):
     """The copy or transpose, or the fusion around it."""
     before: ArrayShape
     after: ArrayShape
-    steps: Steps
+    steps: MoveLoops
     """Empty where every element stays where it was."""
 
     @property
@@ -118,7 +118,7 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
 @lru_cache(maxsize=1 << 12)
 def _moved(
     opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
-) -> tuple[ArrayShape, ArrayShape, Steps] | None:
+) -> tuple[ArrayShape, ArrayShape, MoveLoops] | None:
     """Both arrays, and the steps from one to the other; None if it is another kind of move."""
     before, after = part(shape_or_none(operand), index), shape_or_none(result)
     if not _is_simple(before) or not _is_simple(after):
@@ -130,7 +130,7 @@ def _moved(
     return None if steps is None else (before, after, steps)
 
 
-def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -> Steps | None:
+def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -> MoveLoops | None:
     """The steps of a transpose, or of a copy; None if the arrays are not what it is between."""
     if tuple(before.dims[d] for d in dimensions) != after.dims:
         return None
@@ -145,7 +145,7 @@ def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -
     )
 
 
-def _merged(loops: list[tuple[int, int, int]]) -> Steps:
+def _merged(loops: list[tuple[int, int, int]]) -> MoveLoops:
     """The move in as few loops as possible: equal moves have equal loops.
 
     >>> _merged([(4, 6, 6), (6, 1, 1)])

@@ -18,7 +18,7 @@ from hlo_lint.hlo.records import attributes_before_metadata
 
 _VerdictT = TypeVar("_VerdictT")
 
-Place: TypeAlias = tuple[Computation, int]
+RowPlace: TypeAlias = tuple[Computation, int]
 """An instruction by its position in a computation."""
 
 Template: TypeAlias = tuple[tuple[object, ...], ...]

@@ -152,16 +152,3 @@ def _is_plain(text: str) -> bool:
         )
     except ShapeSyntaxError:
         return True
-
-
-def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
-    """An operand's shape where it is an array that lies somewhere; else None."""
-    operand = instruction.operand(number)
-    shape = None if operand is None else operand.shape
-    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
-
-
-def result_array(instruction: Instruction) -> ArrayShape | None:
-    """A result's shape where it is an array that lies somewhere; else None."""
-    shape = instruction.shape_or_none
-    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None

@@ -10,8 +10,8 @@ from math import gcd
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.constants import number_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
+from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -140,8 +140,8 @@ class Loop:
         for own, other, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
             index, limit = state_element(root, own), scalar(root, other)
             if index is not None and limit is not None:
-                step = self.step(index)
-                shape = operand_shape(root, own)
+                step, counter = self.step(index), root.operand(own)
+                shape = None if counter is None else counter.shape
                 if step is None or not isinstance(shape, ArrayShape):
                     return None
                 first = self._first(index)
@@ -156,7 +156,8 @@ class Loop:
         if root is None or root.opcode != "compare" or end is None or state is None:
             return None
         index, limit = state_element(root, 0), number_of(_followed(root, 1))
-        shape, direction = operand_shape(root, 0), root.attributes.get("direction", "")
+        counter, direction = root.operand(0), root.attributes.get("direction", "")
+        shape = None if counter is None else counter.shape
         if index is None or limit is None or not isinstance(shape, ArrayShape):
             return None
         if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operand_names):
@@ -272,12 +273,6 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     if taken is None or taken.opcode != "parameter":
         return None
     return source.tuple_index
-
-
-def operand_shape(instruction: Instruction, operand: int) -> object:
-    """The shape of an operand; None where it is not known."""
-    taken = instruction.operand(operand)
-    return None if taken is None else taken.shape
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:

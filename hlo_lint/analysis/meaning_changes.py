@@ -7,10 +7,10 @@ from math import isnan
 from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.bypasses import bypassed
-from hlo_lint.analysis.constants import constant_of, number_of
-from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, COMMON, KEEPS_TYPE, OPCODES, UNARY
 from hlo_lint.hlo.records import (

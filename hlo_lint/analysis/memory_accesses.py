@@ -15,7 +15,7 @@ from hlo_lint.analysis.async_chains import (
     result_index,
     source_in_chain,
 )
-from hlo_lint.analysis.buffers import Position, handed_on
+from hlo_lint.analysis.buffers import ResultPart, handed_on
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, NO_KERNEL
@@ -93,7 +93,7 @@ class Accesses:
         self._buffers = buffers
         self._module = module
         self._touches: dict[Instruction, tuple[MemoryAccess, ...]] = {}
-        self._values: dict[Position, tuple[AssignedValue, ...]] = {}
+        self._values: dict[ResultPart, tuple[AssignedValue, ...]] = {}
         self._inside: dict[str, tuple[MemoryAccess, ...]] = {}
         self._spans: dict[Computation, dict[int, list[Life]]] = {}
 
@@ -273,7 +273,7 @@ class Accesses:
             values = self._values[place] = self._found_values(place)
         return values
 
-    def _found_values(self, at: Position | None) -> tuple[AssignedValue, ...]:
+    def _found_values(self, at: ResultPart | None) -> tuple[AssignedValue, ...]:
         for _ in range(64):
             if at is None:
                 break
@@ -283,7 +283,7 @@ class Accesses:
             at = self._source(*at)
         return ()
 
-    def _source(self, at: Instruction, index: Index) -> Position | None:
+    def _source(self, at: Instruction, index: Index) -> ResultPart | None:
         opcode = at.opcode
         if opcode == "parameter":
             for caller in self._calls.callers(at.computation):
@@ -300,7 +300,7 @@ class Accesses:
             return self._root(at, index[len(prefix) :])
         return source_in_chain(at, index, self._source)
 
-    def _root(self, caller: Instruction, index: Index) -> Position | None:
+    def _root(self, caller: Instruction, index: Index) -> ResultPart | None:
         for callee in self._calls.callees(caller):
             if callee.root is not None:
                 return callee.root, index

@@ -10,10 +10,9 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 from hlo_lint.analysis.async_chains import is_async
-from hlo_lint.analysis.buffers import Place, Position, element_taken
+from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
@@ -21,8 +20,8 @@ from hlo_lint.analysis.shared_buffers import (
     arrays_in,
     buffers_of,
     passes_on,
-    source_of,
-    sources_of,
+    source_place,
+    source_places,
     start_of,
 )
 from hlo_lint.hlo.attributes import Alias, Donor
@@ -31,9 +30,6 @@ from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
 
-Value: TypeAlias = Position
-"""A part of a result that an instruction itself makes, and does not only hand on."""
-
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
@@ -41,7 +37,7 @@ class Overwrite:
 
     writer: Instruction
     """The instruction that writes, or that runs what does."""
-    value: Value
+    value: ResultPart
     """The value that is gone."""
     reader: Instruction
 
@@ -57,7 +53,7 @@ def overwrites(module: Module) -> Iterator[Overwrite]:
         yield from _in_computation(computation, buffers, scheduled=module.is_scheduled)
 
 
-def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
+def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
     """The writes of the entry into constants, and into parameters that the caller keeps.
 
     For each writer the first.
@@ -66,7 +62,7 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, Value]]:
     if entry is None:
         return
     buffers = buffers_of(module)
-    kept: dict[int, Value] = {}
+    kept: dict[int, ResultPart] = {}
     donated = _donated(module)
     for (number, index), buffer in sorted(buffers.sharing(entry).items()):
         opcode = opcode_of(entry.rows[number])
@@ -121,7 +117,9 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
             if body is None or root is None:
                 continue
             places = [(place,) for place in range(len(root.operand_names))]
-            for (place,), value in zip(places, sources_of(body, root.number, places), strict=True):
+            for (place,), value in zip(
+                places, source_places(body, root.number, places), strict=True
+            ):
                 if value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
                 if opcode_of(body.rows[value[0]]) == "parameter":
@@ -162,7 +160,7 @@ def _in_computation(
         buffer: sorted(places, key=begins.__getitem__, reverse=True)
         for buffer, places in values.items()
     }
-    alive: dict[int, list[Place]] = {buffer: [] for buffer in values}
+    alive: dict[int, list[NumberedPart]] = {buffer: [] for buffer in values}
     for writer, written in writers:
         for buffer in sorted(written & values.keys()):
             while waiting[buffer] and begins[waiting[buffer][-1]] < writer:
@@ -181,7 +179,7 @@ def _in_computation(
                             break
 
 
-def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: Place) -> bool:
+def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: NumberedPart) -> bool:
     """True if there is a write after a value is there and before what may be its last reader."""
     later = bisect_right(writes, begin)
     return later < len(writes) and writes[later] < readers.latest(value)
@@ -241,9 +239,9 @@ class _Readers:
         self._users: dict[int, tuple[Mapping[int | None, Sequence[int]], Sequence[int]]] = {}
         self._operands: dict[int, dict[str, list[tuple[int, Index]]]] = {}
         self._latest: dict[int, int] = {}
-        self._values: dict[int, dict[Place | None, list[Place]]] = {}
+        self._values: dict[int, dict[NumberedPart | None, list[NumberedPart]]] = {}
 
-    def latest(self, value: Place) -> int:
+    def latest(self, value: NumberedPart) -> int:
         """A position after which nothing reads a value, by the names of what reads it alone."""
         at, index = value
         rows = self._computation.rows
@@ -273,7 +271,7 @@ class _Readers:
             self._latest[at] = latest
         return latest
 
-    def of(self, value: Place) -> list[int]:
+    def of(self, value: NumberedPart) -> list[int]:
         """The positions of the readers, in the order of the text.
 
         A root that hands on comes last: it reads what the caller gets.
@@ -338,7 +336,7 @@ class _Readers:
                 operands.setdefault(source, []).append((operand, index))
         return operands.get(name, ())
 
-    def _handed_on(self, at: int, index: Index, number: int) -> Iterator[Place]:
+    def _handed_on(self, at: int, index: Index, number: int) -> Iterator[NumberedPart]:
         """The places in a user that are a part of a result, unchanged."""
         opcode = opcode_of(self._computation.rows[number])
         for operand, element in self._operands_of(number, at):
@@ -360,12 +358,12 @@ class _Readers:
             for operand, element in self._operands_of(number, at)
         )
 
-    def _in_flight(self, number: int, value: Place) -> Sequence[Place]:
+    def _in_flight(self, number: int, value: NumberedPart) -> Sequence[NumberedPart]:
         """The places in a part of an asynchronous operation that are a value."""
         values = self._values.get(number)
         if values is None:
             values = self._values[number] = {}
             for index in arrays_in(type_of(self._computation.rows[number])):
-                source = source_of(self._computation, number, index)
+                source = source_place(self._computation, number, index)
                 values.setdefault(source, []).append((number, index))
         return values.get(value, ())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from hlo_lint.analysis.buffers import Position, operand_position
+from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
@@ -77,7 +77,7 @@ class Calls:
             for parameter in parameters_of(callee).get(wanted, ()):
                 yield callee.at(parameter)
 
-    def argument(self, caller: Instruction, parameter: Instruction) -> Position | None:
+    def argument(self, caller: Instruction, parameter: Instruction) -> ResultPart | None:
         """The argument that a caller passes for a parameter."""
         number = parameter.parameter_number
         if caller.opcode == "conditional":

@@ -24,8 +24,8 @@ from hlo_lint.analysis.async_chains import (
     source_in_chain,
 )
 from hlo_lint.analysis.buffers import (
-    Place,
-    Position,
+    NumberedPart,
+    ResultPart,
     handed_on_place,
     operand_place,
     operand_position,
@@ -86,12 +86,12 @@ def _one_or_each(count: int) -> Iterator[_InPlace]:
         yield _InPlace((number,) if count > 1 else (), number, ())
 
 
-def source_of(computation: Computation, number: int, index: Index) -> Place | None:
+def source_place(computation: Computation, number: int, index: Index) -> NumberedPart | None:
     """The source of a part of a result, through what passes it on; None if unknown."""
     rows = computation.rows
     for _ in range(1 << 10):
         opcode = opcode_of(rows[number])
-        place: Place | None
+        place: NumberedPart | None
         if opcode in PASSES_ON and (index or opcode != "tuple"):
             place = handed_on_place(computation, number, index, _HANDS_ON)
         elif not is_async(opcode):
@@ -106,22 +106,22 @@ def source_of(computation: Computation, number: int, index: Index) -> Place | No
     return None
 
 
-def sources_of(
+def source_places(
     computation: Computation, number: int, indices: Sequence[Index]
-) -> list[Place | None]:
+) -> list[NumberedPart | None]:
     """The sources of parts of a result; None for each that is unknown."""
     rows, number_of = computation.rows, computation.index.get
     if opcode_of(rows[number]) != "tuple":
-        return [source_of(computation, number, index) for index in indices]
+        return [source_place(computation, number, index) for index in indices]
     # The state of a loop, mostly: each operand is an array that its instruction makes.
     sources = list(map(number_of, references_of(rows[number])))
-    values: list[Place | None] = []
+    values: list[NumberedPart | None] = []
     for index in indices:
         source = sources[index[0]] if len(index) == 1 and index[0] < len(sources) else None
         if source is not None and not passes_on(opcode_of(rows[source])):
             values.append((source, ()))
         else:
-            values.append(source_of(computation, number, index))
+            values.append(source_place(computation, number, index))
     return values
 
 
@@ -131,7 +131,7 @@ def passes_on(opcode: str) -> bool:
     return opcode in PASSES_ON or is_async(opcode)
 
 
-def _place_in_chain(instruction: Instruction, index: Index) -> Place | None:
+def _place_in_chain(instruction: Instruction, index: Index) -> NumberedPart | None:
     """The place that a part of an asynchronous operation comes from: itself, if it is new."""
     position = source_in_chain(instruction, index, _handle)
     if position is None:
@@ -144,11 +144,11 @@ def start_of(instruction: Instruction) -> int | None:
     if not is_done(instruction) and not is_update(instruction):
         return instruction.number
     handle = operand_place(instruction.computation, instruction.number, 0, ())
-    start = None if handle is None else source_of(instruction.computation, *handle)
+    start = None if handle is None else source_place(instruction.computation, *handle)
     return None if start is None else start[0]
 
 
-def _handle(instruction: Instruction, _: Index) -> Position | None:
+def _handle(instruction: Instruction, _: Index) -> ResultPart | None:
     """The start, or the update before, that an update hands on."""
     return operand_position(instruction, 0, ()) if is_update(instruction) else None
 
@@ -159,10 +159,10 @@ class SharedBuffers:
     def __init__(self, module: Module) -> None:
         self._module = module
         self._calls = sequential_calls(module)
-        self._numbers: defaultdict[Computation, dict[Place, int]] = defaultdict(dict)
+        self._numbers: defaultdict[Computation, dict[NumberedPart, int]] = defaultdict(dict)
         self._fused: dict[object, tuple[_InPlace, ...]] = {}
         self._joined: list[int] = []
-        self._sharing: dict[Computation, Mapping[Place, int]] = {}
+        self._sharing: dict[Computation, Mapping[NumberedPart, int]] = {}
         self._written: dict[str, frozenset[int]] = {}
         for computation in module.nonfusion_computations:
             for number in self._joining(computation):
@@ -172,7 +172,7 @@ class SharedBuffers:
                 self._join_in_place(computation, number)
         self._join_donations(module)
 
-    def sharing(self, computation: Computation) -> Mapping[Place, int]:
+    def sharing(self, computation: Computation) -> Mapping[NumberedPart, int]:
         """The buffers of the arrays that may share with others."""
         sharing = self._sharing.get(computation)
         if sharing is None:
@@ -184,7 +184,7 @@ class SharedBuffers:
             }
         return sharing
 
-    def shared_in(self, computation: Computation) -> dict[int, list[Place]]:
+    def shared_in(self, computation: Computation) -> dict[int, list[NumberedPart]]:
         """The values that share with another one in a computation, in the order of the text."""
         if computation not in self._numbers:
             return {}
@@ -192,7 +192,7 @@ class SharedBuffers:
         counts = Counter(sharing.values())
         if len(counts) == len(sharing):
             return {}
-        shared: dict[int, list[Place]] = {}
+        shared: dict[int, list[NumberedPart]] = {}
         for place, buffer in sharing.items():
             if counts[buffer] > 1 and opcode_of(computation.rows[place[0]]) not in PASSES_ON:
                 shared.setdefault(buffer, []).append(place)
@@ -254,7 +254,7 @@ class SharedBuffers:
         for callee in returning:
             if callee.root is not None:
                 self._join(
-                    computation, places, callee, sources_of(callee, callee.root.number, inside)
+                    computation, places, callee, source_places(callee, callee.root.number, inside)
                 )
 
     def _join_donations(self, module: Module) -> None:
@@ -267,7 +267,7 @@ class SharedBuffers:
         parameters = parameters_of(entry)
         for alias in aliases if isinstance(aliases, tuple) else ():
             if isinstance(alias, Alias) and alias.operand in parameters:
-                result = source_of(entry, root.number, alias.output_index)
+                result = source_place(entry, root.number, alias.output_index)
                 place = parameters[alias.operand][-1], alias.operand_index
                 self._join(entry, [place], entry, [result])
 
@@ -313,7 +313,7 @@ class SharedBuffers:
         if root is None or _IN_PLACE.isdisjoint(body.opcodes):
             return
         for index in arrays_in(root.type_text):
-            result = source_of(body, root.number, index)
+            result = source_place(body, root.number, index)
             if result is None:
                 continue
             number, output_index = result
@@ -362,7 +362,7 @@ class SharedBuffers:
 
     def _operand_values(
         self, computation: Computation, at: int, number: int, indices: Sequence[Index]
-    ) -> list[Place | None]:
+    ) -> list[NumberedPart | None]:
         """The sources of parts of an operand."""
         source = operand_place(computation, at, number, ())
         if source is None:
@@ -370,14 +370,14 @@ class SharedBuffers:
         operand, taken = source
         if taken:
             indices = [(*taken, *index) for index in indices]
-        return sources_of(computation, operand, indices)
+        return source_places(computation, operand, indices)
 
     def _join(
         self,
         computation: Computation,
-        places: Iterable[Place],
+        places: Iterable[NumberedPart],
         other: Computation,
-        others: Iterable[Place | None],
+        others: Iterable[NumberedPart | None],
     ) -> None:
         """Put each place of a computation into one buffer with one of another computation."""
         ours, theirs, joined = self._numbers[computation], self._numbers[other], self._joined

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
+from hlo_lint.dumps.pass_lists import PassList, PassName, pass_lists
 from hlo_lint.dumps.phases import PRECONDITIONS, Precondition
 from hlo_lint.text.errors import ConfigError, nearest
 
@@ -32,6 +32,25 @@ class OrderKind(Enum):
     """No `breaker` runs between a `first` and the next `then` of the same pipeline."""
 
 
+_ORDERS: Final = {
+    OrderKind.BEFORE: ("{first} before {then}", "{guilty} runs before the last {first}"),
+    OrderKind.NEEDS: (
+        "{first} somewhere before every {then}",
+        "{guilty} runs without {first} before it",
+    ),
+    OrderKind.RENEWS: (
+        "{first} before every {then}, again after {breakers}",
+        "{guilty} runs without {first} after the last {breakers}",
+    ),
+    OrderKind.FOLLOWS: ("{then} somewhere after every {first}", "no {then} runs after {guilty}"),
+    OrderKind.NOT_BETWEEN: (
+        "no {breakers} between {first} and {then}",
+        "{guilty} runs between {first} and {then}",
+    ),
+}
+"""An order in words, and the sentence that says that a pass breaks it."""
+
+
 class Order(NamedTuple):
     """An order of passes that a contract demands, by the names that dump files spell."""
 
@@ -44,48 +63,26 @@ class Order(NamedTuple):
     pipelines: tuple[str, ...] = ()
     """The pipelines that it is about; all if empty."""
 
-    @property
-    def _words(self) -> tuple[str, ...]:
-        return tuple(" or ".join(names) for names in (self.first, self.then, self.breakers))
+    def _spelled(self, template: str, **others: str) -> str:
+        first, then, breakers = map(" or ".join, (self.first, self.then, self.breakers))
+        return template.format(first=first, then=then, breakers=breakers, **others)
 
     @property
     def text(self) -> str:
         """The order in words."""
-        first, then, breakers = self._words
         where = f" (in {' and '.join(self.pipelines)})" if self.pipelines else ""
-        match self.kind:
-            case OrderKind.BEFORE:
-                return f"{first} before {then}{where}"
-            case OrderKind.NEEDS:
-                return f"{first} somewhere before every {then}{where}"
-            case OrderKind.RENEWS:
-                return f"{first} before every {then}, again after {breakers}{where}"
-            case OrderKind.FOLLOWS:
-                return f"{then} somewhere after every {first}{where}"
-            case OrderKind.NOT_BETWEEN:
-                return f"no {breakers} between {first} and {then}{where}"
+        return self._spelled(_ORDERS[self.kind][0]) + where
 
     def breach(self, guilty: str) -> str:
         """A sentence that says which pass breaks the order, and how."""
-        first, then, breakers = self._words
-        match self.kind:
-            case OrderKind.BEFORE:
-                return f"{guilty} runs before the last {first}"
-            case OrderKind.NEEDS:
-                return f"{guilty} runs without {first} before it"
-            case OrderKind.RENEWS:
-                return f"{guilty} runs without {first} after the last {breakers}"
-            case OrderKind.FOLLOWS:
-                return f"no {then} runs after {guilty}"
-            case OrderKind.NOT_BETWEEN:
-                return f"{guilty} runs between {first} and {then}"
+        return self._spelled(_ORDERS[self.kind][1], guilty=guilty)
 
     def among(self, places: Mapping[str, Sequence[int]]) -> list[int]:
         """Positions in a run of the passes that it is about, ascending."""
         names = {*self.first, *self.then, *self.breakers}
         return sorted(place for name in names for place in places.get(name, ()))
 
-    def broken_by(self, passes: Sequence[Pass]) -> Pass | None:
+    def broken_by(self, passes: Sequence[PassName]) -> PassName | None:
         """The first pass of a run that breaks it; None where none does.
 
         >>> order = Order(OrderKind.NEEDS, ("flatten-call-graph",), ("layout-assignment",))
@@ -104,8 +101,8 @@ class Order(NamedTuple):
             case _:
                 return self._unprepared(passes)
 
-    def _out_of_order(self, passes: Sequence[Pass]) -> Pass | None:
-        earlier: Pass | None = None
+    def _out_of_order(self, passes: Sequence[PassName]) -> PassName | None:
+        earlier: PassName | None = None
         # The first of `then` that runs before the last of `first` is guilty.
         for entry in passes:
             if entry[1] in self.first and earlier is not None:
@@ -114,8 +111,8 @@ class Order(NamedTuple):
                 earlier = entry
         return None
 
-    def _not_followed(self, passes: Sequence[Pass]) -> Pass | None:
-        open_: Pass | None = None
+    def _not_followed(self, passes: Sequence[PassName]) -> PassName | None:
+        open_: PassName | None = None
         # The first of `first` after the last of `then` is guilty: nothing closes it.
         for entry in passes:
             if entry[1] in self.then:
@@ -124,9 +121,9 @@ class Order(NamedTuple):
                 open_ = entry
         return open_
 
-    def _between(self, passes: Sequence[Pass]) -> Pass | None:
+    def _between(self, passes: Sequence[PassName]) -> PassName | None:
         begun: str | None = None
-        earlier: Pass | None = None
+        earlier: PassName | None = None
         for entry in passes:
             pipeline, name = entry
             if name in self.first:
@@ -140,7 +137,7 @@ class Order(NamedTuple):
                 earlier = entry
         return None
 
-    def _unprepared(self, passes: Sequence[Pass]) -> Pass | None:
+    def _unprepared(self, passes: Sequence[PassName]) -> PassName | None:
         ready = False
         for entry in passes:
             name = entry[1]
@@ -280,8 +277,8 @@ def _order(row: Mapping[str, Any], demand: Precondition | None, where: str) -> O
 
 @lru_cache(maxsize=64)
 def broken_orders(
-    backend: str, passes: tuple[Pass, ...]
-) -> tuple[tuple[Contract, Order, Pass], ...]:
+    backend: str, passes: tuple[PassName, ...]
+) -> tuple[tuple[Contract, Order, PassName], ...]:
     """The orders that a sequence of passes breaks, each with the pass that breaks it."""
     places: dict[str, list[int]] = {}
     for place, (_, name) in enumerate(passes):

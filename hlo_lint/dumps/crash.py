@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.pass_lists import PassName
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import upcoming_passes
 
@@ -25,7 +25,7 @@ class CrashSite:
 
     dump: PassDump
     """The last one: what the failing pass met."""
-    suspects: tuple[Pass, ...]
+    suspects: tuple[PassName, ...]
     """The passes of which one failed, in the order of the run; empty where none is known."""
     why: str
     """The evidence for them."""
@@ -57,7 +57,7 @@ def find_crash_site(pipeline: Pipeline) -> CrashSite:
     return CrashSite(dump, suspects, pipeline.release_title, bool(suspects))
 
 
-_Leaves = Callable[[Pass, Pass | None], bool]
+_Leaves = Callable[[PassName, PassName | None], bool]
 """True if a pass certainly leaves a dump, given the pass that follows it."""
 
 
@@ -76,10 +76,10 @@ def _leaves_dump(options: DebugOptions) -> _Leaves:
     )
 
 
-def _until_dumped(passes: Sequence[Pass], leaves: _Leaves) -> list[Pass]:
+def _until_dumped(passes: Sequence[PassName], leaves: _Leaves) -> list[PassName]:
     """The passes up to the first that leaves a dump; the checks at its start where it is the
     first of a pipeline and nothing runs before."""
-    suspects: list[Pass] = []
+    suspects: list[PassName] = []
     for number, entry in enumerate(passes):
         pipeline, name = entry
         after = passes[number + 1] if number + 1 < len(passes) else None

@@ -25,7 +25,7 @@ from hlo_lint.text.source import decode
 from hlo_lint.text.stored import is_archive, on_disk, plain_name, read, unpacked
 
 TEXT_ENDINGS = (".txt", ".hlo")
-RECORDS = (".debug_options", ".metadata.textproto")
+RUN_RECORDS = (".debug_options", ".metadata.textproto")
 """Endings of what is read of a run besides its HLO."""
 _KNOWN_ARTEFACTS = (
     "-buffer-assignment.txt",
@@ -316,7 +316,7 @@ def _add_folder(
             continue
         if parts is not None:
             artefacts.setdefault(parts.key, []).append(path)
-        if not name.endswith(RECORDS):
+        if not name.endswith(RUN_RECORDS):
             unread.append(name)
     _join_renumbered(texts, artefacts)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
@@ -402,7 +402,7 @@ def _add_picked(dump: Dump, folder: Path, files: list[Path]) -> None:
             dump.pipelines.append(Pipeline([file], [], lone=True))
         elif is_proto(path.name) or _is_text(path):
             texts.setdefault(parts.key, []).append(file)
-        elif not path.name.endswith(RECORDS):
+        elif not path.name.endswith(RUN_RECORDS):
             unread.append(path.name)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
     for dumps in texts.values():

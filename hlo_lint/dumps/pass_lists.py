@@ -10,13 +10,13 @@ from typing import NamedTuple
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
 
-Pass = tuple[str, str]
+PassName = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""
 
-Step = tuple[str, str, str]
+PassStep = tuple[str, str, str]
 """Pipeline, the pass that has run, and the next one."""
 
-Steps = Mapping[Step, Callable[[str], bool]]
+PassSteps = Mapping[PassStep, Callable[[str], bool]]
 """The steps of a run, each with the passes that were disabled there."""
 
 MIN_KNOWN_SHARE = 0.8
@@ -40,7 +40,7 @@ class PassList:
     ['cublas-gemm-broadcast-folding-rewriter', 'layout_normalization']
     """
 
-    def __init__(self, name: str, passes: tuple[Pass, ...]) -> None:
+    def __init__(self, name: str, passes: tuple[PassName, ...]) -> None:
         self.name = name
         """`gpu-jax0.10.0`"""
         self.passes = passes
@@ -74,8 +74,8 @@ class PassList:
         )
 
     @cached_property
-    def _places(self) -> dict[Pass, list[int]]:
-        places: dict[Pass, list[int]] = {}
+    def _places(self) -> dict[PassName, list[int]]:
+        places: dict[PassName, list[int]] = {}
         for place, entry in enumerate(self.passes):
             places.setdefault(entry, []).append(place)
         return places
@@ -133,7 +133,7 @@ class PassList:
         following.reverse()
         return following
 
-    def remaining(self, place: int, pipeline: str, before: str) -> list[Pass]:
+    def remaining(self, place: int, pipeline: str, before: str) -> list[PassName]:
         """The passes after a place, without those that `before` shows to be left out."""
         # A dump between two passes of its pipeline proves that those listed between them do not
         # run.
@@ -146,7 +146,7 @@ class PassList:
             entry for number, entry in enumerate(later) if number >= stop or entry[0] != pipeline
         ]
 
-    def knows(self, step: Step) -> float:
+    def knows(self, step: PassStep) -> float:
         """The fit of a step of a run: 1 if the passes follow each other, less if others are
         between them or only one is in the list, 0 if none is."""
         share = self._known_shares.get(step)
@@ -155,7 +155,7 @@ class PassList:
         return share
 
     @cached_property
-    def _known_shares(self) -> dict[Step, float]:
+    def _known_shares(self) -> dict[PassStep, float]:
         return {}
 
     def _known_share(self, pipeline: str, after: str, before: str) -> float:
@@ -165,14 +165,14 @@ class PassList:
         is_before_known = (pipeline, before) in self._places if before else bool(after_places)
         return (bool(after_places) + is_before_known) / 4
 
-    def contradictions(self, steps: Steps) -> tuple[int, int]:
+    def contradictions(self, steps: PassSteps) -> tuple[int, int]:
         """The numbers of misfits and of strangers in a run.
 
         A misfit is a step from one pass to another that this list does not have, passes that the
         run disabled aside; a stranger is a pass of a pipeline that has no such pass in this list.
         Pipelines that are not in the list do not count: flags and further devices add some.
         """
-        misfits, strangers = 0, set[Pass]()
+        misfits, strangers = 0, set[PassName]()
         for (pipeline, after, before), is_disabled in steps.items():
             places = self._places.get((pipeline, after), [])
             if (pipeline, "pipeline-start") in self._places:
@@ -189,7 +189,7 @@ class PassList:
                     misfits += 1
         return misfits, len(strangers)
 
-    def fits(self, steps: Steps) -> bool:
+    def fits(self, steps: PassSteps) -> bool:
         """True if a run is of this release, as far as the passes that were dumped show."""
         listed = sum(self.knows(step) >= 0.5 for step in steps)
         misfits, strangers = self.contradictions(steps)
@@ -262,7 +262,7 @@ class Recognition(NamedTuple):
     """True if these have the passes of the run: what is known of their passes binds."""
 
 
-def recognise(steps: Steps, backend: str | None) -> Recognition:
+def recognise(steps: PassSteps, backend: str | None) -> Recognition:
     """The release of a run, by the names of its dumps: dumps hold no version.
 
     A list that has two passes in this order counts twice as much as one that has another between
@@ -277,9 +277,9 @@ def recognise(steps: Steps, backend: str | None) -> Recognition:
     return Recognition(fitting or nearest, bool(fitting))
 
 
-def steps_of(names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> Steps:
+def steps_of(names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> PassSteps:
     """The steps that the names of dumps show."""
-    steps: dict[Step, Callable[[str], bool]] = {}
+    steps: dict[PassStep, Callable[[str], bool]] = {}
     for name in names:
         if name.step is not None:
             steps[name.pipeline, unnumbered(name.after), unnumbered(name.before)] = is_disabled
@@ -288,13 +288,15 @@ def steps_of(names: Iterable[DumpName], is_disabled: Callable[[str], bool]) -> S
     return steps
 
 
-def recognise_folder(runs: Iterable[tuple[Sequence[DumpName], Steps]]) -> dict[str, Recognition]:
+def recognise_folder(
+    runs: Iterable[tuple[Sequence[DumpName], PassSteps]],
+) -> dict[str, Recognition]:
     """The release of the runs of one folder, for each backend.
 
     One XLA wrote them all, and a small module alone fits several releases: what the passes of one
     module contradict holds of none.
     """
-    by_backend: dict[str, dict[Step, Callable[[str], bool]]] = {}
+    by_backend: dict[str, dict[PassStep, Callable[[str], bool]]] = {}
     for names, steps in runs:
         if steps and not is_helper(names):
             backend = backend_of(names)

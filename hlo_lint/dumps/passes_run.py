@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from hlo_lint.dumps.contracts import Contract, Order, OrderKind, broken_orders, orders_broken_anyway
 from hlo_lint.dumps.options import EVERY_PASS
-from hlo_lint.dumps.pass_lists import Pass
+from hlo_lint.dumps.pass_lists import PassName
 from hlo_lint.dumps.pipeline import Pipeline
 
 
 class PassesRun(NamedTuple):
     """The passes of a run, in order."""
 
-    passes: tuple[Pass, ...]
+    passes: tuple[PassName, ...]
     how: str
     """The evidence for them."""
     left_dumps: bool = False
@@ -26,7 +26,7 @@ class Breach(NamedTuple):
 
     contract: Contract
     order: Order
-    guilty: Pass
+    guilty: PassName
     """The pass that runs in the wrong place."""
     how: str
     """The evidence for it."""
@@ -64,7 +64,7 @@ def passes_run(pipeline: Pipeline) -> tuple[PassesRun, ...]:
     )
 
 
-def breaches(pipeline: Pipeline, died_in: Sequence[Pass] = ()) -> list[Breach]:
+def breaches(pipeline: Pipeline, died_in: Sequence[PassName] = ()) -> list[Breach]:
     """The contracts about order that a run breaks. What its release breaks anyway is left out.
 
     Of a run that died only those that bear on the passes it may have died in.

@@ -14,8 +14,8 @@ from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
 from hlo_lint.dumps.pass_lists import (
     PassList,
+    PassSteps,
     Recognition,
-    Steps,
     backend_of,
     is_helper,
     pass_lists,
@@ -165,7 +165,7 @@ class Pipeline:
         return [dump.name for dump in self.dumps if dump.name]
 
     @property
-    def steps_taken(self) -> Steps:
+    def steps_taken(self) -> PassSteps:
         """The steps from pass to pass that its dumps show."""
         return steps_of(self.names, self.is_disabled)
 

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import Pass, PassList, pass_lists
+from hlo_lint.dumps.pass_lists import PassList, PassName, pass_lists
 from hlo_lint.dumps.phases import AFTER_NORMALIZATION, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 
@@ -67,7 +67,7 @@ def status_of(pipeline: Pipeline, dump: PassDump, precondition: Precondition) ->
     return PreconditionStatus(Fate.UNSURE, unsure)
 
 
-def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[Pass]]:
+def upcoming_passes(pipeline: Pipeline, dump: PassDump) -> tuple[PassList | None, list[PassName]]:
     """The passes to run after the last dump of a module, disabled ones included, and the release
     that has them; None if unknown."""
     runs, name = pipeline.pass_runs, dump.name
@@ -118,7 +118,7 @@ def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
     return PreconditionStatus(Fate.UNSURE, "nothing says which passes come next")
 
 
-def _outcome(pipeline: Pipeline, passes: list[Pass], precondition: Precondition) -> Fate:
+def _outcome(pipeline: Pipeline, passes: list[PassName], precondition: Precondition) -> Fate:
     """The first to come decides: the pass that demands, or one that establishes."""
     for _, name in passes:
         if pipeline.options is not None and pipeline.options.disabled(name):
@@ -130,7 +130,7 @@ def _outcome(pipeline: Pipeline, passes: list[Pass], precondition: Precondition)
     return Fate.NEVER
 
 
-def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[Pass]]]:
+def _futures(pipeline: Pipeline, dump: PassDump) -> Iterator[tuple[str, list[PassName]]]:
     """The passes that may run after a dump: for each near release and each possible place."""
     name, runs = dump.name, pipeline.pass_runs or ()
     assert name is not None

@@ -48,7 +48,7 @@ def unsupported(
     return ""
 
 
-def groups_of(
+def dot_groups(
     dimensions: DotDimensions, lhs: ArrayShape, rhs: ArrayShape
 ) -> tuple[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]], ...]:
     """Batch, rows and columns of the left side, the right side and the product."""

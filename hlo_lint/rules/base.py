@@ -17,7 +17,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.rules.options import Option, Value
+from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import ParseDiagnostic, Span
@@ -52,11 +52,6 @@ class BeforeAutotuner(NamedTuple):
     """True if the caller says that the autotuner comes next."""
     after: Module | None = None
     """The module after the autotuner, if it was dumped."""
-
-    @property
-    def release(self) -> str | None:
-        """The one pass list that fits; None where none or several do."""
-        return self.releases[0] if len(self.releases) == 1 else None
 
     def was_taken_apart(self, fusion: Instruction) -> bool:
         """True if the autotuner has put something else in a fusion's place already."""
@@ -139,15 +134,11 @@ class Form(Enum):
     TRANSPOSE = "transpose"
 
 
-@dataclass(frozen=True)
-class Bad:
-    """A text in which a rule finds something: at the marked lines, and nowhere else."""
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A text that shows what a rule finds, or does not find."""
 
-    text: str
-    fixed: str = ""
-    """The fixed text; empty if there is no fix."""
-    options: Mapping[str, Value] = field(default_factory=dict)
-    """The options of the rule for the fix, by their names in a configuration."""
+    text: str = field(kw_only=False)
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """Other files of the dump directory, by the ending of their names."""
     file: str = ""
@@ -156,17 +147,17 @@ class Bad:
     """The other files of that directory, by name, where the text's has one."""
 
     @classmethod
-    def entry(cls, instructions: str, **more: Any) -> Bad:
+    def entry(cls, instructions: str, **more: Any) -> Self:
         """A module that has these instructions and no other computation."""
         return cls._expanded(_entry_of, instructions, more)
 
     @classmethod
-    def module(cls, computations: str, **more: Any) -> Bad:
+    def module(cls, computations: str, **more: Any) -> Self:
         """A module that has these computations and nothing in its header."""
         return cls._expanded(_module_of, computations, more)
 
     @classmethod
-    def _expanded(cls, expand: Callable[[str], str], text: str, more: dict[str, Any]) -> Bad:
+    def _expanded(cls, expand: Callable[[str], str], text: str, more: dict[str, Any]) -> Self:
         fixed = {"fixed": expand(more["fixed"])} if "fixed" in more else {}
         return cls(expand(text), **(more | fixed))
 
@@ -176,6 +167,15 @@ class Bad:
         lines = dedented(self.text).split("\n")
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
+
+@dataclass(frozen=True, kw_only=True)
+class Bad(Example):
+    """A text in which a rule finds something: at the marked lines, and nowhere else."""
+
+    fixed: str = ""
+    """The fixed text; empty if there is no fix."""
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    """The options of the rule for the fix, by their names in a configuration."""
     marks: tuple[int, ...] = ()
     """The numbers of the wrong lines, where the text can bear no mark."""
 
@@ -193,32 +193,8 @@ class Bad:
         return dedented(self.fixed) + "\n"
 
 
-@dataclass(frozen=True)
-class Good:
+class Good(Example):
     """A text that is right: the nearest thing to a bad one."""
-
-    text: str
-    artefacts: Mapping[str, str] = field(default_factory=dict)
-    """Other files of the dump directory, by the ending of their names."""
-    file: str = ""
-    """The name of the text's file in its dump directory, where the rule goes by it."""
-    beside: Mapping[str, str] = field(default_factory=dict)
-    """The other files of that directory, by name, where the text's has one."""
-
-    @classmethod
-    def entry(cls, instructions: str, **more: Any) -> Good:
-        """A module that has these instructions and no other computation."""
-        return cls(_entry_of(instructions), **more)
-
-    @classmethod
-    def module(cls, computations: str, **more: Any) -> Good:
-        """A module that has these computations and nothing in its header."""
-        return cls(_module_of(computations), **more)
-
-    @property
-    def source(self) -> str:
-        """The text."""
-        return dedented(self.text) + "\n"
 
 
 def _module_of(computations: str) -> str:
@@ -324,7 +300,7 @@ class Rule:
         declared = (value for kind in cls.__mro__ for value in vars(kind).values())
         return {option.name: option for option in declared if isinstance(option, Option)}
 
-    def with_options(self, values: Mapping[str, Value]) -> Self:
+    def with_options(self, values: Mapping[str, OptionValue]) -> Self:
         """The rule with other thresholds.
 
         Raises:

@@ -6,7 +6,7 @@ from typing import Generic, Self, TypeVar, overload
 
 from hlo_lint.text.errors import UsageError
 
-Value = bool | int | float | str
+OptionValue = bool | int | float | str
 """The type of an option's value, as TOML spells it."""
 
 MAX_NUMBER = (1 << 63) - 1
@@ -69,7 +69,7 @@ class Option(Generic[T]):
         title = TITLES.get(self.kind, "a text")
         return title if self.least is None else f"{title} of at least {self.least}"
 
-    def read(self, value: object) -> Value:
+    def read(self, value: object) -> OptionValue:
         """A value that it may have.
 
         Raises:
@@ -79,8 +79,7 @@ class Option(Generic[T]):
         if isinstance(value, int) and not -MAX_NUMBER <= value <= MAX_NUMBER:
             raise UsageError(f"{self.name} takes a number of 64 bits")
         fits = numeric if self.kind is float else type(value) is self.kind
-        if self.choices and value not in self.choices:
-            fits = False
+        fits = fits and (not self.choices or value in self.choices)
         if not fits or (self.least is not None and numeric and not value >= self.least):  # type: ignore[operator]
             raise UsageError(f"{self.name} takes {self.expected}, not {value!r}")
         assert isinstance(value, bool | int | float | str)

@@ -13,7 +13,7 @@ from hlo_lint.text.errors import RuleError, UsageError, nearest
 
 if TYPE_CHECKING:
     from hlo_lint.rules.base import Rule
-    from hlo_lint.rules.options import Value
+    from hlo_lint.rules.options import OptionValue
 
 _HOMES = ("hlo_lint.rules", "hlo_lint.kernels.rules")
 _CHECKOUT_SECONDS = 60
@@ -192,15 +192,13 @@ def check_names(names: Iterable[str]) -> None:
     Raises:
         UsageError: for the first that neither a rule nor a family has.
     """
-    names = list(names)
-    names_known = known_names() if names else ()
     for name in names:
-        if name not in names_known:
+        if name not in known_names():
             raise _unknown(name)
 
 
 @cache
-def configured(rule: Rule, options: tuple[tuple[str, Value], ...]) -> Rule:
+def configured(rule: Rule, options: tuple[tuple[str, OptionValue], ...]) -> Rule:
     """A rule with options, always the same one for the same options.
 
     Raises:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference, check, infer
+from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
+from tests.analysis.inference import check, infer
 
 CALLED = """
 %add (a: f32[], b: f32[]) -> f32[] {
@@ -378,10 +379,9 @@ def test_the_printed_type_says_what_some_opcodes_make(opcode: str) -> None:
 
 
 def test_layouts_bind_once_they_are_assigned() -> None:
-    tuples = one("get-tuple-element", "(f32[3,4]{1,0})", "index=0", "f32[3,4]{0,1}")
-    inference = ShapeInference(tuples[1].computations)
-    assert len(inference.check(tuples[0])) == 1
-    assert inference.check(tuples[0], layouts=False) == ()
+    taken = one("get-tuple-element", "(f32[3,4]{1,0})", "index=0", "f32[3,4]{0,1}")
+    assert len(check(*taken)) == 1
+    assert check(*taken, layouts=False) == ()
 
 
 def text_of(*lines: str) -> Module:

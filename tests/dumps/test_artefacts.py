@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from lark import Token, Tree, UnexpectedInput
 
-from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, Reader, read_artefact, reader_for
+from hlo_lint.dumps.artefacts import ARTEFACTS, Artefact, ArtefactReader, read_artefact, reader_for
 from hlo_lint.dumps.artefacts.autotune import Autotuning, read_autotuning
 from hlo_lint.dumps.artefacts.buffer_assignment import (
     AllocationSlice,
@@ -39,7 +39,7 @@ def files(ending: str) -> list[Path]:
     return found
 
 
-def _reader(ending: str) -> Reader:
+def _reader(ending: str) -> ArtefactReader:
     reader = reader_for(ending)
     assert reader is not None
     return reader
@@ -370,7 +370,6 @@ def test_allocations_say_what_they_are_for() -> None:
     assignment = read_buffer_assignment(OLD_ASSIGNMENT)
     parameter, scratch, output = assignment.allocations
     assert (parameter.parameter, parameter.parameter_index) == (1, ())
-    assert parameter.is_entry_computation_parameter
     assert "maybe-live-out" in scratch.flags
     assert output.output_shape == "(f32[], f32[5])"
     assert assignment.by_index[3].values[1].is_phi
@@ -571,7 +570,7 @@ def test_old_and_new_results_name_the_winner() -> None:
     new = read_autotuning(NEW_RESULTS)
     old = read_autotuning(OLD_RESULTS)
     assert new.problems == old.problems == ()
-    assert new.chosen("a4e6") == new.results[0]
+    assert new.results[0].fingerprint == "a4e6"
     assert new.results[0].backend == old.results[0].backend == "NATIVE_EMITTER"
     assert new.results[0].config == old.results[0].config == "native_emitter { }"
     assert old.results[0].hlo.startswith("{\n  tmp_0")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.constants import constant_integers
+from hlo_lint.hlo.constants import constant_integers
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,6 @@ def test_a_pallas_kernel_says_its_grid_and_its_code() -> None:
 def test_a_mosaic_kernel_keeps_its_bytecode() -> None:
     payload = decode(carrier_of("mosaic"))
     assert isinstance(payload, MosaicCall)
-    assert len(payload.kernel_hash) == 32
     assert payload.module.startswith(b"ML\xefR")
 
 
@@ -173,7 +172,6 @@ def test_a_gemm_says_its_dimensions() -> None:
     assert isinstance(gemm, GemmConfig)
     assert (gemm.target, gemm.alpha, gemm.beta) == ("__cublas$lt$matmul", 1, 0)
     assert gemm.dimensions == DotDimensions((0,), (1,), (0,), (2,))
-    assert (gemm.lhs_stride, gemm.rhs_stride, gemm.selected_algorithm) == (8192, 2048, 0)
 
 
 def is_gemm(payload: Payload) -> bool:
@@ -185,15 +183,6 @@ def block_level_fusion() -> Instruction:
     return next(
         one for one in instructions(text_in(path)) if isinstance(decode(one), BlockLevelFusion)
     )
-
-
-def test_a_tiled_fusion_says_its_tiles() -> None:
-    fusion = decode(block_level_fusion())
-    assert isinstance(fusion, BlockLevelFusion)
-    assert fusion.kind.startswith("__triton")
-    assert fusion.output_tiles
-    assert fusion.num_warps > 0
-    assert not fusion.is_tma_allowed
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from hlo_lint.kernels.tma.descriptor import (
     Consumer,
     Descriptor,
     TensorMapType,
-    element_type,
     element_type_of_size,
+    tensor_map_type,
 )
 from hlo_lint.kernels.tma.xla_text import read_descriptors
 from tests.conftest import FIXTURES
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 TMA = FIXTURES / "tma"
 NAMES = sorted(path.name for path in TMA.glob("*.txt"))
 
-U4_8, U4_16, U6 = element_type(13), element_type(14), element_type(15)
-FLOAT16, BFLOAT16, FLOAT32, INT32 = (element_type(number) for number in (6, 9, 7, 3))
+U4_8, U4_16, U6 = tensor_map_type(13), tensor_map_type(14), tensor_map_type(15)
+FLOAT16, BFLOAT16, FLOAT32, INT32 = (tensor_map_type(number) for number in (6, 9, 7, 3))
 
 
 def text_of(name: str) -> str:
@@ -86,14 +86,14 @@ ALONE: dict[str, list[tuple[Consumer, Descriptor, str, Descriptor]]] = {
     "data-type": [
         (Consumer.CUDA, replace(HEALTHY, element=UNKNOWN), "data_type", HEALTHY),
         (
-            *(Consumer.JAXLIB, replace(HEALTHY, element=element_type(-1)), "data_type"),
-            replace(HEALTHY, element=element_type(0), box_dims=(128, 128, 1)),
+            *(Consumer.JAXLIB, replace(HEALTHY, element=tensor_map_type(-1)), "data_type"),
+            replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
         ),
     ],
     "jaxlib-data-type": [
         (
-            *(Consumer.JAXLIB, replace(HEALTHY, element=element_type(13)), "data_type"),
-            replace(HEALTHY, element=element_type(0), box_dims=(128, 128, 1)),
+            *(Consumer.JAXLIB, replace(HEALTHY, element=tensor_map_type(13)), "data_type"),
+            replace(HEALTHY, element=tensor_map_type(0), box_dims=(128, 128, 1)),
         ),
     ],
     "rank": [

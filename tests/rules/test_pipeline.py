@@ -29,7 +29,7 @@ from hlo_lint.dumps.contracts import (
 from hlo_lint.dumps.crash import find_crash_site
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.options import differences, read_pass_runs
-from hlo_lint.dumps.pass_lists import Pass, jax_release, pass_list, pass_lists
+from hlo_lint.dumps.pass_lists import PassName, jax_release, pass_list, pass_lists
 from hlo_lint.dumps.passes_run import breaches, passes_run
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad
@@ -129,7 +129,7 @@ def test_an_order_is_broken_by_what_it_forbids(contract: Contract, order: Order)
     where = order.pipelines[0] if order.pipelines else "p"
     first, then = [(where, order.first[0])], [(where, order.then[0])]
     breaker = [(where, order.breakers[0])] if order.breakers else []
-    good: list[Pass] = first + then
+    good: list[PassName] = first + then
     bad = {
         OrderKind.BEFORE: then + first,
         OrderKind.NEEDS: then,

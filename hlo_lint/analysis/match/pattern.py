@@ -386,10 +386,10 @@ class Match(Mapping[str, Instruction]):
         return f"<Match %{self.instruction.name}{': ' if captures else ''}{captures}>"
 
 
-Place: TypeAlias = "Module | Computation | Instruction | Iterable[Computation]"
+Searched: TypeAlias = "Module | Computation | Instruction | Iterable[Computation]"
 
 
-def find(pattern: Pattern, where: Place) -> Iterator[Match]:
+def find(pattern: Pattern, where: Searched) -> Iterator[Match]:
     """Every place that a pattern matches, each instruction once, in the order of the text."""
     for instruction in candidates(pattern, where):
         for captures in _matches(pattern, _Node(instruction), {}, []):
@@ -397,7 +397,7 @@ def find(pattern: Pattern, where: Place) -> Iterator[Match]:
             break
 
 
-def candidates(pattern: Pattern, where: Place) -> Iterator[Instruction]:
+def candidates(pattern: Pattern, where: Searched) -> Iterator[Instruction]:
     """Instructions with an opcode that the root of the pattern asks for."""
     match where:
         case Instruction():

@@ -117,10 +117,6 @@ def _iota(operation: Operation, printed: Shape) -> None:
     operation.dimension(result.rank, "iota_dimension")
 
 
-def _copy(operation: Operation) -> Shape:
-    return operation.shape(0)
-
-
 def _transpose(operation: Operation) -> Shape:
     operand = operation.array(0)
     dims = operation.integers("dimensions")
@@ -291,7 +287,7 @@ OPCODES: Table = {
     "dynamic-reshape": Inference(None, _dynamic_reshape),
     "bitcast": Inference(None, _bitcast, arity=1),
     "iota": Inference(None, _iota, arity=0, attributes=True),
-    "copy": Inference(_copy, arity=1),
+    "copy": Inference(lambda operation: operation.shape(0), arity=1),
     "transpose": Inference(_transpose, arity=1, attributes=True),
     "reverse": Inference(_reverse, arity=1, attributes=True),
     "shuffle": Inference(_shuffle, arity=1),

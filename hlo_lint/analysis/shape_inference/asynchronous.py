@@ -15,6 +15,7 @@ from hlo_lint.analysis.shape_inference.operation import (
 from hlo_lint.analysis.shape_inference.types import (
     brief,
     compatible,
+    demand_compatible,
     describe_mismatch,
     without_layout,
 )
@@ -35,27 +36,14 @@ def _copy_start(operation: Operation) -> Shape:
 def _copy_done(operation: Operation) -> Shape:
     taken = operation.shape(0)
     destination, source, *_ = _elements(taken, 2, "what copy-done takes")
-    if not compatible(destination, source):
-        raise Impossible("copy-done of {} into {}".format(*describe_mismatch(source, destination)))
+    demand_compatible(source, destination, "copy-done of {} into {}")
     return destination
-
-
-def _send(operation: Operation) -> Shape:
-    return TupleShape((operation.shape(0), U32, TOKEN))
-
-
-def _sends_after_token(operation: Operation, printed: Shape) -> None:
-    operation.token(1)
 
 
 def _recv(operation: Operation, printed: Shape) -> None:
     operation.token(0)
     # XLA's parser takes the data from the printed type, and makes the rest itself.
     _elements(printed, 1, "the type of recv")
-
-
-def _send_done(operation: Operation) -> Shape:
-    return TOKEN
 
 
 def _takes_send(operation: Operation, printed: Shape) -> None:
@@ -86,9 +74,8 @@ def _async_start(operation: Operation, printed: Shape) -> None:
     called = operation.callee()
     bound, result = _async_parts(printed)
     operands = TupleShape(operation.shapes())
-    if not compatible(operands, TupleShape(bound)):
-        ours, theirs = describe_mismatch(operands, TupleShape(bound))
-        raise Impossible(f"the operands of async-start are {ours}, in its type {theirs}")
+    message = "the operands of async-start are {}, in its type {}"
+    demand_compatible(operands, TupleShape(bound), message)
     parameters = TupleShape(tuple(map(known, called.parameters)))
     if len(bound) > len(parameters.elements):
         count = len(parameters.elements)
@@ -122,9 +109,7 @@ def _bound_by_update(operation: Operation, printed: Shape) -> None:
     before, old_result = _async_parts(operation.shape(0))
     after, result = _async_parts(printed)
     operands = TupleShape((*before, *operation.shapes()[1:]))
-    if not compatible(operands, TupleShape(after)):
-        ours, theirs = describe_mismatch(operands, TupleShape(after))
-        raise Impossible(f"async-update binds {ours}, and its type has {theirs}")
+    demand_compatible(operands, TupleShape(after), "async-update binds {}, and its type has {}")
     if error := prefix_error(old_result, result, "the result before", "of async-update"):
         raise Impossible(error)
 
@@ -142,14 +127,8 @@ def _result_of_done(operation: Operation, printed: Shape) -> None:
         raise Impossible(error)
 
 
-def _done_of_all_gather(operation: Operation) -> Shape:
-    taken = operation.shape(0)
-    return _elements(taken, 2, "what all-gather-done takes")[1]
-
-
-def _done_of_permute(operation: Operation) -> Shape:
-    taken = operation.shape(0)
-    return _elements(taken, 2, "what collective-permute-done takes")[1]
+def _done_of_collective(operation: Operation) -> Shape:
+    return _elements(operation.shape(0), 2, f"what {operation.opcode} takes")[1]
 
 
 def _done_of_all_reduce(operation: Operation) -> Shape:
@@ -175,18 +154,17 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
     def start(operation: Operation, printed: Shape) -> None:
         bound, result = _async_parts(printed)
         shapes = TupleShape(operation.shapes())
-        if not compatible(shapes, TupleShape(bound)):
-            ours, theirs = describe_mismatch(shapes, TupleShape(bound))
-            raise Impossible(f"the operands of {operation.opcode} are {ours}, in its type {theirs}")
+        message = f"the operands of {operation.opcode} are {{}}, in its type {{}}"
+        demand_compatible(shapes, TupleShape(bound), message)
         if result == TupleShape(()) or not bound:
             return  # bound by updates
         if operation.callees and len(operation.callee().parameters) > len(bound):
             return
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
         made = None if wrapped.infer is None else wrapped.infer(inner)
-        if made is not None and not compatible(made, result, any_precision=True):
-            ours, theirs = describe_mismatch(made, result, any_precision=True)
-            raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
+        if made is not None:
+            message = f"{operation.opcode} makes {{}}, and its type has {{}}"
+            demand_compatible(made, result, message, any_precision=True)
 
     return Inference(None, start, None, wrapped.attributes, wrapped.calls)
 
@@ -194,14 +172,19 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
 OPCODES: Table = {
     "copy-start": Inference(_copy_start, arity=1),
     "copy-done": Inference(_copy_done, arity=1, keeps_layout=True),
-    "send": Inference(_send, _sends_after_token, 2, ignores_type=True),
+    "send": Inference(
+        lambda operation: TupleShape((operation.shape(0), U32, TOKEN)),
+        lambda operation, _: operation.token(1),
+        arity=2,
+        ignores_type=True,
+    ),
     "recv": Inference(None, _recv, arity=1),
-    "send-done": Inference(_send_done, _takes_send, 1, ignores_type=True),
+    "send-done": Inference(lambda _: TOKEN, _takes_send, 1, ignores_type=True),
     "recv-done": Inference(_recv_done, arity=1, ignores_type=True),
     "async-start": Inference(None, _async_start, calls=True),
     "async-update": Inference(_async_update, _bound_by_update, keeps_layout=True),
     "async-done": Inference(_async_done, _result_of_done, arity=1),
     "all-reduce-done": Inference(_done_of_all_reduce, arity=1),
-    "all-gather-done": Inference(_done_of_all_gather, arity=1),
-    "collective-permute-done": Inference(_done_of_permute, arity=1),
+    "all-gather-done": Inference(_done_of_collective, arity=1),
+    "collective-permute-done": Inference(_done_of_collective, arity=1),
 }

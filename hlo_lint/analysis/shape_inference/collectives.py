@@ -17,7 +17,7 @@ from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     brief,
     compatible,
-    describe_mismatch,
+    demand_compatible,
     same_type,
     without_layout,
 )
@@ -195,9 +195,8 @@ def _start(operation: Operation, printed: Shape) -> None:
     taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if isinstance(printed.elements[0], TupleShape):
         taken = TupleShape(shapes)  # an async-start that is printed by what it wraps
-    if not compatible(printed.elements[0], taken):
-        ours, theirs = describe_mismatch(taken, printed.elements[0])
-        raise Impossible(f"{operation.opcode} takes {ours}, and its type begins with {theirs}")
+    message = f"{operation.opcode} takes {{}}, and its type begins with {{}}"
+    demand_compatible(taken, printed.elements[0], message)
     if operation.opcode == "all-gather-start":
         _differs_only_along(operation, printed.elements[1])
         try:
@@ -206,9 +205,8 @@ def _start(operation: Operation, printed: Shape) -> None:
             return
     else:
         made = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-    if not compatible(printed.elements[1], made):
-        ours, theirs = describe_mismatch(made, printed.elements[1])
-        raise Impossible(f"{operation.opcode} makes {ours}, and its type has {theirs}")
+    message = f"{operation.opcode} makes {{}}, and its type has {{}}"
+    demand_compatible(made, printed.elements[1], message)
 
 
 def _all_reduce_start(operation: Operation, printed: Shape) -> None:
@@ -221,9 +219,7 @@ def _all_reduce_start(operation: Operation, printed: Shape) -> None:
         and isinstance(printed.elements[0], TupleShape)
     ):
         printed, made = TupleShape(printed.elements[:2]), wrapped
-    if not compatible(printed, made, any_precision=True):
-        ours, theirs = describe_mismatch(made, printed, any_precision=True)
-        raise Impossible(f"XLA infers {ours}, and not {theirs}")
+    demand_compatible(made, printed, "XLA infers {}, and not {}", any_precision=True)
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:
@@ -236,15 +232,6 @@ def _ragged_all_to_all(operation: Operation) -> Shape:
     return _plain(arrays[1])
 
 
-def _collective_broadcast(operation: Operation) -> Shape:
-    """The first operand (`InferCollectiveBroadcastShape`), whatever else is sent with it."""
-    return _plain(operation.array(0))
-
-
-def _number_of_this_device(operation: Operation) -> Shape:
-    return U32
-
-
 OPCODES: Table = {
     "all-gather": Inference(_gathered, _differs_only_along, attributes=True),
     "all-gather-start": Inference(None, _start, attributes=True),
@@ -253,9 +240,12 @@ OPCODES: Table = {
     "reduce-scatter": Inference(_scattered, _differs_only_along, attributes=True),
     "all-to-all": Inference(_all_to_all, attributes=True),
     "ragged-all-to-all": Inference(_ragged_all_to_all, arity=6),
-    "collective-broadcast": Inference(_collective_broadcast, attributes=True),
+    # The first operand (`InferCollectiveBroadcastShape`), whatever else is sent with it.
+    "collective-broadcast": Inference(
+        lambda operation: _plain(operation.array(0)), attributes=True
+    ),
     "collective-permute": Inference(_permuted),
     "collective-permute-start": Inference(None, _start),
-    "partition-id": Inference(_number_of_this_device, arity=0),
-    "replica-id": Inference(_number_of_this_device, arity=0),
+    "partition-id": Inference(lambda _: U32, arity=0),
+    "replica-id": Inference(lambda _: U32, arity=0),
 }

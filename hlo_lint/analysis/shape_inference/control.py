@@ -14,12 +14,8 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.types import brief, compatible, describe_mismatch
+from hlo_lint.analysis.shape_inference.types import brief, compatible, demand_compatible
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
-
-
-def _tuple(operation: Operation) -> Shape:
-    return TupleShape(operation.shapes())
 
 
 def _get_tuple_element(operation: Operation) -> Shape:
@@ -36,18 +32,6 @@ def _same(operation: Operation) -> Shape:
     return operation.shape(0)
 
 
-def _token(operation: Operation) -> Shape:
-    return TOKEN
-
-
-def _add_dependency(operation: Operation) -> Shape:
-    return operation.shape(0)
-
-
-def _depends_on_token(operation: Operation, printed: Shape) -> None:
-    operation.token(1)
-
-
 def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Shape, ...]) -> None:
     if len(called.parameters) != len(shapes):
         raise Impossible(
@@ -55,13 +39,8 @@ def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Sha
             f"{len(called.parameters)} parameters"
         )
     for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
-        parameter = known(text)
-        if not compatible(parameter, shape):
-            ours, theirs = describe_mismatch(shape, parameter)
-            raise Impossible(
-                f"{operation.opcode} passes {ours} as operand {number}, and the parameter is "
-                f"{theirs}"
-            )
+        message = f"{operation.opcode} passes {{}} as operand {number}, and the parameter is {{}}"
+        demand_compatible(shape, known(text), message)
 
 
 def _call(operation: Operation) -> Shape:
@@ -78,16 +57,12 @@ def _while(operation: Operation) -> Shape:
     for name, called in (("condition", condition), ("body", body)):
         if len(called.parameters) != 1:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
-        parameter = known(called.parameters[0])
-        if not compatible(parameter, carried):
-            ours, theirs = describe_mismatch(carried, parameter)
-            raise Impossible(f"while carries {ours}, and its {name} takes {theirs}")
+        message = f"while carries {{}}, and its {name} takes {{}}"
+        demand_compatible(carried, known(called.parameters[0]), message)
     if not compatible(known(condition.root), PRED):
         given = brief(known(condition.root))
         raise Impossible(f"the condition of while gives {given}, and no pred[]")
-    if not compatible(known(body.root), carried):
-        ours, theirs = describe_mismatch(carried, known(body.root))
-        raise Impossible(f"while carries {ours}, and its body gives {theirs}")
+    demand_compatible(carried, known(body.root), "while carries {}, and its body gives {}")
     return carried
 
 
@@ -120,12 +95,10 @@ def _conditional(operation: Operation) -> Shape:
     for number, (branch, shape) in enumerate(zip(branches, passed, strict=True)):
         if len(branch.parameters) != 1:
             raise Impossible(f"branch {number} has {len(branch.parameters)} parameters")
-        if not compatible(known(branch.parameters[0]), shape):
-            theirs, ours = describe_mismatch(known(branch.parameters[0]), shape)
-            raise Impossible(f"branch {number} takes {theirs}, and gets {ours}")
-        if not compatible(known(branch.root), result):
-            ours, theirs = describe_mismatch(known(branch.root), result)
-            raise Impossible(f"branch {number} gives {ours}, and branch 0 {theirs}")
+        taken = known(branch.parameters[0])
+        demand_compatible(taken, shape, f"branch {number} takes {{}}, and gets {{}}")
+        given = known(branch.root)
+        demand_compatible(given, result, f"branch {number} gives {{}}, and branch 0 {{}}")
     return result
 
 
@@ -142,24 +115,26 @@ def _infeed(operation: Operation, printed: Shape) -> None:
 def _feeds(operation: Operation, printed: Shape) -> None:
     operation.token(1)
     text = operation.text("outfeed_shape")
-    if text is not None and not compatible(known(text), operation.shape(0)):
-        ours, theirs = describe_mismatch(known(text), operation.shape(0))
-        raise Impossible(f"outfeed_shape is {ours}, and what is fed {theirs}")
+    if text is not None:
+        message = "outfeed_shape is {}, and what is fed {}"
+        demand_compatible(known(text), operation.shape(0), message)
 
 
 OPCODES: Table = {
-    "tuple": Inference(_tuple, keeps_layout=True),
+    "tuple": Inference(lambda operation: TupleShape(operation.shapes()), keeps_layout=True),
     "get-tuple-element": Inference(_get_tuple_element, arity=1, attributes=True, keeps_layout=True),
     "opt-barrier": Inference(_same, arity=1, keeps_layout=True),
     "domain": Inference(_same, arity=1),
-    "after-all": Inference(_token, ignores_type=True),
-    "add-dependency": Inference(_add_dependency, _depends_on_token, 2, ignores_type=True),
+    "after-all": Inference(lambda _: TOKEN, ignores_type=True),
+    "add-dependency": Inference(
+        _same, lambda operation, _: operation.token(1), 2, ignores_type=True
+    ),
     "call": Inference(_call, keeps_layout=True, calls=True),
     "fusion": Inference(_call, keeps_layout=True, calls=True),
     "while": Inference(_while, arity=1, attributes=True, keeps_layout=True, calls=True),
     "conditional": Inference(_conditional, attributes=True, keeps_layout=True, calls=True),
     "infeed": Inference(None, _infeed, arity=1),
-    "outfeed": Inference(_token, _feeds, 2, attributes=True, ignores_type=True),
+    "outfeed": Inference(lambda _: TOKEN, _feeds, 2, attributes=True, ignores_type=True),
     "parameter": Inference(),
     "constant": Inference(),
     "custom-call": Inference(),

@@ -27,7 +27,7 @@ from hlo_lint.analysis.shape_inference.types import (
 from hlo_lint.hlo.dtypes import BITS, COMPLEX_OF_PART, is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, BufferShape, Shape
 
-Kind = Callable[[str], bool]
+_TypeTest = Callable[[str], bool]
 
 
 def _float_or_complex(dtype: str) -> bool:
@@ -46,7 +46,7 @@ def _bits(dtype: str) -> bool:
     return dtype == "pred" or is_integer(dtype)
 
 
-_UNARY: Final[dict[Kind, str]] = {
+_UNARY: Final[dict[_TypeTest, str]] = {
     _float_or_complex: "acos acosh asin asinh atanh cosine cosh exp2 exponential "
     "exponential-minus-one log log-plus-one log2 logistic rsqrt sine sinh sqrt tan tanh real imag",
     is_float: "cbrt ceil erf floor is-finite round-nearest-afz round-nearest-even",
@@ -57,7 +57,7 @@ _UNARY: Final[dict[Kind, str]] = {
 }
 """The element types that an opcode takes."""
 
-_BINARY: Final[dict[Kind, str]] = {
+_BINARY: Final[dict[_TypeTest, str]] = {
     lambda _: True: "add maximum minimum mulhi multiply",
     _bits: "and or xor",
     _float_or_complex: "atan2",
@@ -66,17 +66,17 @@ _BINARY: Final[dict[Kind, str]] = {
 }
 """The element types that an opcode takes, once both operands agree."""
 
-_KIND: Final = {
-    opcode: kind
+_TAKES: Final = {
+    opcode: takes
     for table in (_UNARY, _BINARY)
-    for kind, opcodes in table.items()
+    for takes, opcodes in table.items()
     for opcode in opcodes.split()
 }
 
 
 def _demand_type(operation: Operation, dtype: str) -> None:
     demand_known(dtype)
-    if not _KIND[operation.opcode](dtype):
+    if not _TAKES[operation.opcode](dtype):
         raise Impossible(f"{operation.opcode} takes no elements of type {dtype}")
 
 

@@ -16,7 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     check_shape,
     inference_of,
 )
-from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.records import (
     attributes_before_metadata,
     attributes_of,
@@ -51,13 +51,6 @@ class ShapeInference:
         """
         return self._check(instruction.computation, instruction.number, typed=False).inferred
 
-    def check(self, instruction: Instruction, *, layouts: bool = True) -> tuple[str, ...]:
-        """The errors of an instruction's printed shape.
-
-        `layouts` is True if layouts are assigned: before, the printed ones do not bind.
-        """
-        return self._errors(instruction.computation, instruction.number, layouts)
-
     def check_shape(self, computation: Computation, number: int) -> ShapeCheck:
         """The inferred shape of an instruction by its position, and why the printed cannot be."""
         return self._check(computation, number)
@@ -72,7 +65,8 @@ class ShapeInference:
         """Each printed shape that cannot be, and why.
 
         With `calls`, of the instructions whose shape depends on what they call; else of the others,
-        which say the same in every module. `layouts` as for `check`.
+        which say the same in every module. `layouts` is True if layouts are assigned: before, the
+        printed ones do not bind.
         """
         for number, row in enumerate(computation.rows):
             inference = inference_of(opcode_of(row))
@@ -190,27 +184,3 @@ def parameter_types(computation: Computation) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 8)
 def _numbers(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
-
-
-def infer(instruction: Instruction, module: Module | None = None) -> Inferred:
-    """The shape that XLA would infer for an instruction; or why there is none.
-
-    Without its module, what depends on called computations is not known.
-
-    >>> from hlo_lint.hlo.parser.module import parse_file
-    >>> file = parse_file("ENTRY e { p = f32[8,3] parameter(0) ROOT t = transpose(p), "
-    ...                   "dimensions={1,0} }")
-    >>> module = file.modules[0]
-    >>> str(infer(module.entry.root, module))
-    'f32[3,8]'
-    """
-    return _inference(instruction, module).infer(instruction)
-
-
-def check(instruction: Instruction, module: Module | None = None) -> tuple[str, ...]:
-    """The errors of an instruction's printed shape."""
-    return _inference(instruction, module).check(instruction)
-
-
-def _inference(instruction: Instruction, module: Module | None) -> ShapeInference:
-    return ShapeInference((instruction.computation,) if module is None else module.computations)

@@ -10,11 +10,9 @@ from hlo_lint.analysis.shape_inference.operation import (
     Table,
 )
 from hlo_lint.analysis.shape_inference.types import (
-    array_without_layout,
     brief,
-    compatible,
+    demand_compatible,
     demand_known,
-    describe_mismatch,
     same_type,
 )
 from hlo_lint.hlo.dtypes import is_float, is_integer
@@ -46,18 +44,12 @@ def _rng_bit_generator(operation: Operation, printed: Shape) -> None:
         return  # without the state, which HandleRngBitGenerator does not look for
     if not isinstance(printed, TupleShape) or len(printed.elements) != 2:
         raise Impossible(f"rng-bit-generator returns a state and bits, not {brief(printed)}")
-    state = operation.shape(0)
-    if not compatible(printed.elements[0], state):
-        ours, theirs = describe_mismatch(state, printed.elements[0])
-        raise Impossible(f"rng-bit-generator takes {ours} as its state, and gives {theirs}")
-
-
-def _rng_get_and_update_state(operation: Operation) -> Shape:
-    return array_without_layout("u64", (2,))
+    message = "rng-bit-generator takes {} as its state, and gives {}"
+    demand_compatible(operation.shape(0), printed.elements[0], message)
 
 
 OPCODES: Table = {
     "rng": Inference(None, _rng, arity=2, attributes=True),
     "rng-bit-generator": Inference(None, _rng_bit_generator, arity=1),
-    "rng-get-and-update-state": Inference(_rng_get_and_update_state, arity=0),
+    "rng-get-and-update-state": Inference(lambda _: ArrayShape("u64", (2,)), arity=0),
 }

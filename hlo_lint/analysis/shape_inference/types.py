@@ -112,7 +112,7 @@ class ShapeDifference(NamedTuple):
     right: Shape
 
 
-def difference(
+def shape_difference(
     left: Shape, right: Shape, *, any_precision: bool = False, at: tuple[int, ...] = ()
 ) -> ShapeDifference | None:
     """The first difference in types, sizes or structure; layouts and dynamic flags do not count."""
@@ -124,12 +124,12 @@ def difference(
         case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
             pairs = zip(left.elements, right.elements, strict=True)
             for number, (a, b) in enumerate(pairs):
-                inner = difference(a, b, any_precision=any_precision, at=(*at, number))
+                inner = shape_difference(a, b, any_precision=any_precision, at=(*at, number))
                 if inner is not None:
                     return inner
             return None
         case BufferShape(), BufferShape():
-            inner = difference(left.element, right.element, any_precision=any_precision)
+            inner = shape_difference(left.element, right.element, any_precision=any_precision)
             return None if inner is None else ShapeDifference(at, left, right)
         case _:
             return None if left == right else ShapeDifference(at, left, right)
@@ -142,16 +142,26 @@ def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> boo
             return True
     elif left == right:
         return True
-    return difference(left, right, any_precision=any_precision) is None
+    return shape_difference(left, right, any_precision=any_precision) is None
 
 
 def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
     """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
-    mismatch = difference(left, right, any_precision=any_precision) or ShapeDifference(
+    mismatch = shape_difference(left, right, any_precision=any_precision) or ShapeDifference(
         (), left, right
     )
     place = f" at index {{{','.join(map(str, mismatch.at))}}}" if mismatch.at else ""
     return brief(mismatch.left) + place, brief(mismatch.right) + place
+
+
+def demand_compatible(
+    left: Shape, right: Shape, message: str, *, any_precision: bool = False
+) -> None:
+    """Demands compatible shapes; in the message `{}` stands for either of them."""
+    if not compatible(left, right, any_precision=any_precision):
+        raise Impossible(
+            message.format(*describe_mismatch(left, right, any_precision=any_precision))
+        )
 
 
 def layout_mismatch(

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 
-from hlo_lint.analysis.kinds import Place
+from hlo_lint.analysis.kinds import RowPlace
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.ir.computation import shared_range
 from hlo_lint.hlo.kinds import RowKind, reading_of
@@ -39,7 +39,7 @@ class Batch:
             by_opcode.setdefault(kind[0], []).append(kind)
         return by_opcode
 
-    def place(self, kind: RowKind) -> Place:
+    def place(self, kind: RowKind) -> RowPlace:
         """An instruction of a kind."""
         computation, at = self.kinds[kind]
         examples = self._examples.get(computation)
@@ -47,7 +47,7 @@ class Batch:
             examples = self._examples[computation] = reading_of(computation).examples()
         return computation, examples[at]
 
-    def places(self, opcode: str) -> Iterator[Place]:
+    def places(self, opcode: str) -> Iterator[RowPlace]:
         """The instructions of an opcode."""
         for computation, numbers in self._holders.get(opcode, ()):
             positions = computation.positions(opcode)
@@ -64,7 +64,7 @@ class Batch:
                 holders.setdefault(opcode, []).append(part)
         return holders
 
-    def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[Place]:
+    def of_kinds(self, kinds: Collection[RowKind]) -> Iterator[RowPlace]:
         """The instructions of some kinds."""
         for opcode in dict.fromkeys([kind[0] for kind in kinds]):
             for computation, number in self.places(opcode):

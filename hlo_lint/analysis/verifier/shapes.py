@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
     OPCODES,
@@ -17,6 +16,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import RowKind

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
-from hlo_lint.analysis.kinds import Place, template_of
+from hlo_lint.analysis.kinds import RowPlace, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
 from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_types
 from hlo_lint.analysis.shape_inference.shape_check import inference_of
@@ -356,13 +356,13 @@ class _Verifier:
         return shape_violations(scope, self.inference, number, self.checks)
 
     def _at(
-        self, place: Place, check: Callable[[Scope, int], Iterator[Violation]]
+        self, place: RowPlace, check: Callable[[Scope, int], Iterator[Violation]]
     ) -> Iterator[_Located]:
         computation, number = place
         for violation in check(self._scope(computation), number):
             yield computation, number, violation
 
-    def _by(self, checks: Iterable[InstructionCheck], place: Place) -> Iterator[_Located]:
+    def _by(self, checks: Iterable[InstructionCheck], place: RowPlace) -> Iterator[_Located]:
         computation, number = place
         for check in checks:
             for violation in check(self._scope(computation), computation.at(number)):

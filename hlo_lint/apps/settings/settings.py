@@ -13,7 +13,7 @@ from hlo_lint.analysis.stage import Stage
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
-from hlo_lint.rules.options import Value
+from hlo_lint.rules.options import OptionValue
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Settings:
     """Rules and families by pattern of paths."""
     severity: Mapping[str, Severity | None] = field(default_factory=dict)
     """By rule or family, instead of what the rule says; None switches it off."""
-    rules: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    rules: Mapping[str, Mapping[str, OptionValue]] = field(default_factory=dict)
     """Options by rule."""
     before: str | None = None
     """The pass that comes next, where nothing in a dump says so."""

@@ -17,7 +17,7 @@ from hlo_lint.text.stored import plain_name, read
 
 __all__ = ["ARTEFACTS", "Artefact", "read_artefact", "reader_for"]
 
-Reader = Callable[[str, Path | None], Artefact]
+ArtefactReader = Callable[[str, Path | None], Artefact]
 
 ARTEFACTS: Final = {
     "-buffer-assignment-values.txt": "buffer_values.read_buffer_values",
@@ -35,14 +35,14 @@ _OWN_NAMES: Final = (".textproto", ".pbtxt", ".txtpb", ".prototxt")
 _BEGINNING: Final = 1 << 14
 
 
-def reader_for(name: str) -> Reader | None:
+def reader_for(name: str) -> ArtefactReader | None:
     """The reader for a file of that name, or None if the name does not show its kind."""
     return next((_reader(ARTEFACTS[end]) for end in ARTEFACTS if name.endswith(end)), None)
 
 
-def _reader(function: str) -> Reader:
+def _reader(function: str) -> ArtefactReader:
     module, _, name = function.partition(".")
-    return cast("Reader", getattr(import_module(f"{__name__}.{module}"), name))
+    return cast("ArtefactReader", getattr(import_module(f"{__name__}.{module}"), name))
 
 
 def read_artefact(path: Path) -> Any:

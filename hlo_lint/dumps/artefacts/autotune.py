@@ -113,10 +113,6 @@ class Autotuning(Artefact):
     results: tuple[ChosenConfig, ...]
     """The entries of a results file."""
 
-    def chosen(self, fingerprint: str) -> ChosenConfig | None:
-        """The choice for an instruction, from a results file."""
-        return next((result for result in self.results if result.fingerprint == fingerprint), None)
-
 
 def read_autotuning(text: str, path: Path | None = None) -> Autotuning:
     """Reads a log or results, old or new, whichever it is; what cannot be read is a trouble."""

@@ -135,16 +135,6 @@ class Allocation:
     span: Span
     """Its own line."""
 
-    @property
-    def is_entry_computation_parameter(self) -> bool:
-        """True if the caller passes it in."""
-        return self.parameter is not None
-
-    @property
-    def is_thread_local(self) -> bool:
-        """True if it belongs to a computation that kernels apply element by element."""
-        return "thread-local" in self.flags
-
 
 @dataclass(frozen=True, kw_only=True)
 class BufferAssignment(Artefact):

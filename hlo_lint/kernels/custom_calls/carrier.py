@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
+from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
-
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +96,6 @@ class JsonReader:
         self.fields = fields
         self.path = path
 
-    def integer(self, name: str, default: int = 0) -> int:
-        """A number; those of 64 bits are printed as strings."""
-        return _integer(self.fields.get(name, default), f"{self.path}.{name}")
-
     def number(self, name: str, default: float = 0.0) -> float:
         """A `double`: a number, or one of the words that JSON has none for."""
         value = self.fields.get(name, default)
@@ -125,33 +119,19 @@ class JsonReader:
 
     def integers(self, name: str) -> tuple[int, ...]:
         """A list of numbers; empty where there is none."""
-        path = f"{self.path}.{name}"
-        return tuple(_integer(item, path) for item in self.items(name))
-
-    def items(self, name: str) -> Sequence[Json]:
-        """A list; empty where there is none."""
-        value = self.fields.get(name, ())
+        path, value = f"{self.path}.{name}", self.fields.get(name, ())
         if isinstance(value, str) or not isinstance(value, Sequence):
-            raise PayloadError(f"{self.path}.{name} is not a list")
-        return value
+            raise PayloadError(f"{path} is not a list")
+        return tuple(_integer(item, path) for item in value)
 
     def object(self, name: str) -> JsonReader | None:
         """An object inside; None where there is none."""
         value = self.fields.get(name)
         if value is None:
             return None
-        return reader_of(value, f"{self.path}.{name}")
-
-
-def reader_of(value: Json, path: str) -> JsonReader:
-    """A reader of a value that must be an object.
-
-    Raises:
-        PayloadError: it is not one.
-    """
-    if not isinstance(value, Mapping):
-        raise PayloadError(f"{path} is not an object")
-    return JsonReader(value, path)
+        if not isinstance(value, Mapping):
+            raise PayloadError(f"{self.path}.{name} is not an object")
+        return JsonReader(value, f"{self.path}.{name}")
 
 
 def _integer(value: Json, path: str) -> int:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hlo_lint.kernels.custom_calls.carrier import Json, JsonReader, read_json
+from hlo_lint.hlo.attributes.configuration import Json
+from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
 
 PREFIX: Final = "__cublas$"
 
@@ -38,14 +39,6 @@ class GemmConfig:
     dimensions: DotDimensions
     epilogue: str
     """`DEFAULT`, `BIAS`, `RELU` …: what cuBLASLt does with the product."""
-    selected_algorithm: int | None
-    """The autotuner's choice; None before it."""
-    lhs_stride: int
-    """Elements from one batch to the next."""
-    rhs_stride: int
-    algorithm: str
-    """The requested precision: `ALG_UNSET`."""
-    autotune_workspace_size: int
     config: Mapping[str, Json] = field(repr=False)
     """All of it."""
     content: bytes = field(repr=False)
@@ -82,7 +75,6 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
         )
     gemm = whole.object("gemm_backend_config") or whole
     dimensions = gemm.object("dot_dimension_numbers") or JsonReader({}, "dot_dimension_numbers")
-    precision = gemm.object("precision_config") or JsonReader({}, "precision_config")
     return GemmConfig(
         target=target,
         alpha=complex(gemm.number("alpha_real"), gemm.number("alpha_imag")),
@@ -94,13 +86,6 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
             dimensions.integers("rhs_contracting_dimensions"),
         ),
         epilogue=gemm.text("epilogue", "DEFAULT"),
-        selected_algorithm=(
-            gemm.integer("selected_algorithm") if "selected_algorithm" in gemm.fields else None
-        ),
-        lhs_stride=gemm.integer("lhs_stride"),
-        rhs_stride=gemm.integer("rhs_stride"),
-        algorithm=precision.text("algorithm", "ALG_UNSET"),
-        autotune_workspace_size=gemm.integer("autotune_workspace_size"),
         config=config,
         content=content,
     )

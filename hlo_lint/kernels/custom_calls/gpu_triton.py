@@ -28,10 +28,6 @@ class PallasTritonCall:
     num_stages: int
     ir: bytes = field(repr=False)
     """The kernel in Triton's dialect of MLIR, as text or bytecode."""
-    is_tma_allowed: bool
-    global_scratch_memory_size: int
-    zeroed_outputs: tuple[int, ...]
-    """Results that are set to zero before the kernel runs."""
     dictionary: Dictionary = field(repr=False)
     """All of it, what this release does not know too."""
 
@@ -55,9 +51,6 @@ def decode_pallas_triton(content: bytes) -> PallasTritonCall:
         num_warps=values.integer("num_warps"),
         num_stages=values.integer("num_stages"),
         ir=values.string("ir"),
-        is_tma_allowed=values.boolean("is_tma_allowed", False),
-        global_scratch_memory_size=values.integer("global_scratch_memory_size", 0),
-        zeroed_outputs=values.integers("zeroed_outputs"),
         dictionary=dictionary,
     )
 
@@ -91,22 +84,3 @@ class DictionaryReader:
         if isinstance(value, bool) or not isinstance(value, int):
             raise self._wrong(name, "whole number")
         return value
-
-    def boolean(self, name: str, default: bool | None = None) -> bool:
-        """True or false."""
-        value = self._get(name, default)
-        if not isinstance(value, bool):
-            raise self._wrong(name, "truth value")
-        return value
-
-    def integers(self, name: str) -> tuple[int, ...]:
-        """A list of whole numbers; empty where there is none."""
-        value = self._get(name, ())
-        if not isinstance(value, tuple):
-            raise self._wrong(name, "list of whole numbers")
-        numbers: list[int] = []
-        for item in value:
-            if isinstance(item, bool) or not isinstance(item, int):
-                raise self._wrong(name, "list of whole numbers")
-            numbers.append(item)
-        return tuple(numbers)

@@ -33,7 +33,6 @@ PATIENCE_IN_SECONDS: Final = 120.0
 class MosaicCall:
     """The decoded `backend_config` of the target."""
 
-    kernel_hash: bytes
     module: bytes = field(repr=False)
     dictionary: Dictionary = field(repr=False)
 
@@ -74,8 +73,7 @@ def decode_mosaic(content: bytes) -> MosaicCall:
         PayloadError: it is not such a dictionary.
     """
     dictionary = read_dictionary(decode(content))
-    values = DictionaryReader(dictionary)
-    return MosaicCall(values.string("kernel_hash", b""), values.string("module"), dictionary)
+    return MosaicCall(DictionaryReader(dictionary).string("module"), dictionary)
 
 
 def read_module(

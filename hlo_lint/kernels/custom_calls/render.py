@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import assert_never
 
+from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, spelled
 from hlo_lint.kernels.custom_calls.block_level import BlockLevelFusion
-from hlo_lint.kernels.custom_calls.carrier import Json, written_json
+from hlo_lint.kernels.custom_calls.carrier import written_json
 from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
 from hlo_lint.kernels.custom_calls.gpu_triton import PallasTritonCall
 from hlo_lint.kernels.custom_calls.mosaic import MlirModule, MosaicCall, read_module

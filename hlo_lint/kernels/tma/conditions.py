@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from hlo_lint.kernels.tma.descriptor import (
-    ELEMENT_TYPES,
     INTERLEAVES,
     L2_PROMOTIONS,
     OOB_FILLS,
     SWIZZLES,
+    TENSOR_MAP_TYPES,
     Consumer,
     Descriptor,
     swizzle_span,
@@ -122,8 +122,8 @@ def violations(
 ) -> tuple[ConditionViolation, ...]:
     """Everything that is wrong with a descriptor on its way through this consumer.
 
-    >>> from hlo_lint.kernels.tma.descriptor import element_type
-    >>> q = Descriptor.from_row_major(element_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
+    >>> from hlo_lint.kernels.tma.descriptor import tensor_map_type
+    >>> q = Descriptor.from_row_major(tensor_map_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
     >>> print(*violations(q))
     global_strides[1] is 2, must be a multiple of 16 (an arbitrary stride of a dimension of size 1)
     """
@@ -168,7 +168,7 @@ def repair(descriptor: Descriptor) -> Descriptor | None:
 @_condition(jaxlib="Unsupported TMA data type: %d.")
 def _data_type(descriptor: Descriptor) -> _Breaches:
     number = descriptor.element.number
-    if number is not None and not 0 <= number < len(ELEMENT_TYPES):
+    if number is not None and not 0 <= number < len(TENSOR_MAP_TYPES):
         yield _Breach("data_type", number, "a CUtensorMapDataType, 0 to 15")
 
 

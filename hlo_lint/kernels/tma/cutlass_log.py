@@ -22,7 +22,7 @@ from hlo_lint.kernels.tma.descriptor import (
     Descriptor,
     Located,
     UnreadableDescriptor,
-    element_type,
+    tensor_map_type,
 )
 from hlo_lint.text.source import Span
 
@@ -209,7 +209,7 @@ def _located(
 
     type_of_data, rank = number("data_type", name_of_type), number("rank", name_of_rank)
     descriptor = Descriptor(
-        element_type(type_of_data),
+        tensor_map_type(type_of_data),
         rank,
         entries("global_dims", dims),
         entries("global_strides", strides, skipped=first_stride, missing=1),

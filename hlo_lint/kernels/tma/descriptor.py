@@ -42,7 +42,7 @@ class TensorMapType(NamedTuple):
         return self.number in (14, 15)
 
 
-ELEMENT_TYPES = (
+TENSOR_MAP_TYPES = (
     TensorMapType(0, "UINT8", 8),
     TensorMapType(1, "UINT16", 16),
     TensorMapType(2, "UINT32", 32),
@@ -68,14 +68,14 @@ L2_PROMOTIONS = ("NONE", "L2_64B", "L2_128B", "L2_256B")
 OOB_FILLS = ("NONE", "NAN_REQUEST_ZERO_FMA")
 
 
-def element_type(number: int) -> TensorMapType:
+def tensor_map_type(number: int) -> TensorMapType:
     """The type of that number; one without a size where `cuda.h` has none.
 
-    >>> element_type(9).name, element_type(99).bits
+    >>> tensor_map_type(9).name, tensor_map_type(99).bits
     ('BFLOAT16', 0)
     """
-    if 0 <= number < len(ELEMENT_TYPES):
-        return ELEMENT_TYPES[number]
+    if 0 <= number < len(TENSOR_MAP_TYPES):
+        return TENSOR_MAP_TYPES[number]
     return TensorMapType(number, f"type {number}", 0)
 
 
@@ -83,7 +83,7 @@ def element_type_of_size(size: int) -> TensorMapType:
     """The type that XLA passes for elements of that many bytes: it knows only their size."""
     unsigned = {1: 0, 2: 1, 4: 2, 8: 4}
     if size in unsigned:
-        return ELEMENT_TYPES[unsigned[size]]
+        return TENSOR_MAP_TYPES[unsigned[size]]
     return TensorMapType(None, f"element of {size} bytes", 8 * max(size, 0))
 
 
@@ -102,7 +102,7 @@ def swizzle_span(swizzle: int) -> int | None:
 class Descriptor:
     """The arguments of one `cuTensorMapEncodeTiled`.
 
-    >>> q = Descriptor.from_row_major(element_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
+    >>> q = Descriptor.from_row_major(tensor_map_type(9), (32, 1, 128), (128, 1, 1), (1, 128, 64))
     >>> q.global_dims, q.global_strides, q.box_dims
     ((128, 1, 32), (2, 256), (64, 128, 1))
     """

@@ -24,15 +24,12 @@ from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span, whole_number
 
-_WORDS: Final[Mapping[str, frozenset[str]]] = {
-    name: frozenset(words.split())
-    for name, words in {
-        "direction": "EQ NE GE GT LE LT",
-        "distribution": "rng_uniform rng_normal",
-        "fft_type": "FFT IFFT RFFT IRFFT",
-        "kind": "kLoop kInput kOutput kCustom",
-        "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
-    }.items()
+_WORDS: Final = {
+    "direction": "EQ NE GE GT LE LT",
+    "distribution": "rng_uniform rng_normal",
+    "fft_type": "FFT IFFT RFFT IRFFT",
+    "kind": "kLoop kInput kOutput kCustom",
+    "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
 }
 """Attributes that are one of a few words."""
 _header_name = late(rf"HloModule{BLANK}[^\s,/]+", re.S).match
@@ -174,8 +171,9 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str
         except AttributeSyntaxError as error:
             if error.message != NOT_A_PERMUTATION:  # which XLA reads
                 return f"{name}: {error.message}"
-        if name in _WORDS and value not in _WORDS[name]:
-            return f"unknown {name}: {value}: {nearest(value, _WORDS[name])}"
+        words = _WORDS.get(name, value).split()
+        if name in _WORDS and value not in words:
+            return f"unknown {name}: {value}: {nearest(value, frozenset(words))}"
     return ""
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from hlo_lint.analysis.layout_mismatches import lie_alike, operand_array
+from hlo_lint.analysis.layout_mismatches import lie_alike
 from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.kinds import judged
-from hlo_lint.analysis.layout_mismatches import is_descending, operand_array, result_array
+from hlo_lint.analysis.layout_mismatches import is_descending
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
-from hlo_lint.kernels.gemm_layouts import groups_of, unsupported
+from hlo_lint.kernels.gemm_layouts import dot_groups, unsupported
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix
@@ -112,7 +113,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
         return
     if not config.dimensions.lhs_contracting:
         return  # an old release that prints no dimensions
-    groups = groups_of(config.dimensions, lhs, rhs)
+    groups = dot_groups(config.dimensions, lhs, rhs)
     for number, (shape, group) in enumerate(zip((lhs, rhs, result), groups, strict=True)):
         why = unsupported(shape, *group)
         if why:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, is_descending, result_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders, is_descending
+from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage

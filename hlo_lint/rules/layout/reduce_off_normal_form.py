@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.layout_mismatches import in_other_orders, operand_array
+from hlo_lint.analysis.layout_mismatches import in_other_orders
 from hlo_lint.dumps.phases import REDUCE_INPUTS_DESCEND
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding

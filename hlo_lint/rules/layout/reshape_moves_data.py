@@ -181,11 +181,11 @@ class ReshapeMovesData(Rule):
         return rewrite.fix(f"spell the move out as {form} and bitcast")
 
 
-Step = tuple[str, ArrayShape, tuple[int, ...]]
+_Step = tuple[str, ArrayShape, tuple[int, ...]]
 """An opcode, the shape it makes of what is before it, and a transpose's dimensions."""
 
 
-def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
+def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
     """`copy` and `bitcast` steps from operand to result, as ReshapeDecomposer chooses them.
 
     Both sides hold the same bytes, so where either can be moved it is the operand. Unlike XLA's
@@ -220,7 +220,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
     straight, reshaped = (
         _like(shape, tuple(range(shape.rank - 1, -1, -1))) for shape in (operand, result)
     )
-    steps: list[Step] = [("copy", straight, ()), ("bitcast", reshaped, ()), ("copy", result, ())]
+    steps: list[_Step] = [("copy", straight, ()), ("bitcast", reshaped, ()), ("copy", result, ())]
     return [
         step
         for step, before in zip(steps, (operand, straight, reshaped), strict=True)
@@ -228,7 +228,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[Step]:
     ]
 
 
-def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
+def transposed(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
     """The same steps with each copy as a transpose between descending layouts.
 
     A copy is what LayoutNormalization's `HandleCopy` makes of it (`layout_normalization.cc:621`):
@@ -243,7 +243,7 @@ def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
     transpose f32[16,32,128]{2,1,0} (0, 2, 1)
     bitcast f32[2,8,128,32]{2,3,1,0} ()
     """
-    spelled: list[Step] = []
+    spelled: list[_Step] = []
     before = operand
     for opcode, shape, _ in steps:
         if opcode == "copy":
@@ -252,7 +252,7 @@ def transposed(operand: ArrayShape, steps: list[Step]) -> list[Step]:
             spelled.append(("transpose", normalize(shape), dimensions))
         spelled.append(("bitcast", shape, ()))
         before = shape
-    made: list[Step] = []
+    made: list[_Step] = []
     at = operand
     for number, step in enumerate(spelled):
         bitcast_next = number + 1 < len(spelled) and spelled[number + 1][0] == "bitcast"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.layout_mismatches import (
-    in_other_orders,
-    is_descending,
-    operand_array,
-    result_array,
-)
+from hlo_lint.analysis.layout_mismatches import in_other_orders, is_descending
 from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
 from hlo_lint.hlo.shape import ArrayShape

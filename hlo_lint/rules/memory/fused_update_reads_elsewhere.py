@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis.calls import fusions_of, holders
-from hlo_lint.analysis.constants import constant_integers
 from hlo_lint.analysis.kinds import template_of
-from hlo_lint.analysis.layout_mismatches import operand_array
+from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.plain import Slice
+from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity

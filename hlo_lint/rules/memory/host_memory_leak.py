@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.kinds import types_in
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.records import opcode_of, type_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
 from hlo_lint.dumps.pass_lists import jax_release
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import CONTROL_FLOW
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.data_movement import Move, moves, source_of_move
+from hlo_lint.analysis.data_movement import moves, source_of_move
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
@@ -87,14 +87,12 @@ class NeedlessTranspose(Rule):
                     )
                 continue
             first = source_of_move(move, by_kernel)
-            if first is not None and _undoes(move, first):
+            if first is None or move.before.element_bits != first.after.element_bits:
+                continue
+            if move.undoes(first):
                 yield Finding(
                     move.kernel,
                     f"this kernel moves {move.byte_count} bytes to undo what %{first.kernel.name} "
                     "did",
                     notes=(f"%{first.kernel.name} reads what this one writes",),
                 )
-
-
-def _undoes(move: Move, first: Move) -> bool:
-    return move.before.element_bits == first.after.element_bits and move.undoes(first)

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from hlo_lint.analysis.kinds import judged
-from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.constants import constant_of
 from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.hlo.constants import constant_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS, UNARY
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import inf, isnan
 from typing import Final
 
-from hlo_lint.analysis.constants import constant_of, number_of
 from hlo_lint.analysis.kinds import instructions_where
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
+from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from hlo_lint.analysis.constants import INDEX_MAPS, index_rows, indexed_dimensions
-from hlo_lint.analysis.layout_mismatches import operand_array
+from hlo_lint.hlo.arrays import operand_array
+from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity

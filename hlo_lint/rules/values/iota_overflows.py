@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hlo_lint.analysis.kinds import judged
-from hlo_lint.analysis.layout_mismatches import result_array
+from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

@@ -6,9 +6,9 @@ from math import isfinite
 from typing import Any, Final
 
 from hlo_lint.analysis.calls import calls_of, holders
-from hlo_lint.analysis.constants import number_of
 from hlo_lint.analysis.kinds import template_of
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
+from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import operands_of, references_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

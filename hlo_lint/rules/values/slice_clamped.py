@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.constants import INDEX_MAPS, index_rows, indexed_dimensions
-from hlo_lint.analysis.layout_mismatches import operand_array
 from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.hlo.arrays import operand_array
+from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.hlo.ir import Instruction, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape

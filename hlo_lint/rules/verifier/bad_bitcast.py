@@ -39,9 +39,7 @@ class BadBitcast(VerifierRule):
             "bitcast: host memory stays host memory",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "bitcast-size": "bitcast",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"bitcast-size": "bitcast"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "bitcast-size": Bad.entry("""
             p = f32[8]{0} parameter(0)

@@ -23,10 +23,7 @@ class BadComparison(VerifierRule):
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "comparison-type": (
-            "InstructionVerifier",
-            "compare: the comparison of its element type",
-        ),
+        "comparison-type": ("InstructionVerifier", "compare: the comparison of its element type"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "comparison-type": Bad.entry("""

@@ -23,9 +23,7 @@ class BadReduction(VerifierRule):
             "reduce, reduce-window, map: a computation of their elements",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "reducer-shape": "reduce reduce-window map",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"reducer-shape": "reduce reduce-window map"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "reducer-shape": Bad.module(
             """

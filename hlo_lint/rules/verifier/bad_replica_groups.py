@@ -39,14 +39,8 @@ class BadReplicaGroups(VerifierRule):
             "CheckReplicaGroups",
             "groups are given where they name flattened ids",
         ),
-        "device-ids-without-channel": (
-            "GetCollectiveOpGroupMode",
-            "flattened ids need a channel",
-        ),
-        "collective-broadcast-groups": (
-            "",
-            "groups of collective-broadcast hold each id once",
-        ),
+        "device-ids-without-channel": ("GetCollectiveOpGroupMode", "flattened ids need a channel"),
+        "collective-broadcast-groups": ("", "groups of collective-broadcast hold each id once"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "replica-group-empty": Bad.entry("""

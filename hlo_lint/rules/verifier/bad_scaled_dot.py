@@ -33,9 +33,7 @@ class BadScaledDot(VerifierRule):
             "at most one of the scales is a scalar",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "scale-rank": "scaled-dot",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"scale-rank": "scaled-dot"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "scale-rank": Bad.entry("""
             a = f8e4m3fn[4,8] parameter(0)

@@ -32,9 +32,7 @@ class BadScan(VerifierRule):
             "scan: carries, inputs and outputs fit its step",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "scan-shape": "scan",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"scan-shape": "scan"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "scan-dimension": Bad.module(
             """

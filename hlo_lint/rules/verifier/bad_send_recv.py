@@ -23,9 +23,7 @@ class BadSendRecv(VerifierRule):
             "send, recv and their dones: data, context, token",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "send-recv-shape": "send recv send-done recv-done",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"send-recv-shape": "send recv send-done recv-done"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "send-recv-shape": Bad.entry("""
             p = f32[8]{0} parameter(0)

@@ -23,9 +23,7 @@ class BadSort(VerifierRule):
             "sort: a comparator of two scalars of each operand, which gives a pred[]",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "sort-comparator": "sort",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"sort-comparator": "sort"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "sort-comparator": Bad.module(
             """

@@ -46,9 +46,7 @@ class BrokenCall(VerifierRule):
         ),
         "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "call-shapes": "call",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"call-shapes": "call"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "control-flow-thread": Bad.module(
             """

@@ -32,9 +32,7 @@ class BrokenConditional(VerifierRule):
             "conditional: one sharding",
         ),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "conditional-shapes": "conditional",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"conditional-shapes": "conditional"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "conditional-shapes": Bad.module(
             """

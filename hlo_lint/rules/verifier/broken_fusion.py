@@ -42,9 +42,7 @@ class BrokenFusion(VerifierRule):
         ),
         "fusion-shared": ("CheckFusionInstruction", "a body belongs to one fusion"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "fusion-shape": "fusion",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"fusion-shape": "fusion"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "fusion-computation": Bad.entry("""
             p = f32[8]{0} parameter(0)

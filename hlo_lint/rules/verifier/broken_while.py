@@ -30,9 +30,7 @@ class BrokenWhile(VerifierRule):
         ),
         "while-sharding": ("InstructionVerifier::HandleWhile", "while: one sharding"),
     }
-    shapes_of: ClassVar[Mapping[str, str]] = {
-        "while-shapes": "while",
-    }
+    shapes_of: ClassVar[Mapping[str, str]] = {"while-shapes": "while"}
     rows: ClassVar[Mapping[str, Bad]] = {
         "while-parameters": Bad.module(
             """

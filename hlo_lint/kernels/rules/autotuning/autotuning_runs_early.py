@@ -204,7 +204,7 @@ def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -
     """The entry parameter in whose memory a result lies."""
     for value in given:
         allocation = buffers.by_index[value.slice.allocation]
-        if allocation.is_entry_computation_parameter:
+        if allocation.parameter is not None:
             return allocation.parameter
     return None
 

@@ -32,7 +32,7 @@ class GemmSlowsOnBackendFlip(Rule):
         for flip in predict(before.module):
             may_die = not before.releases or DYING in before.releases
             fatal = flip.outcome is SwitchOutcome.BREAKS and may_die
-            if fatal or before.release == DYING or before.was_taken_apart(flip.fusion):
+            if fatal or before.releases == (DYING,) or before.was_taken_apart(flip.fusion):
                 continue  # fatal, or cleaned up by the passes that still come, or done already
             kind = (
                 "a transpose"

@@ -8,8 +8,8 @@ from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.constants import number_of
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

@@ -153,10 +153,10 @@ class TmaDescriptorRefused(Rule):
 
 
 def _as_cuda(parameter: TensorDescriptor) -> Descriptor:
-    from hlo_lint.kernels.tma.descriptor import Descriptor, element_type
+    from hlo_lint.kernels.tma.descriptor import Descriptor, tensor_map_type
 
     return Descriptor.from_row_major(
-        element_type(parameter.elem_type),
+        tensor_map_type(parameter.elem_type),
         parameter.shape,
         parameter.strides,
         parameter.block_shape,
@@ -188,7 +188,7 @@ def _is_mosaic(kind: RowKind) -> bool:
 def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
     """The descriptors in the code whose numbers are all constants, of whole bytes an element."""
     from hlo_lint.kernels.custom_calls.mosaic import read_module
-    from hlo_lint.kernels.tma.descriptor import Descriptor, element_type
+    from hlo_lint.kernels.tma.descriptor import Descriptor, tensor_map_type
 
     descriptors = []
     for descriptor in read_module(data).descriptors:
@@ -202,7 +202,7 @@ def _mosaic_descriptors(data: bytes) -> tuple[Descriptor, ...]:
         # Mosaic spells the absence of a swizzle as 16 bytes.
         swizzle = _MOSAIC_SWIZZLES.get(descriptor.swizzle_bytes or 16, 0)
         made = Descriptor.from_row_major(
-            element_type(data_type), shape, strides, block, swizzle=swizzle
+            tensor_map_type(data_type), shape, strides, block, swizzle=swizzle
         )
         descriptors.append(made)
     return tuple(descriptors)

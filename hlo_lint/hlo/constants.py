@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Final
 
-from hlo_lint.analysis.layout_mismatches import operand_array, result_array
+from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.dtypes import integer_range
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import opcode_of

@@ -1,0 +1,19 @@
+"""Operands and results that are arrays with a layout."""
+
+from __future__ import annotations
+
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape
+
+
+def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
+    """An operand's shape where it is an array that lies somewhere; else None."""
+    operand = instruction.operand(number)
+    shape = None if operand is None else operand.shape
+    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
+
+
+def result_array(instruction: Instruction) -> ArrayShape | None:
+    """A result's shape where it is an array that lies somewhere; else None."""
+    shape = instruction.shape_or_none
+    return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
