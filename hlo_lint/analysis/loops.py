@@ -141,8 +141,8 @@ class Loop:
             index, limit = state_element(root, own), scalar(root, other)
             if index is not None and limit is not None:
                 step = self.step(index)
-                shape = operand_shape(root, own)
-                if step is None or not isinstance(shape, ArrayShape):
+                shape = root.operand_shape(own)
+                if step is None or not isinstance(shape, ArrayShape) or shape.dtype not in BITS:
                     return None
                 first = self._first(index)
                 return Counter(index, shape.dtype, first, step, way, limit)
@@ -156,7 +156,7 @@ class Loop:
         if root is None or root.opcode != "compare" or end is None or state is None:
             return None
         index, limit = state_element(root, 0), number_of(_followed(root, 1))
-        shape, direction = operand_shape(root, 0), root.attributes.get("direction", "")
+        shape, direction = root.operand_shape(0), root.attributes.get("direction", "")
         if index is None or limit is None or not isinstance(shape, ArrayShape):
             return None
         if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operand_names):
@@ -272,12 +272,6 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
     if taken is None or taken.opcode != "parameter":
         return None
     return source.tuple_index
-
-
-def operand_shape(instruction: Instruction, operand: int) -> object:
-    """The shape of an operand; None where it is not known."""
-    taken = instruction.operand(operand)
-    return None if taken is None else taken.shape
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:

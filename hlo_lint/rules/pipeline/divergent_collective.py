@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hlo_lint.analysis.device_groups import count_of, device_groups
-from hlo_lint.analysis.loops import (
-    COMPARISONS,
-    MIRRORED,
-    Counter,
-    Loop,
-    loops,
-    operand_shape,
-    state_element,
-)
+from hlo_lint.analysis.loops import COMPARISONS, MIRRORED, Counter, Loop, loops, state_element
 from hlo_lint.analysis.verifier.devices import communicating
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -179,7 +171,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
     ]
     state = loop.instruction.operands[0].instruction if loop.instruction.operands else None
     direction = test.attributes.get("direction", "")
-    shape = operand_shape(test, 0)
+    shape = test.operand_shape(0)
     if len(moving) != 1 or state is None or state.opcode != "tuple" or direction not in COMPARISONS:
         return None
     if not isinstance(shape, ArrayShape):

@@ -327,14 +327,20 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
 
 
 def packed(shape: Shape, leaves: Iterator[Node]) -> Value:
-    """A value of a shape from its arrays."""
+    """A value of a shape from its arrays.
+
+    Raises:
+        NotLowered: there are fewer arrays than in the shape.
+    """
     match shape:
         case TupleShape(elements):
-            return tuple(packed(element, leaves) for element in elements)
+            return tuple([packed(element, leaves) for element in elements])
         case OpaqueShape():
             return None
         case _:
-            return next(leaves)
+            for leaf in leaves:
+                return leaf
+            raise NotLowered("it has fewer results than its type says")
 
 
 def in_order(roots: Iterable[Node]) -> list[Node]:
