@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import CRASH, ROOT, ROUNDTRIP
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, started
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -788,7 +788,7 @@ def test_the_server_ends_with_its_client() -> None:
 
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 0), ("SIGTERM", 143)])
 def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) -> None:
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-m", "hlo_lint", "server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -802,10 +802,7 @@ def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) 
         assert server.stdout.readline().startswith(b"Content-Length:")
         time.sleep(0.2)  # it waits for the next message
         server.send_signal(signal.Signals[name])
-        try:
-            assert server.wait(10) == status
-        finally:
-            server.kill()
+        assert server.wait(10) == status
 
 
 def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:

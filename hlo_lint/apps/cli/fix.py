@@ -12,6 +12,7 @@ import click
 
 from hlo_lint.apps.cli import common, options, parameters
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.files import refuse_stream
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import encode, shown
 
@@ -74,6 +75,9 @@ def command(
     """
     from hlo_lint.apps.fixes import fix as fix_all
 
+    if out is None and not diff and "-" not in paths:
+        for path in paths:
+            refuse_stream(Path(path))  # before it is read: a FIFO is waited for
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump, wanted=not quiet) as progress:
