@@ -152,6 +152,14 @@ def test_a_file_of_a_dump_is_told_what_check_says_of_it(editor: Editor) -> None:
     assert text_at(DUMP.read_text(), related.location.range) == "get-tuple-element"
 
 
+@pytest.mark.parametrize("uri", ["file:///nowhere/a%00b.hlo", "file:///nowhere/a\0b.hlo"])
+def test_an_address_with_a_nul_is_a_text_without_a_file(editor: Editor, uri: str) -> None:
+    messages = list(editor.messages)
+    editor.open(SMALL, uri)
+    assert not editor.findings(uri)
+    assert editor.messages == messages
+
+
 def test_what_is_typed_is_checked(editor: Editor) -> None:
     uri = editor.open(SMALL, "/nowhere/typed.hlo")
     assert not editor.findings(uri)
