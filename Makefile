@@ -122,8 +122,9 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, comp
 values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
 	$(BIN)/python -m benchmarks.values --plant 100 --seed 21 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 
-fuzz: $(VENV)/tools  ## fuzz every target by bytes for FUZZ_SECONDS (60); what was found is in build/fuzz
+fuzz: $(VENV)/tools  ## fuzz FUZZ_GRAPHS (5000) mutated graphs, every target by bytes for FUZZ_SECONDS (60); what was found is in build
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.graphs --count $(or $(FUZZ_GRAPHS),5000) fixtures
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
 hostile: $(VENV)/tools  ## time and memory of hostile inputs; writes benchmarks/HOSTILE.md

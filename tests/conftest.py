@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +18,26 @@ ROUNDTRIP = FIXTURES / "roundtrip"
 BROKEN = FIXTURES / "broken"
 UNSOUND = FIXTURES / "unsound"
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
+
+
+def _restore_signals() -> None:
+    for name in ("SIGINT", "SIGHUP", "SIGTERM"):
+        if hasattr(signal, name):
+            signal.signal(signal.Signals[name], signal.SIG_DFL)
+
+
+@contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[Any]]:
+    """A process that is over after the block, whatever happens there, and that obeys signals.
+
+    What a shell runs in the background, or `nohup` runs, ignores some, and hands that on to what
+    it starts: a test that sends one would wait for ever.
+    """
+    with subprocess.Popen(command, preexec_fn=_restore_signals, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def hlo_files(folder: Path) -> list[Path]:

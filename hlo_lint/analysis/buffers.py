@@ -89,14 +89,14 @@ def operand_memory(
 
 
 def source_of(
-    operand: Operand, renames: Collection[str] = ("get-tuple-element", "bitcast")
+    operand: Operand | None, renames: Collection[str] = ("get-tuple-element", "bitcast")
 ) -> Instruction | None:
-    """The instruction that computes an operand: not one that only renames it."""
-    at = operand.instruction
+    """The instruction that computes an operand, if it is there: not one that only renames it."""
+    at = None if operand is None else operand.instruction
     for _ in range(256):
-        if at is None or at.opcode not in renames or not at.operands:
+        if at is None or at.opcode not in renames or not at.operand_names:
             break
-        at = at.operands[0].instruction
+        at = at.producer()
     return at
 
 

@@ -102,8 +102,8 @@ class LoopValues:
         """
         operands = instruction.operands
         first = 2 if instruction.opcode == "dynamic-update-slice" else 1
-        sliced = operands[0].shape
-        part = operands[1].shape if first == 2 else instruction.shape_or_none
+        sliced = instruction.operand_shape(0)
+        part = instruction.operand_shape(1) if first == 2 else instruction.shape_or_none
         if not isinstance(sliced, ArrayShape) or not isinstance(part, ArrayShape):
             return
         strides = byte_strides(sliced)
@@ -248,8 +248,10 @@ def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index
     if source is not None and source.opcode == "get-tuple-element" and not index:
         number = source.tuple_index
         index = () if number is None else (number,)
-        operand = source.operands[0]
-        source, index = operand.instruction, (*operand.index, *index)
+        first = source.operand(0)
+        if first is None:
+            return False
+        source, index = first.instruction, (*first.index, *index)
     return source is parameter and index == path
 
 

@@ -140,9 +140,9 @@ class Loop:
         for own, other, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
             index, limit = state_element(root, own), scalar(root, other)
             if index is not None and limit is not None:
-                step, counter = self.step(index), root.operand(own)
-                shape = None if counter is None else counter.shape
-                if step is None or not isinstance(shape, ArrayShape):
+                step = self.step(index)
+                shape = root.operand_shape(own)
+                if step is None or not isinstance(shape, ArrayShape) or shape.dtype not in BITS:
                     return None
                 first = self._first(index)
                 return Counter(index, shape.dtype, first, step, way, limit)
@@ -156,8 +156,7 @@ class Loop:
         if root is None or root.opcode != "compare" or end is None or state is None:
             return None
         index, limit = state_element(root, 0), number_of(_followed(root, 1))
-        counter, direction = root.operand(0), root.attributes.get("direction", "")
-        shape = None if counter is None else counter.shape
+        shape, direction = root.operand_shape(0), root.attributes.get("direction", "")
         if index is None or limit is None or not isinstance(shape, ArrayShape):
             return None
         if {state.opcode, end.opcode} != {"tuple"} or index >= len(end.operand_names):

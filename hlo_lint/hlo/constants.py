@@ -122,7 +122,7 @@ def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     last = len(indices.dims) - 1
     if vector is None or not (vector == last or (vector == last + 1 and count == 1)):
         return ()
-    numbers = constant_integers(instruction.operands[1].instruction)
+    numbers = constant_integers(instruction.producer(1))
     if numbers is None:
         return ()
     order = sorted(range(count), key=dimensions.__getitem__)

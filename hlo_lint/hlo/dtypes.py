@@ -112,12 +112,12 @@ def is_complex(dtype: str) -> bool:
 
 def is_signed(dtype: str) -> bool:
     """True for a signed integer type."""
-    return dtype[0] == "s" and dtype in ELEMENT_TYPES
+    return dtype.startswith("s") and dtype in ELEMENT_TYPES
 
 
 def is_integer(dtype: str) -> bool:
     """True for an integer type; pred is not one."""
-    return dtype[0] in "su" and dtype in ELEMENT_TYPES
+    return dtype.startswith(("s", "u")) and dtype in ELEMENT_TYPES
 
 
 def integer_range(dtype: str) -> range:

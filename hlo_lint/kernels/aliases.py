@@ -78,9 +78,7 @@ def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, n
     if index is not None:
         return True  # the result is the fusion's, and the operand a part of another buffer
     update = _update_of(call, result)
-    return update is not None and update.operands[0].instruction is not source_of(
-        source.operands[0]
-    )
+    return update is not None and update.producer() is not source_of(source.operand(0))
 
 
 def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
@@ -110,7 +108,7 @@ def _is_result(
 def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
     """The dynamic-update-slice that writes a result of the call."""
     for update in call.computation.with_opcode("dynamic-update-slice"):
-        operand = update.operands[1]
-        if _is_result(operand.instruction, operand.index, call, result):
+        operand = update.operand(1)
+        if operand is not None and _is_result(operand.instruction, operand.index, call, result):
             return update
     return None

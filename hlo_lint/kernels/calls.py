@@ -86,13 +86,13 @@ def fusion_of(call: Instruction, module: Module) -> Instruction | None:
 
 def operand_source(call: Instruction, number: int, module: Module) -> Instruction | None:
     """The instruction that computes an operand; of a fused call, the array its slice is part of."""
-    source = source_of(call.operands[number])
+    source = source_of(call.operand(number))
     fusion = None if call.computation.is_entry else fusion_of(call, module)
     if fusion is None:
         return source
     # The fusion hands the kernel the address of the slice: no buffer of its own is made.
     while source is not None and source.opcode in ("slice", "dynamic-slice"):
-        source = source_of(source.operands[0])
+        source = source_of(source.operand(0))
     if source is None or source.opcode != "parameter":
         return source
     outer = int(source.operands_text)

@@ -29,6 +29,8 @@ def write(path: Path, content: str | bytes, *, read: str | bytes | None = None) 
     data = _bytes(content)
     # Path.resolve raises a RuntimeError for a loop of links, before Python 3.13
     with os_errors_as(f"{path}: cannot be written", DumpError, RuntimeError):
+        if read is not None:
+            refuse_stream(path)
         if _is_stream(path):
             _write_through(path, data)
             return
@@ -65,13 +67,34 @@ def _bytes(content: str | bytes) -> bytes:
 _TEMPORARY = ".hlo-lint-"
 """The middle of the name of a temporary file, which its process locks."""
 
-_DESCRIPTORS = ("/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
+_DESCRIPTORS = ("/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/")
+_MAX_LINKS = 40
+"""Links that a path may go through, as for Linux."""
+
+
+def refuse_stream(path: Path) -> None:
+    """Do nothing, if a path can be edited in place.
+
+    Raises:
+        DumpError: it names a device, a FIFO, a pipe or a descriptor. That of a regular file is
+            one, too: the shell opened it for reading.
+    """
+    if _is_stream(path):
+        raise DumpError(
+            f"{path}: not a file that can be edited in place, but a device, a pipe or a "
+            "descriptor; give -o OUT, or `-` to read standard input"
+        )
 
 
 def _is_stream(path: Path) -> bool:
     """True if the path names a device, a FIFO, a pipe, or a descriptor of this process."""
-    if os.path.abspath(path).startswith(_DESCRIPTORS):
-        return True
+    named = os.path.abspath(path)
+    for _ in range(_MAX_LINKS):
+        if named.startswith(_DESCRIPTORS):
+            return True
+        if not os.path.islink(named):
+            break
+        named = os.path.abspath(os.path.join(os.path.dirname(named), os.readlink(named)))
     try:
         mode = path.stat().st_mode
     except OSError:

@@ -22,7 +22,7 @@ import pytest
 from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import find_rule
-from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
+from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, started
 
 pytestmark = pytest.mark.slow
 
@@ -1077,11 +1077,8 @@ def test_several_processes_print_what_one_prints() -> None:
 
 
 def test_an_interrupt_exits_130_with_one_line() -> None:
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from hlo_lint.apps.cli.program import main; main()"
-    )
-    with subprocess.Popen(
+    program = "from hlo_lint.apps.cli.program import main; main()"
+    with started(
         [sys.executable, "-X", "importtime", "-c", program, "check", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -1176,13 +1173,9 @@ def test_check_cannot_fix_standard_input() -> None:
 def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None:
     path = write("loose.hlo")
     settings = write("hlo_lint.toml", "")
-    # What a shell runs in the background inherits that it ignores interrupts.
-    program = (
-        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-        "from hlo_lint.apps.cli.program import main; main()"
-    )
+    program = "from hlo_lint.apps.cli.program import main; main()"
     options = ("check", "--watch", "--output-format", "concise", ".")
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-W", "error", "-c", program, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

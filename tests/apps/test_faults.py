@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.faults import MODULE
-from tests.conftest import CRASH, DUMPS, ROOT
+from tests.conftest import CRASH, DUMPS, ROOT, started
 
 pytestmark = [
     pytest.mark.slow,
@@ -120,7 +120,7 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
         "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
-    with subprocess.Popen(
+    with started(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         while len(processes_with(mark)) < 3:
@@ -174,18 +174,18 @@ def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
     number = signal.Signals[name]
     draw = random.Random(7)
     statuses = set()
-    started = time.monotonic()
+    begun = time.monotonic()
     subprocess.run(fix(tree), check=True, capture_output=True)
-    duration = time.monotonic() - started
+    duration = time.monotonic() - begun
     for _ in range(10):
         for path in tree.iterdir():
             path.write_text(MODULE)
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen(fix(tree), **pipes)  # type: ignore[call-overload]
-        wait_until_signals_are_handled(process)
-        time.sleep(draw.uniform(0, duration))
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=30)
+        with started(fix(tree), **pipes) as process:
+            wait_until_signals_are_handled(process)
+            time.sleep(draw.uniform(0, duration))
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=30)
         statuses.add(process.returncode)
         assert "Traceback" not in errors, errors
         assert "Exception ignored" not in errors, errors

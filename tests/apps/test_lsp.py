@@ -19,7 +19,7 @@ from pygls.exceptions import JsonRpcException
 
 import hlo_lint
 from hlo_lint.hlo.parser.module import parse_file
-from tests.conftest import CRASH, ROOT, ROUNDTRIP
+from tests.conftest import CRASH, ROOT, ROUNDTRIP, started
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -150,6 +150,14 @@ def test_a_file_of_a_dump_is_told_what_check_says_of_it(editor: Editor) -> None:
     (related,) = told.related_information or ()
     assert related.message == "%get-tuple-element is defined here"
     assert text_at(DUMP.read_text(), related.location.range) == "get-tuple-element"
+
+
+@pytest.mark.parametrize("uri", ["file:///nowhere/a%00b.hlo", "file:///nowhere/a\0b.hlo"])
+def test_an_address_with_a_nul_is_a_text_without_a_file(editor: Editor, uri: str) -> None:
+    messages = list(editor.messages)
+    editor.open(SMALL, uri)
+    assert not editor.findings(uri)
+    assert editor.messages == messages
 
 
 def test_what_is_typed_is_checked(editor: Editor) -> None:
@@ -788,7 +796,7 @@ def test_the_server_ends_with_its_client() -> None:
 
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 0), ("SIGTERM", 143)])
 def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) -> None:
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-m", "hlo_lint", "server"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -802,10 +810,7 @@ def test_a_signal_ends_the_server_whose_client_is_there(name: str, status: int) 
         assert server.stdout.readline().startswith(b"Content-Length:")
         time.sleep(0.2)  # it waits for the next message
         server.send_signal(signal.Signals[name])
-        try:
-            assert server.wait(10) == status
-        finally:
-            server.kill()
+        assert server.wait(10) == status
 
 
 def test_messages_that_are_not_of_the_protocol_are_errors_without_a_traceback() -> None:

@@ -25,7 +25,7 @@ from hlo_lint.rules.base import Bad, Rule
 from hlo_lint.rules.pipeline.unsupported_at_emission import UnsupportedAtEmission
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError, UsageError
-from tests.conftest import DUMPS, ROOT
+from tests.conftest import DUMPS, ROOT, started
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
 OLD_JAX = Path(RELEASES, "hlo_lint", "jax-0.10.0", "bin", "python")
@@ -153,7 +153,7 @@ def run_on_terminal(*arguments: str | Path) -> tuple[int, str]:
     main, child = pty.openpty()
     command = [sys.executable, "-m", "hlo_lint", "reduce", *map(str, arguments), "--isolated"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(command, stdout=child, stderr=child, env=environment) as process:
+    with started(command, stdout=child, stderr=child, env=environment) as process:
         os.close(child)
         shown = b""
         while True:
@@ -194,7 +194,7 @@ def test_a_reduction_that_is_killed_goes_on_from_its_state(tmp_path: Path) -> No
     asked = ["reduce", str(path), "--interesting", f"sh {script}", "--state", str(state), "-j", "2"]
     command = [sys.executable, "-m", "hlo_lint", *asked, "--isolated", "-q"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+    with started(command, stdout=subprocess.PIPE, env=environment) as process:
         deadline = time.monotonic() + 100
         while not state.exists() or state.read_text().count('"text"') < 2:
             assert process.poll() is None

@@ -121,7 +121,7 @@ def _graph(file: HloFile) -> Iterator[object]:
 
 
 @cache
-def _every_rule() -> Settings:
+def every_rule() -> Settings:
     """All but the one that asks XLA, which is not fuzzed here."""
     rules = [rule.name() for rule in all_rules() if rule.command == "check"]
     return Settings(select=tuple(name for name in rules if name != "parser-refuses"))
@@ -136,7 +136,7 @@ def _no_crash(report: Report) -> Report:
 @_target
 def lint(data: bytes) -> None:
     """Every rule looks at it, and says the same of it twice."""
-    report = _no_crash(hlo_lint.lint(data, settings=_every_rule()))
+    report = _no_crash(hlo_lint.lint(data, settings=every_rule()))
     lines = data.count(b"\n") + 1
     for finding in report.findings:
         _expect(1 <= finding.line <= finding.end_line <= lines, "findings are in the text")
@@ -145,13 +145,13 @@ def lint(data: bytes) -> None:
 @_target
 def lint_before(data: bytes) -> None:
     """The same, before a pass."""
-    _no_crash(hlo_lint.lint(data, settings=_every_rule(), before="layout_normalization"))
+    _no_crash(hlo_lint.lint(data, settings=every_rule(), before="layout_normalization"))
 
 
 @_target
 def report(data: bytes) -> None:
     """Every format shows every report, in UTF-8 and without a character that a terminal obeys."""
-    made = _no_crash(hlo_lint.lint(data, settings=_every_rule()))
+    made = _no_crash(hlo_lint.lint(data, settings=every_rule()))
     for name in FORMATS:
         text = render_report(made, name)
         text.encode("utf-8")
@@ -161,7 +161,7 @@ def report(data: bytes) -> None:
 @_target
 def fix(data: bytes) -> None:
     """A fix changes what it says and no other byte, leaves HLO, and has nothing to do again."""
-    settings = _every_rule().overridden(unsafe_fixes=True)
+    settings = every_rule().overridden(unsafe_fixes=True)
     fixed = hlo_lint.fix(data, settings=settings, before="layout_normalization")
     _no_crash(fixed.remaining)
     for file in fixed.files:
@@ -523,7 +523,7 @@ def directory(data: bytes) -> None:
         for part in data.split(SEPARATOR)[:6]:
             if part:
                 Path(folder, STEMS[part[0] % len(STEMS)]).write_bytes(part[1:])
-        _no_crash(hlo_lint.lint(Path(folder), settings=_every_rule(), cured=True))
+        _no_crash(hlo_lint.lint(Path(folder), settings=every_rule(), cured=True))
 
 
 @_target

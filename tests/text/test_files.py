@@ -17,6 +17,7 @@ import pytest
 
 from hlo_lint.text import files
 from hlo_lint.text.errors import DumpError
+from tests.conftest import started
 
 BROKEN_RESHAPE = """HloModule m, entry_computation_layout={(f32[2,3]{0,1})->f32[6]{0}}
 
@@ -409,3 +410,24 @@ def test_a_name_of_the_greatest_length_is_written(tmp_path: Path) -> None:
     target = tmp_path / ("ß" * 127)
     files.write(target, "whole")
     assert target.read_text() == "whole"
+
+
+@pytest.mark.skipif(not Path("/dev/stdin").exists(), reason="this system has no /dev/stdin")
+@pytest.mark.parametrize("given", ["/dev/stdin", "a link to it", "a FIFO"])
+def test_what_the_shell_opened_for_reading_is_not_edited(given: str, tmp_path: Path) -> None:
+    text = BROKEN_RESHAPE.encode()
+    file, path = tmp_path / "file.hlo", tmp_path / "given.hlo"
+    file.write_bytes(text)
+    if given == "a FIFO":
+        os.mkfifo(path)
+    elif given == "a link to it":
+        path.symlink_to("/dev/stdin")
+    else:
+        path = Path(given)
+    command = [sys.executable, "-m", "hlo_lint", "fix", "--isolated", str(path)]
+    command += ["--before", "layout_normalization"]
+    with file.open("rb") as opened, started(command, stdin=opened, stderr=subprocess.PIPE) as fix:
+        _, errors = fix.communicate(timeout=20)
+    assert fix.returncode == 2
+    assert errors.startswith(f"Error: {path}: not a file that can be edited in place".encode())
+    assert file.read_bytes() == text

@@ -16,7 +16,7 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.xla import limits
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Forks, Pool
 from hlo_lint.xla.limits import MEMORY, SECONDS, ChildLimits
-from tests.conftest import ROOT
+from tests.conftest import ROOT, started
 from tests.xla import called
 
 pytestmark = pytest.mark.slow
@@ -100,7 +100,7 @@ with Child(limits=ChildLimits(60), setup=called.about, forks={forks!r}) as child
     print(child.call(called.about)[0]["process"], child._process and child._process.pid, flush=True)
     child.call(called.sleep, seconds=60)
 """
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -18,7 +18,14 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.engine.findings import FixedFile
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.files import copy_file, is_proto, mirrored, remove_left_over, write
+from hlo_lint.text.files import (
+    copy_file,
+    is_proto,
+    mirrored,
+    refuse_stream,
+    remove_left_over,
+    write,
+)
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import encode, shown, shown_lines
 from hlo_lint.text.stored import COMPRESSED, archive_of
@@ -76,6 +83,9 @@ def command(
 
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """
+    if out is None and not diff and "-" not in paths:
+        for path in paths:
+            refuse_stream(Path(path))  # before it is read: a FIFO is waited for
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump, wanted=not quiet) as progress:

@@ -86,9 +86,10 @@ class Document:
     def __init__(self, text: Text, memo: Memo) -> None:
         """Reads the text; `memo` knows the version before, whose lines are not read again."""
         self.text = text
-        self.file_path = Path(text.path) if text.uri.startswith("file:") else None
-        """The file that it is saved to; None for a text without a file."""
-        self.path = self.file_path or Path(text.uri)
+        is_file = text.uri.startswith("file:") and "\0" not in text.path
+        self.file_path = Path(text.path) if is_file else None
+        """The file that it is saved to; None for a text without a file, as any with a NUL is."""
+        self.path = self.file_path or Path(text.uri.replace("\0", "%00"))
         self.file: HloFile = parse_file(text.source, self.path, memo)
         _forget_older(memo, self.file)
 

@@ -203,7 +203,7 @@ class Terms(ModuleNumbering[_Summary]):
         return self._opaque(_Application(head, operands), shape)
 
     def _moved(self, instruction: Instruction, source: Term, shape: ArrayShape) -> int | None:
-        before = instruction.operands[0].shape
+        before = instruction.operand_shape(0)
         if not isinstance(before, ArrayShape) or any(shape.dynamic) or any(before.dynamic):
             return None
         index_map = _map_of(instruction, before, shape)
@@ -316,11 +316,11 @@ def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
             case "tuple" if index and index[0] < len(value.operands):
                 value, index = value.operands[index[0]].instruction, index[1:]
             case "get-tuple-element":
-                number = value.attribute("index")
-                index = (number, *index) if isinstance(number, int) else index
-                value = value.operands[0].instruction
+                number = value.tuple_index
+                index = index if number is None else (number, *index)
+                value = value.producer()
             case "bitcast":
-                value = value.operands[0].instruction
+                value = value.producer()
             case _:
                 break
     declared = None if value is None else value.attribute("output_to_operand_aliasing")

@@ -219,22 +219,28 @@ def _reached(
 def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
     """The sizes that an instruction indexes with `source`."""
     operands = [operand.instruction for operand in user.operands]
-    array = user.operands[0].shape if user.operands else None
+    array = user.operand_shape(0)
     if not isinstance(array, ArrayShape):
         return
     match user.opcode:
         case "gather" if operands[1:2] == [source]:
             sizes = user.integers_attribute("slice_sizes") or ()
-            for axis in user.integers_attribute("start_index_map") or ():
-                yield array.dims[axis] - sizes[axis] + 1
+            for axis in user.dimensions_attribute("start_index_map", len(sizes)) or ():
+                if axis < array.rank:
+                    yield array.dims[axis] - sizes[axis] + 1
         case "scatter" if len(operands) == 3 and operands[1] is source:
-            for axis in user.integers_attribute("scatter_dims_to_operand_dims") or ():
+            name = "scatter_dims_to_operand_dims"
+            for axis in user.dimensions_attribute(name, array.rank) or ():
                 yield array.dims[axis]
         case "conditional" if operands[0] is source:
             yield len(user.called_computations)
         case "dynamic-slice" | "dynamic-update-slice":
             is_update = user.opcode == "dynamic-update-slice"
-            part = user.operands[1].shape if is_update else user.shape_or_none
+            part = user.operand_shape(1) if is_update else user.shape_or_none
             for axis, operand in enumerate(operands[1 + is_update :]):
-                if operand is source and axis < array.rank and isinstance(part, ArrayShape):
+                if (
+                    operand is source
+                    and isinstance(part, ArrayShape)
+                    and axis < min(array.rank, part.rank)
+                ):
                     yield array.dims[axis] - part.dims[axis] + 1

@@ -38,17 +38,17 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
             users[operand].append(at)
     left = _never_ready(dict(enumerate(operands)), users)
     left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
-    found = tuple(
+    closing = tuple(
         sorted(at for at in left if any(at <= each for each in operands[at] if each in left))
     )
     cut = list(rows)
-    for at in found:
+    for at in closing:
         references = tuple(
             "" if (operand := index.get(name_in(name), -1)) >= at and operand in left else name
             for name in rows[at][REFERENCES]
         )
         cut[at] = (*rows[at][:REFERENCES], references)
-    return tuple(cut), found
+    return tuple(cut), closing
 
 
 def _never_ready(needs: Mapping[int, Sequence[int]], readers: Sequence[Sequence[int]]) -> set[int]:

@@ -138,6 +138,11 @@ class Instruction:
         references = self.row[REFERENCES]
         return self._operand(references[number]) if number < len(references) else None
 
+    def operand_shape(self, number: int) -> Shape | None:
+        """The shape of one operand; None if there are fewer, or if it is unknown."""
+        operand = self.operand(number)
+        return None if operand is None else operand.shape
+
     def _operand(self, reference: str) -> Operand:
         if "#" not in reference:
             return Operand(reference, (), self.computation.instruction(reference))

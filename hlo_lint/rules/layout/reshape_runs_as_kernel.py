@@ -129,7 +129,7 @@ def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShap
     body = module.callee(fusion)
     if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
         return None
-    match fusion.operands[0].shape, fusion.shape_or_none:
+    match fusion.operand_shape(0), fusion.shape_or_none:
         case ArrayShape() as operand, ArrayShape() as result:
             if _can_be_judged(operand) and _can_be_judged(result):
                 return operand, result

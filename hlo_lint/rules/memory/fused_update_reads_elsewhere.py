@@ -135,8 +135,8 @@ def _updates(body: Computation) -> Iterator[Instruction]:
     if root is not None and root.opcode == "tuple":
         results = [read.instruction for read in root.operands if read.instruction is not None]
     for result in results:
-        while result.opcode == "bitcast" and result.operands[0].instruction is not None:
-            result = result.operands[0].instruction
+        while result.opcode == "bitcast" and (source := result.producer()) is not None:
+            result = source
         if result.opcode == "dynamic-update-slice":
             yield result
 

@@ -171,8 +171,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
     ]
     state = loop.instruction.operands[0].instruction if loop.instruction.operands else None
     direction = test.attributes.get("direction", "")
-    counter = test.operand(0)
-    shape = None if counter is None else counter.shape
+    shape = test.operand_shape(0)
     if len(moving) != 1 or state is None or state.opcode != "tuple" or direction not in COMPARISONS:
         return None
     if not isinstance(shape, ArrayShape):

@@ -29,7 +29,7 @@ from hlo_lint.engine.parallel import check_in_parts
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker
 from hlo_lint.rules.registry import all_rules
-from tests.conftest import CRASH, DUMPS, FIXTURES
+from tests.conftest import CRASH, DUMPS, FIXTURES, started
 
 
 @pytest.fixture(autouse=True)
@@ -228,7 +228,7 @@ def test_runs_that_are_killed_leave_no_wrong_finding(folder: Path) -> None:
     draw = random.Random(14)
     for _ in range(trials):
         shutil.rmtree(folder, ignore_errors=True)
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as run:
+        with started([sys.executable, "-c", code], stdout=subprocess.PIPE) as run:
             assert run.stdout is not None
             run.stdout.readline()
             end = time.monotonic() + 30

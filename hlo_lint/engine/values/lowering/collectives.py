@@ -45,7 +45,7 @@ def device_count(module: Module) -> int:
     """
     counts = []
     for name in ("replica_count", "num_partitions"):
-        count = module.attribute(name)
+        count = module.attribute_or_none(name)
         counts.append(count if isinstance(count, int) else 1)
     if not any(LOWERED & computation.opcodes for computation in module.computations):
         return 1
@@ -63,7 +63,7 @@ def _joined(module: Module) -> Iterator[int]:
         for opcode in LOWERED & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
                 yield from chain.from_iterable(listed_groups(instruction))
-                pairs = instruction.attribute("source_target_pairs")
+                pairs = instruction.attribute_or_none("source_target_pairs")
                 for pair in pairs if isinstance(pairs, tuple) else ():
                     yield from pair if isinstance(pair, tuple) else ()
 
@@ -77,7 +77,7 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
         return [_second(value) if is_pair else value for value in operands[0]]
     shape = lowering.shape(instruction)
     if opcode in ("partition-id", "replica-id"):
-        of_partitions = isinstance(lowering.module.attribute("num_partitions"), int)
+        of_partitions = isinstance(lowering.module.attribute_or_none("num_partitions"), int)
         counts = (opcode == "partition-id") == (of_partitions or lowering.devices == 1)
         return [lowering.nodes.scalar(device if counts else 0, "u32") for device in devices]
     base = opcode.removesuffix("-start")
@@ -91,7 +91,8 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
             for member, part in zip(group, parts, strict=True):
                 results[member] = part
     if opcode in ("all-gather-start", "collective-permute-start"):
-        assert isinstance(shape, TupleShape)
+        if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+            raise NotLowered(f"the type of {opcode} is a pair")
         contexts = lowering.contexts(shape.elements)
         sources = operands[0] if len(operands) == 1 else list(zip(*operands, strict=True))
         return [

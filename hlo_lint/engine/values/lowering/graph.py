@@ -316,14 +316,20 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
 
 
 def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
-    """A value of a shape from its arrays."""
+    """A value of a shape from its arrays.
+
+    Raises:
+        NotLowered: there are fewer arrays than in the shape.
+    """
     match shape:
         case TupleShape(elements):
-            return tuple(assembled(element, leaves) for element in elements)
+            return tuple([assembled(element, leaves) for element in elements])
         case OpaqueShape():
             return None
         case _:
-            return next(leaves)
+            for leaf in leaves:
+                return leaf
+            raise NotLowered("it has fewer results than its type says")
 
 
 def nodes_in_order(roots: Iterable[Node]) -> list[Node]:

@@ -112,7 +112,10 @@ class Lowering:
         if self.module.problems:
             raise NotLowered("it has text that cannot be read")
         self.nodes.asked = 0
-        self.devices = 1 if self.watch is not None else device_count(self.module)
+        try:
+            self.devices = 1 if self.watch is not None else device_count(self.module)
+        except AttributeSyntaxError as error:
+            raise NotLowered(f"it is not sound: {error}") from error
         if self.devices > MAX_DEVICES:
             raise NotLowered(f"it runs on {self.devices} devices, more than {MAX_DEVICES}")
         inputs, arguments = self._inputs(entry)

@@ -134,10 +134,10 @@ def by_descriptor(
         return None
     config = backend_config(instruction).get("dynamic_slice_config")
     offset, stride = (integer_field(config, name) for name in ("byte_offset", "byte_stride"))
-    whole = instruction.operands[0].shape
+    whole = instruction.operand_shape(0)
     if offset is None or stride is None or not isinstance(whole, ArrayShape):
         return None
-    part = shape if opcode == "dynamic-slice" else instruction.operands[1].shape
+    part = shape if opcode == "dynamic-slice" else instruction.operand_shape(1)
     if not isinstance(part, ArrayShape) or not whole.element_bits:
         return None
     at = nodes.scalar(offset, "s64")

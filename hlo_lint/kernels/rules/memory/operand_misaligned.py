@@ -50,10 +50,10 @@ class OperandMisaligned(Rule):
         values: LoopValues | None = None
         for _, call in fused_calls(final.module):
             for number, divisor in _divisors(call).items():
-                source = source_of(call.operands[number])
+                source = source_of(call.operand(number))
                 if source is None or source.opcode not in ("slice", "dynamic-slice"):
                     continue
-                base = source_of(source.operands[0])
+                base = source_of(source.operand(0))
                 if base is None or base.opcode != "parameter":
                     continue
                 values = values or LoopValues(final.module)

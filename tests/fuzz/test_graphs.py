@@ -1,0 +1,18 @@
+"""A seeded sample of mutated graphs."""
+
+from __future__ import annotations
+
+import random
+
+from hlo_lint.hlo.opcodes import OPCODES
+from tests.fuzz.graphs import MUTATIONS, failure_of, mutants, sources
+
+COUNT = 300
+
+
+def test_mutants_of_graphs_are_read_checked_fixed_and_lowered() -> None:
+    sample = list(mutants(sources(), COUNT, random.Random(26)))
+    assert {mutant.mutation for mutant in sample} >= MUTATIONS.keys()
+    assert len({mutant.opcode for mutant in sample} & OPCODES.keys()) > 60
+    failures = [(failure, mutant) for mutant in sample if (failure := failure_of(mutant.text))]
+    assert not failures
