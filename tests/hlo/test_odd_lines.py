@@ -184,7 +184,8 @@ def test_a_large_dump_is_not_read_line_by_line(odd: str, line_break: str) -> Non
     at = text.index("  %p.9000 ")
     text = (text[:at] + odd + text[at:]).replace("\n", line_break)
     assert len(text) > 4_000_000
-    assert _calls(text) < 58_000
+    # Two calls of each line, and their ends, look for cycles; to read a line alone takes dozens.
+    assert _calls(text) < 5 * 58_000
 
 
 @pytest.mark.parametrize("place", ["%p.2 ", "%p.2000 ", "%r "])

@@ -283,6 +283,8 @@ class Terms(ModuleNumbering[_Summary]):
 
 def _operands(instruction: Instruction, values: Mapping[str, Term]) -> Iterator[Term]:
     for operand in instruction.operands:
+        if not operand.name:  # the reader of text cut it there
+            raise Differs(f"%{instruction.name} is computed from itself")
         if operand.name not in values:
             raise Differs(
                 f"%{instruction.name} reads %{operand.name}, which is not defined before it"

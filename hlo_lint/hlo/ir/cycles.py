@@ -38,9 +38,7 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
             users[operand].append(at)
     left = _never_ready(dict(enumerate(operands)), users)
     left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
-    closing = tuple(
-        sorted(at for at in left if any(at <= each for each in operands[at] if each in left))
-    )
+    closing = tuple(sorted(at for at in left if max(left.intersection(operands[at])) >= at))
     cut = list(rows)
     for at in closing:
         references = tuple(
