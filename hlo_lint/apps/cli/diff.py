@@ -51,6 +51,7 @@ def command(
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
+    from hlo_lint.analysis.cycles import refuse_cycles
     from hlo_lint.analysis.diff.difference import diff
     from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
     from hlo_lint.report.diff import as_dict
@@ -67,6 +68,8 @@ def command(
         raise UsageError(
             f"{files[0].path} holds {len(ours)} modules, {files[1].path} {len(theirs)}"
         )
+    for compared in (*ours, *theirs):
+        refuse_cycles(compared)  # nothing says if a cycle is that of the other
     differences = [
         diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
     ]
