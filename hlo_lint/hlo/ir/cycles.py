@@ -31,7 +31,8 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     read = chain.from_iterable(zip(map(references_of, rows), zip(names, strict=True), strict=True))
     met, defined = dict.fromkeys(chain.from_iterable(read)), dict.fromkeys(names)
     is_in_order = [name for name in met if name in defined] == list(defined)
-    if is_in_order and not any(map(contains, map(references_of, rows), names)):
+    has_elements = any("#" in name for name in met.keys() - defined.keys())
+    if is_in_order and not has_elements and not any(map(contains, map(references_of, rows), names)):
         return rows, ()
     above: set[str] = set()
     for row in rows:
