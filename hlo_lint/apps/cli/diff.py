@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hlo_lint.analysis.cycles import refuse_cycles
 from hlo_lint.analysis.diff.difference import Difference, diff
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.pass_dump import PassDump
@@ -61,6 +62,8 @@ def command(
         raise UsageError(
             f"{files[0].path} holds {len(ours)} modules, {files[1].path} {len(theirs)}"
         )
+    for compared in (*ours, *theirs):
+        refuse_cycles(compared)  # nothing says if a cycle is that of the other
     differences = [
         diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
     ]

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import contains
 
-from hlo_lint.hlo.records import NAME, REFERENCES, InstructionRecord, name_in
+from hlo_lint.hlo.records import (
+    NAME,
+    REFERENCES,
+    InstructionRecord,
+    name_in,
+    name_of,
+    references_of,
+)
 
 Rows = tuple[InstructionRecord, ...]
 
@@ -16,16 +25,25 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     reference to the instruction itself, or down the text, becomes "", which names nothing. So
     every walk over operands or users ends. References down the text that close no cycle stay.
     """
+    # Operands and name of each row, row after row. Where each name stands before it is read, the
+    # names are met in their own order. No function of Python is called for a row.
+    names = list(map(name_of, rows))
+    read = chain.from_iterable(zip(map(references_of, rows), zip(names, strict=True), strict=True))
+    met, defined = dict.fromkeys(chain.from_iterable(read)), dict.fromkeys(names)
+    is_in_order = [name for name in met if name in defined] == list(defined)
+    has_elements = any("#" in name for name in met.keys() - defined.keys())
+    if is_in_order and not has_elements and not any(map(contains, map(references_of, rows), names)):
+        return rows, ()
     above: set[str] = set()
     for row in rows:
-        if not above.issuperset(row[REFERENCES]):
+        if not above.issuperset(map(name_in, row[REFERENCES])):
             return _cut(rows)
         above.add(row[NAME])
     return rows, ()
 
 
 def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
-    """The same where a name does not stand above its reader: most often it is an element."""
+    """The same where a name does not stand above its reader."""
     index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
     operands = [
         [index[name] for name in map(name_in, row[REFERENCES]) if name in index] for row in rows
@@ -38,7 +56,9 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
             users[operand].append(at)
     left = _never_ready(dict(enumerate(operands)), users)
     left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
-    closing = tuple(sorted(at for at in left if max(left.intersection(operands[at])) >= at))
+    closing = tuple(
+        at for at in sorted(left) if any(at <= read and read in left for read in operands[at])
+    )
     cut = list(rows)
     for at in closing:
         references = tuple(

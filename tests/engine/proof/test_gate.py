@@ -96,7 +96,11 @@ WRONG = {
     "tma-descriptor-refused": ("\\322", "\\321", "not proven"),
     "dynamic-slice-config-disagrees": ("1792", "1536", "still found"),
     # a value that is not there yet, and a wait that waits for nothing
-    "asynchronous-buffer-reused": ("copy-done(s)", "copy-done(d)", "not equal: %d is computed from itself"),
+    "asynchronous-buffer-reused": (
+        "copy-done(s)",
+        "copy-done(d)",
+        "not equal: %d is computed from itself",
+    ),
     "store-overtakes-copy": ("wait_group 0", "wait_group 1", "still found"),
 }
 """By rule the words of a right fix, those of a wrong one, and what the gate says then."""
