@@ -100,10 +100,6 @@ WRONG = {
         *("copy-done(s)", "copy-done(d)"),
         "not equal: %d is computed from itself",
     ),
-        "copy-done(s)",
-        "copy-done(d)",
-        "not equal: %d is computed from itself",
-    ),
     "store-overtakes-copy": ("wait_group 0", "wait_group 1", "still found"),
 }
 """By rule the words of a right fix, those of a wrong one, and what the gate says then."""
