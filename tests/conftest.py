@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,10 +20,13 @@ UNSOUND = FIXTURES / "unsound"
 CRASH = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
 
 
-def _restore_signals() -> None:
-    for name in ("SIGINT", "SIGHUP", "SIGTERM"):
-        if hasattr(signal, name):
-            signal.signal(signal.Signals[name], signal.SIG_DFL)
+_OBEYS = """\
+import os, signal, sys
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""The process itself restores its signals: a `preexec_fn` forks this one, where jax has threads."""
 
 
 @contextmanager
@@ -33,7 +36,7 @@ def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen
     What a shell runs in the background, or `nohup` runs, ignores some, and hands that on to what
     it starts: a test that sends one would wait for ever.
     """
-    with subprocess.Popen(command, preexec_fn=_restore_signals, **options) as process:
+    with subprocess.Popen([sys.executable, "-c", _OBEYS, *command], **options) as process:
         try:
             yield process
         finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -41,6 +40,15 @@ class Run:
         return is_small or self.seconds <= MICROSECONDS * self.bytes / 1e6
 
 
+_LIMITED = f"""\
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({MAX_SECONDS}, {MAX_SECONDS}))
+resource.setrlimit(resource.RLIMIT_AS, ({MAX_BYTES}, {MAX_BYTES}))
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""The process limits itself: a `preexec_fn` forks this one, where jax has threads."""
+
+
 def run(hostile: Hostile, size: int, folder: Path) -> Run:
     """Check an input in a process of its own."""
     path = hostile.write(folder, size)
@@ -56,11 +64,10 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
         errors.open("wb") as stderr,
     ):
         process = subprocess.Popen(
-            [sys.executable, "-m", "hlo_lint", *hostile.command(path)],
+            [sys.executable, "-c", _LIMITED, "-m", "hlo_lint", *hostile.command(path)],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            preexec_fn=_limit,
             cwd=folder if path.is_dir() else folder.parent,
             env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
         )
@@ -84,11 +91,6 @@ def _says(report: str, errors: str, status: int) -> str:
     lines = errors.strip().splitlines() or report.strip().splitlines() or ["nothing"]
     last = lines[-2] if lines[-1].endswith(("`", "unsafe-fixes")) and len(lines) > 1 else lines[-1]
     return re.sub(r"/tmp/\S*/input(?:/input)?", "PATH", last)[:100]
-
-
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (MAX_SECONDS, MAX_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_BYTES, MAX_BYTES))
 
 
 def measure(hostile: Hostile) -> tuple[Hostile, Run]:
