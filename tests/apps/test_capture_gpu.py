@@ -375,7 +375,7 @@ assert texts(here) == texts(there)
 
 # What ends the child is a failure.
 with Compiler(target) as compiler:
-    os.kill(compiler._child._process.pid, signal.SIGSEGV)
+    os.kill(compiler._process.pid, signal.SIGSEGV)
     print(compiler.compile(lowered, there, {}, ".*"))
 for variable, value in (
     ("XLA_FLAGS", "--xla_nonsense=1"),

@@ -211,6 +211,7 @@ def test_an_interrupt_while_a_class_is_made_is_no_crash(patch: str, tree: Path) 
     # Up to Python 3.11 it is the cause of a RuntimeError.
     code = (
         "import os, signal; from hlo_lint import Module\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # `nohup` ignores it
         "class Field:\n"
         "    def __set_name__(*_): os.kill(os.getpid(), signal.SIGINT)\n"
         "def fail(rule=None, module: Module = None):\n"

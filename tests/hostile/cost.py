@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -41,12 +42,18 @@ class Run:
 
 
 _LIMITED = f"""\
-import os, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({MAX_SECONDS}, {MAX_SECONDS}))
-resource.setrlimit(resource.RLIMIT_AS, ({MAX_BYTES}, {MAX_BYTES}))
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+import json, os, resource, sys
+child = os.fork()
+if not child:
+    resource.setrlimit(resource.RLIMIT_CPU, ({MAX_SECONDS}, {MAX_SECONDS}))
+    resource.setrlimit(resource.RLIMIT_AS, ({MAX_BYTES}, {MAX_BYTES}))
+    os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+_, status, usage = os.wait4(child, 0)
+with open(sys.argv[1], "w") as file:
+    json.dump([status, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3], file)
 """
-"""The process limits itself: a `preexec_fn` forks this one, where jax has threads."""
+"""A small process that starts the one to be measured: what a large one starts begins with its
+memory, as the kernel counts, and where jax has threads it must not fork."""
 
 
 def run(hostile: Hostile, size: int, folder: Path) -> Run:
@@ -57,29 +64,33 @@ def run(hostile: Hostile, size: int, folder: Path) -> Run:
         for file in ([path] if path.is_file() else path.rglob("*"))
         if file.is_file() and not file.is_symlink()
     )
-    out, errors = folder.parent / "out", folder.parent / "errors"
+    out, errors, used = (folder.parent / name for name in ("out", "errors", "used"))
     with (
         open(path if path.is_file() else os.devnull, "rb") as stdin,
         out.open("wb") as stdout,
         errors.open("wb") as stderr,
     ):
-        process = subprocess.Popen(
-            [sys.executable, "-c", _LIMITED, "-m", "hlo_lint", *hostile.command(path)],
+        subprocess.run(
+            [
+                *(sys.executable, "-c", _LIMITED, str(used)),
+                *("-m", "hlo_lint", *hostile.command(path)),
+            ],
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             cwd=folder if path.is_dir() else folder.parent,
             env={**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache")},
+            check=True,
         )
-        _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
+    status, seconds, megabytes = json.loads(used.read_text())
+    status = os.waitstatus_to_exitcode(status)
     report = out.read_text("utf-8", "replace")
     return Run(
         length,
-        usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss / 1e3,
-        _says(report, errors.read_text("utf-8", "replace"), process.returncode),
-        process.returncode,
+        seconds,
+        megabytes,
+        _says(report, errors.read_text("utf-8", "replace"), status),
+        status,
     )
 
 
