@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
+from importlib.util import module_from_spec, spec_from_file_location
+
 import pytest
 
 from hlo_lint.hlo.opcodes import OPCODES
+from tests.conftest import FIXTURES
 from tests.oracle.xla import XlaModule, oracles
 
 RELEASE = "0.12.0.1"
 """The release that the table was made from."""
-PROBE = """\
-HloModule probe
-
-%c {{
-  ROOT %q = f32[] parameter(0)
-}}
-
-ENTRY %e {{
-  %p = f32[8]{{0}} parameter(0)
-  %s = s32[] parameter(1)
-  ROOT %n = {type} {opcode}({operands}), attribute_of_nobody=1
-}}
-"""
-TYPES = {"tuple": "()"} | dict.fromkeys(
-    ("async-start", "async-update"), "((f32[8]), f32[8], s32[])"
-)
-OPERANDS = {"parameter": "2", "constant": "{1,2,3,4,5,6,7,8}", "conditional": "%s"}
+SPEC = spec_from_file_location("knows", FIXTURES / "programs" / "what_xla_knows.py")
+assert SPEC is not None
+assert SPEC.loader is not None
+KNOWS = module_from_spec(SPEC)
+SPEC.loader.exec_module(KNOWS)
 
 
 def test_the_attributes_of_every_opcode_are_those_that_xla_lists() -> None:
@@ -33,10 +24,10 @@ def test_the_attributes_of_every_opcode_are_those_that_xla_lists() -> None:
     if xla is None:
         pytest.skip(f"no jaxlib {RELEASE} at hand, neither here nor in HLO_LINT_ORACLES")
     texts = [
-        PROBE.format(
-            type=TYPES.get(opcode, "f32[8]{0}"),
+        KNOWS.ATTRIBUTES.format(
+            type=KNOWS.TYPES.get(opcode, "f32[8]{0}"),
             opcode=opcode,
-            operands=OPERANDS.get(opcode, ", ".join(["%p"] * demands.operands[0])),
+            operands=", ".join(KNOWS.OPERANDS.get(opcode, ["%p"] * demands.operands[0])),
         )
         for opcode, demands in OPCODES.items()
     ]
