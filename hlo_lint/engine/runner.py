@@ -128,9 +128,8 @@ class Checker:
             texts = [dump for dump in texts if dump not in cyclic]
             timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
             run = Run(timeline, files, self.reporter)
-        views = {STAGE} | {
-            name for name, view in VIEWS.items() if view.has_subject(run) or view.has_subject(form)
-        }
+        runs = (run, form) if cyclic else (run,)
+        views = {STAGE} | {name for name, view in VIEWS.items() if any(map(view.has_subject, runs))}
         views.update(filter(run.may_need, ARTEFACT_TYPES))
         for check in self._checks(views, _contents(files)):
             progress(0)

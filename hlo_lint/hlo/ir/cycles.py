@@ -3,17 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import contains
 
-from hlo_lint.hlo.records import (
-    NAME,
-    REFERENCES,
-    InstructionRecord,
-    name_in,
-    name_of,
-    references_of,
-)
+from hlo_lint.hlo.records import NAME, REFERENCES, InstructionRecord, name_in
 
 Rows = tuple[InstructionRecord, ...]
 
@@ -25,19 +16,14 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     reference to the instruction itself, or down the text, becomes "", which names nothing. So
     every walk over operands or users ends. References down the text that close no cycle stay.
     """
-    # Operands and name of each row, row after row. Where each name stands before it is read, the
-    # names are met in their own order. No function of Python is called for a row.
-    names = list(map(name_of, rows))
-    read = chain.from_iterable(zip(map(references_of, rows), zip(names, strict=True), strict=True))
-    met, defined = dict.fromkeys(chain.from_iterable(read)), dict.fromkeys(names)
-    is_in_order = [name for name in met if name in defined] == list(defined)
-    has_elements = any("#" in name for name in met.keys() - defined.keys())
-    if is_in_order and not has_elements and not any(map(contains, map(references_of, rows), names)):
-        return rows, ()
     above: set[str] = set()
+    defined: set[str] = set()
     for row in rows:
-        if not above.issuperset(map(name_in, row[REFERENCES])):
-            return _cut(rows)
+        references = row[REFERENCES]
+        if not above.issuperset(references):  # an element, a name below, or one that nothing has
+            defined = defined or {other[NAME] for other in rows}
+            if not defined.isdisjoint({name_in(name) for name in references} - above):
+                return _cut(rows)
         above.add(row[NAME])
     return rows, ()
 
