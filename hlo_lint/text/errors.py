@@ -81,14 +81,14 @@ class RuleError(HloLintError):
 
 @contextmanager
 def os_errors_as(
-    message: str, kind: type[Exception] = DumpError, *also: type[Exception]
+    message: str, error_class: type[Exception] = DumpError, *also: type[Exception]
 ) -> Iterator[None]:
-    """Raise an OSError, or another error, of the block as `kind`: `message`, then the reason."""
+    """Raise an OSError, or another error, of the block as `error_class`, after `message`."""
     causes: tuple[type[Exception], ...] = (OSError, *also)
     try:
         yield
     except causes as error:
-        raise kind(f"{message}: {getattr(error, 'strerror', None) or error}") from error
+        raise error_class(f"{message}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def nearest(

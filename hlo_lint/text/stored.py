@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import stat
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path, PurePosixPath
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COMPRESSED = (".gz", ".xz", ".zst")
 ARCHIVES = (
     *(".tar", ".tar.gz", ".tar.xz", ".tar.zst", ".tar.bz2"),
-    *(".tgz", ".txz", ".tzst", ".tbz2"),
+    *(".tgz", ".txz", ".tzst", ".tbz2", ".zip"),
 )
 MAX_BYTES: Final = 1 << 31
 """Largest size of one file when it is expanded."""
@@ -32,7 +33,7 @@ _MAX_HEADER = 1 << 20
 _CHUNK = 1 << 20
 _REMOTE_CHUNK = 1 << 24
 _ZSTD_CHUNK = 1 << 10
-_leads_inside = late(r"\.(?:tar(?:\.\w+)?|t\w+)[\\/]").search
+_leads_inside = late(r"\.(?:tar(?:\.\w+)?|t\w+|zip)[\\/]").search
 
 
 def plain_name(name: str) -> str:
@@ -69,11 +70,12 @@ def _is_remote_file(path: Path) -> bool:
 def on_disk(path: Path) -> Path:
     """The path of the bytes: a file of an archive is unpacked once, for as long as this process."""
     text = str(path)
-    archive = archive_of(path) if ".t" in text and _leads_inside(text) else None
+    may_lead_inside = (".t" in text or ".zip" in text) and _leads_inside(text)
+    archive = archive_of(path) if may_lead_inside else None
     return path if archive is None else unpacked(archive) / text[len(str(archive)) + 1 :]
 
 
-def read(path: Path, size: int = -1) -> bytes:
+def read_stored(path: Path, size: int = -1) -> bytes:
     """The bytes of a file, or the first `size` of them, expanded where it is compressed.
 
     Raises:
@@ -140,11 +142,15 @@ class _Expanding:
             raise _damaged(self._path, error) from error
         self._left -= len(data)
         if self._left < 0:
-            raise DumpError(
-                f"{self._path}: {self._size} compressed bytes expand to more than {self._limit}; "
-                "unpack it first if that is intended"
-            )
+            raise _too_large(self._path, self._size, self._limit)
         return data
+
+
+def _too_large(path: Path, size: int, limit: int) -> DumpError:
+    return DumpError(
+        f"{path}: {size} compressed bytes expand to more than {limit}; "
+        "unpack it first if that is intended"
+    )
 
 
 def _damaged(path: Path, error: Exception) -> DumpError:
@@ -209,10 +215,7 @@ def unpacked(archive: Path) -> Path:
     Raises:
         DumpError: it cannot be read, is damaged, or would expand to more than is sound.
     """
-    import atexit
     import tarfile
-    from shutil import rmtree
-    from tempfile import mkdtemp
 
     class Member(tarfile.TarInfo):
         """A header that does not ask for more memory than a name can need."""
@@ -224,8 +227,11 @@ def unpacked(archive: Path) -> Path:
             member: tarfile.TarInfo = super()._proc_member(members)  # type: ignore[misc]
             return member
 
-    folder = Path(mkdtemp(prefix="hlo_lint_"))
-    atexit.register(rmtree, folder, ignore_errors=True)
+    folder = _own_folder()
+    if archive.name.endswith(".zip"):
+        with os_errors_as(f"{archive}: cannot be read"), _local_copy(archive) as file:
+            _unzip(file, archive, folder)
+        return folder
     try:
         with (
             os_errors_as(f"{archive}: cannot be read"),
@@ -234,9 +240,23 @@ def unpacked(archive: Path) -> Path:
             tarfile.open(fileobj=data, mode="r|", tarinfo=Member) as members,  # type: ignore[call-overload]
         ):
             for member in members:
-                _unpack(members, member, folder)
+                # Links and devices in it have no data.
+                if member.isreg() and (source := members.extractfile(member)) is not None:
+                    with source:
+                        _unpack(source, member.name, folder)
     except tarfile.TarError as error:
         raise _damaged(archive, error) from error
+    return folder
+
+
+def _own_folder() -> Path:
+    """A new folder that is removed when the process ends."""
+    import atexit
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    folder = Path(mkdtemp(prefix="hlo_lint_"))
+    atexit.register(rmtree, folder, ignore_errors=True)
     return folder
 
 
@@ -253,13 +273,63 @@ def _local_copy(archive: Path) -> IO[bytes]:
     return copy
 
 
-def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
-    name = PurePosixPath(member.name)
-    source = archive.extractfile(member) if member.isreg() else None
-    if source is None or name.is_absolute() or ".." in name.parts or "\0" in member.name:
+def _unzip(file: IO[bytes], archive: Path, folder: Path) -> None:
+    from zipfile import ZipFile
+
+    size = file.seek(0, 2)
+    limit = min(MAX_ARCHIVE_BYTES, max(ANY_EXPANSION, size * MAX_EXPANSION))
+    try:
+        with ZipFile(file) as members:
+            # A member ends after the size that is stated of it, whatever its data expand to.
+            if sum(member.file_size for member in members.infolist()) > limit:
+                raise _too_large(archive, size, limit)
+            for member in members.infolist():
+                if not member.is_dir() and not stat.S_ISLNK(member.external_attr >> 16):
+                    with members.open(member) as source:
+                        _unpack(source, member.filename, folder)
+    except (DumpError, MemoryError, OSError):
+        raise
+    except Exception as error:  # damaged in one of many ways, or encrypted
+        raise _damaged(archive, error) from error
+
+
+def _unpack(source: IO[bytes], member: str, folder: Path) -> None:
+    """Write a member of an archive below a folder, unless its name leads out of it."""
+    name = PurePosixPath(member)
+    if name.is_absolute() or ".." in name.parts or "\0" in member:
         return
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    with source, target.open("wb") as file:
+    with target.open("wb") as file:
         while chunk := source.read(_CHUNK):
             file.write(chunk)
+
+
+_HEADS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst", b"BZh": ".bz2"}
+"""The first bytes of compressed data."""
+
+
+PACKED = (*_HEADS, b"PK\3\4")
+"""The first bytes of what is compressed or a zip."""
+
+
+def kept(data: bytes, name: str) -> Path:
+    """A file with these bytes in a folder that is removed when the process ends."""
+    path = _own_folder() / name
+    path.write_bytes(data)
+    return path
+
+
+def expanded(data: bytes, name: str) -> tuple[bytes, str]:
+    """Bytes that came without a name of their own, expanded; and `.tar` or `.zip` if they are such
+    an archive, else "".
+
+    Raises:
+        DumpError: they are damaged, or would expand to more than is sound.
+    """
+    for head, ending in _HEADS.items():
+        if data.startswith(head):
+            data = read_expanded(BytesIO(data), Path(name + ending))
+    if data.startswith(b"PK\3\4"):
+        return data, ".zip"
+    return data, ".tar" if data[257:262] == b"ustar" else ""

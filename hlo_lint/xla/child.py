@@ -73,10 +73,10 @@ def logged(log: str, level: str) -> list[str]:
 class ChildError(HloLintError):
     """An exception that the called function raised."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, class_name: str, message: str) -> None:
         super().__init__(message)
-        self.kind = kind
-        """The name of its class: `ImportError` for all kinds of that."""
+        self.class_name = class_name
+        """The name of its class: `ImportError` for its subclasses as well."""
 
 
 class ChildDied(HloLintError):
@@ -203,7 +203,10 @@ class Child:
             UsageError: the interpreter cannot be run.
             ChildError: the function raised an exception.
             ChildDied: the child did not survive it, or took too long.
+            NoTimeLeft: the time for all requests is over.
         """
+        self.limits.deadline.check()
+        self.limits.deadline.ends(self)
         self.start()
         request = _request(function, arguments, self.limits.seconds)
         return self._answer(self.limits.seconds, request, blocks)
@@ -214,6 +217,12 @@ class Child:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - MAX_LOG))
         return decode(self._log.read())
+
+    def end(self) -> None:
+        """End the process, while another thread may wait for its answer."""
+        process = self._process
+        if process is not None:
+            _kill(process)
 
     def close(self) -> None:
         """End the child, and what it started."""
@@ -245,6 +254,7 @@ class Child:
         self._log.seek(0)
         self._log.truncate()
         late: float | None = None
+        seconds = min(seconds, max(self.limits.deadline.left, 0))
 
         def stop() -> None:
             nonlocal late
@@ -261,6 +271,7 @@ class Child:
         except (EOFError, BrokenPipeError):
             death = ChildDied(process.wait(), self.log(), late)
             self.close()
+            self.limits.deadline.check()
             raise death from None
         except BaseException:  # an interrupt: the answer would be taken for that of the next one
             self.close()

@@ -51,7 +51,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         limits = ChildLimits(timeout, ChildLimits.by_default(timeout).memory)
         self._children = Pool(
             lambda: Child(
-                python, limits=limits, setup=loaded, forks="each time", environment=ABSENT
+                python, limits=limits, setup=load_compiler, forks="each time", environment=ABSENT
             )
         )
 
@@ -85,7 +85,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
                     return Ending("timeout", f"no answer in {child.limits.seconds:g} s", death.log)
                 return Ending("died", death.last_words or death.reason, death.log)
             except ChildError as error:
-                if error.kind != "ImportError":
+                if error.class_name != "ImportError":
                     raise UsageError(f"{child.python}: {error}") from None
                 raise UsageError(
                     f"{child.python} has no GPU compiler ({error}): install "
@@ -105,7 +105,7 @@ def _plugin(platform: str) -> Plugin:
     return Plugin(path)
 
 
-def loaded() -> Answer:
+def load_compiler() -> Answer:
     """Load jaxlib, and its CUDA plugin."""
     xla_bindings()
     _plugin("cuda")

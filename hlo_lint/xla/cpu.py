@@ -20,7 +20,7 @@ from hlo_lint.text.errors import DumpError, HloLintError
 from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.bindings import xla_message
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
-from hlo_lint.xla.limits import ChildLimits
+from hlo_lint.xla.limits import ChildLimits, Deadline, NoTimeLeft
 from hlo_lint.xla.pjrt import module_of_text
 
 if TYPE_CHECKING:
@@ -57,12 +57,20 @@ class NotRun(HloLintError):
 class XlaCpu(Child):
     """XLA:CPU in a child process, which starts with the first text and ends with the context."""
 
-    def __init__(self, *, seconds: float | None = None, memory: int | None = None) -> None:
-        """`seconds` for each text, `memory` in bytes for the child."""
+    def __init__(
+        self,
+        *,
+        seconds: float | None = None,
+        memory: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """`seconds` for each text, `memory` in bytes for the child, `deadline` for all texts."""
         limits = ChildLimits.by_default(MAX_SECONDS, MAX_BYTES)
         super().__init__(
-            limits=ChildLimits(seconds or limits.seconds, memory or limits.memory),
-            setup=loaded,
+            limits=ChildLimits(
+                seconds or limits.seconds, memory or limits.memory, deadline or Deadline()
+            ),
+            setup=load_runtime,
             environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         self.texts_run = 0
@@ -70,7 +78,8 @@ class XlaCpu(Child):
 
     def sibling(self) -> XlaCpu:
         """Another child with the same limits."""
-        return XlaCpu(seconds=self.limits.seconds, memory=self.limits.memory)
+        limits = self.limits
+        return XlaCpu(seconds=limits.seconds, memory=limits.memory, deadline=limits.deadline)
 
     def run(
         self, text: str, inputs: Sequence[NDArray[Any]] = (), *, flags: Flags | None = None
@@ -86,39 +95,39 @@ class XlaCpu(Child):
             NotRun: XLA refused the text, aborted, or needed more time or memory than the limits.
             DumpError: jaxlib is not installed.
         """
-        types, blocks = packed(inputs)
+        types, blocks = pack_arrays(inputs)
         try:
             types, results = self.call(
-                run, encode(text), *blocks, types=types, flags=dict(flags or {})
+                run_text, encode(text), *blocks, types=types, flags=dict(flags or {})
             )
-        except ChildDied as death:
+        except (ChildDied, NoTimeLeft) as death:
             raise NotRun(f"{death}") from None
         except ChildError as error:
-            if error.kind == "ImportError":
+            if error.class_name == "ImportError":
                 raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from None
-            raise NotRun(shown(xla_message(f"{error}")) or error.kind) from None
+            raise NotRun(shown(xla_message(f"{error}")) or error.class_name) from None
         self.texts_run += 1
-        return unpacked(types, results)
+        return unpack_arrays(types, results)
 
 
-def xla_cpus(*, seconds: float | None = None, memory: int | None = None) -> Pool[XlaCpu]:
+def xla_cpus(*, memory: int | None = None, deadline: Deadline | None = None) -> Pool[XlaCpu]:
     """Several such children with the limits of `XlaCpu`, one for each thread at a time."""
-    return Pool(lambda: XlaCpu(seconds=seconds, memory=memory))
+    return Pool(lambda: XlaCpu(memory=memory, deadline=deadline))
 
 
 # ---- arrays
 
 
-_NAMES: Final = {kind.numpy: name for name, kind in reversed(ELEMENT_TYPES.items())}
+_NAMES: Final = {element_type.numpy: name for name, element_type in reversed(ELEMENT_TYPES.items())}
 
 
-def packed(arrays: Sequence[NDArray[Any]]) -> tuple[list[Any], list[bytes]]:
+def pack_arrays(arrays: Sequence[NDArray[Any]]) -> tuple[list[Any], list[bytes]]:
     """The element type and the dimensions of each array, and its bytes."""
     types = [[_NAMES[array.dtype.name], list(array.shape)] for array in arrays]
     return types, [array.tobytes() for array in arrays]
 
 
-def unpacked(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]]:
+def unpack_arrays(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]]:
     """The arrays that were packed."""
     import numpy as np
 
@@ -131,14 +140,14 @@ def unpacked(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray[Any]
 # ---- in the child
 
 
-def run(text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any]) -> Answer:
+def run_text(text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any]) -> Answer:
     """Compile a text, and run it."""
     _, put, fetch = _device()
     executable = _compiled(text, tuple(flags.items()))
-    return packed([*map(fetch, executable.execute([*map(put, unpacked(types, arrays))]))])
+    return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
 
 
-def loaded() -> Answer:
+def load_runtime() -> Answer:
     """Import jax, or jaxlib alone."""
     _device()
     return None, ()

@@ -7,15 +7,59 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from math import inf
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
 
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import HloLintError, UsageError
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.child import Child
 
 SECONDS: Final = "HLO_LINT_XLA_SECONDS"
 """The variable with the seconds that XLA may take for one request."""
 MEMORY: Final = "HLO_LINT_XLA_MEMORY"
 """The variable with the MB that a child may allocate."""
+
+
+class NoTimeLeft(HloLintError):
+    """The time for all that was asked is over."""
+
+    def __init__(self) -> None:
+        super().__init__("the time was over (--seconds)")
+
+
+class Deadline:
+    """The end of the time for all that a command does, in this process and in its children."""
+
+    def __init__(self, seconds: float = inf) -> None:
+        self._end = time.monotonic() + seconds
+        self._children: WeakSet[Child] = WeakSet()
+
+    @property
+    def left(self) -> float:
+        """Seconds; not more than none where it is over."""
+        return self._end - time.monotonic()
+
+    def check(self) -> None:
+        """Go on, if there is time left.
+
+        Raises:
+            NoTimeLeft: there is none.
+        """
+        if self.left <= 0:
+            raise NoTimeLeft
+
+    def ends(self, child: Child) -> None:
+        """Have a child end with the time."""
+        self._children.add(child)
+
+    def end_now(self) -> None:
+        """End the time, for other threads, too: those that wait for a child wait no longer."""
+        self._end = 0.0
+        for child in list(self._children):
+            child.end()
 
 
 @dataclass(frozen=True)
@@ -26,6 +70,8 @@ class ChildLimits:
     """For one request, from question to answer."""
     memory: int | None = None
     """Bytes that it may allocate; None for as many as the machine has."""
+    deadline: Deadline = field(default_factory=Deadline, compare=False)
+    """The end of the time for all requests."""
 
     @classmethod
     def by_default(cls, seconds: float, memory: int | None = None) -> ChildLimits:
@@ -100,9 +146,9 @@ def limit_time(seconds: float) -> None:
         _lower(resource.RLIMIT_CPU, used + seconds * (os.cpu_count() or 1) + 1)
 
 
-def _lower(kind: int, value: float | None) -> None:
+def _lower(limit: int, value: float | None) -> None:
     import resource
 
-    _, hard = resource.getrlimit(kind)
+    _, hard = resource.getrlimit(limit)
     if value is not None and (hard == resource.RLIM_INFINITY or value < hard):
-        resource.setrlimit(kind, (int(value), hard))
+        resource.setrlimit(limit, (int(value), hard))

@@ -81,7 +81,7 @@ class XlaParser(Child):
         except ChildDied as death:
             return XlaRefusal(f"{death}")
         except ChildError as error:
-            message = bindings.xla_message(f"{error}") or error.kind
+            message = bindings.xla_message(f"{error}") or error.class_name
             placed = _placed(message)
             if placed is None:
                 # The reason of a check that failed is in the log alone.

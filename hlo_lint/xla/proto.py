@@ -165,7 +165,7 @@ def asked(
             ) from None
         except ChildError as error:
             reason = shown(xla_message(f"{error}"))
-            if error.kind == "ImportError":
+            if error.class_name == "ImportError":
                 raise DumpError(f"{path}: {INSTALL.format(verb)}: {reason}") from None
             raise DumpError(
                 f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {advice}"

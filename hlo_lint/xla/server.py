@@ -81,8 +81,8 @@ def _answer(
     try:
         value, results = getattr(import_module(module), name)(*blocks, **request["arguments"])
     except Exception as error:
-        kind = "ImportError" if isinstance(error, ImportError) else type(error).__name__
-        return {"error": [kind, f"{error}"]}, ()
+        class_name = "ImportError" if isinstance(error, ImportError) else type(error).__name__
+        return {"error": [class_name, f"{error}"]}, ()
     return {"value": value}, results
 
 
