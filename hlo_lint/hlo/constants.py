@@ -7,7 +7,7 @@ from math import prod
 from typing import Final
 
 from hlo_lint.hlo.arrays import operand_array, result_array
-from hlo_lint.hlo.dtypes import integer_range
+from hlo_lint.hlo.dtypes import integer_range, is_integer
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape
@@ -43,7 +43,7 @@ def number_of(constant: Instruction | None) -> float | None:
 def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | None:
     """The elements of an array of integers in row-major order; None where they are not known."""
     shape = None if value is None else result_array(value)
-    if value is None or shape is None or depth == 0 or shape.dtype[:1] not in ("s", "u"):
+    if value is None or shape is None or depth == 0 or not is_integer(shape.dtype):
         return None
     if prod(shape.dims) > MAX_ELEMENTS:
         return None

@@ -22,10 +22,10 @@ PLACES = (_PACKAGE / "grammars", _PACKAGE.parent / "grammars")
 """Folders of the grammars: inside the package in a wheel, beside it in a checkout."""
 
 
-def find(name: str) -> Path:
+def grammar_file(name: str) -> Path:
     """The file of the grammar called `name`.
 
-    >>> find("shape").name
+    >>> grammar_file("shape").name
     'shape.lark'
 
     Raises:
@@ -40,7 +40,7 @@ def find(name: str) -> Path:
 
 
 @cache
-def load(name: str) -> Lark:
+def grammar_parser(name: str) -> Lark:
     """The parser for the grammar called `name`: LALR, contextual lexer, positions in every tree.
 
     Grammars import from each other with `%import .common (NAME)`: lark resolves the dot to the
@@ -49,7 +49,7 @@ def load(name: str) -> Lark:
     from lark import Lark
 
     return Lark.open(
-        str(find(name)),
+        str(grammar_file(name)),
         parser="lalr",
         lexer="contextual",
         propagate_positions=True,
@@ -79,7 +79,7 @@ def trees(tree: Tree[Token]) -> list[Tree[Token]]:
     return [child for child in tree.children if not isinstance(child, str)]
 
 
-def tokens(tree: Tree[Token]) -> list[Token]:
+def terminals(tree: Tree[Token]) -> list[Token]:
     """The children that are terminals."""
     return [child for child in tree.children if isinstance(child, str)]
 

@@ -171,45 +171,45 @@ class _TextProtoReader:
         self.names: dict[str, str] = {}
 
     def take(self, token: re.Match[str]) -> None:
-        kind = token.lastgroup
+        group = token.lastgroup
         top = self.stack[-1]
-        if kind == "scalar":
+        if group == "scalar":
             start, end = token.start("name"), token.end()
             top.fields.append(TextField(self.name(token), token["scalar"], False, start, end))
-        elif kind == "open":
+        elif group == "open":
             self.open(self.name(token), token.start("name"), token["open"][-1])
-        elif kind == "close":
+        elif group == "close":
             self.close(token["close"], token.start("close"))
-        elif kind == "string":
+        elif group == "string":
             value = unescape(token["string"][1:-1])
             start, end = token.start("name"), token.end()
             top.fields.append(TextField(self.name(token), value, True, start, end))
-        elif kind == "list":
+        elif group == "list":
             start = token.start("name")
             self.stack.append(_Frame(self.name(token), start, "[", top.fields))
-        elif kind is not None:
-            self.take_unnamed(kind, token)
+        elif group is not None:
+            self.take_unnamed(group, token)
 
-    def take_unnamed(self, kind: str, token: re.Match[str]) -> None:
+    def take_unnamed(self, group: str, token: re.Match[str]) -> None:
         """Take a token without a name: an item of a list, or the rest of a string."""
         top = self.stack[-1]
-        start, end = token.span(kind)
+        start, end = token.span(group)
         last = top.fields[-1] if top.fields else None
         if (
-            kind == "item_string"
+            group == "item_string"
             and last is not None
             and last.is_string
             and isinstance(last.value, str)
             and not self.text[last.end : start].strip()
         ):
-            value = last.value + unescape(token[kind][1:-1])
+            value = last.value + unescape(token[group][1:-1])
             top.fields[-1] = TextField(last.name, value, True, last.start, end)
-        elif top.closing == "]" and kind == "element":
-            self.open(top.name, start, token[kind])
-        elif top.closing == "]" and kind == "item_string":
-            top.fields.append(TextField(top.name, unescape(token[kind][1:-1]), True, start, end))
-        elif top.closing == "]" and kind == "item":
-            top.fields.append(TextField(top.name, token[kind], False, start, end))
+        elif top.closing == "]" and group == "element":
+            self.open(top.name, start, token[group])
+        elif top.closing == "]" and group == "item_string":
+            top.fields.append(TextField(top.name, unescape(token[group][1:-1]), True, start, end))
+        elif top.closing == "]" and group == "item":
+            top.fields.append(TextField(top.name, token[group], False, start, end))
         else:
             self.left_out(start, end)
 

@@ -223,10 +223,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def number(field_number: int, value: int) -> Field:
+def varint_field(field_number: int, value: int) -> Field:
     """A field that holds a number.
 
-    >>> number(1, 150).raw.hex()
+    >>> varint_field(1, 150).raw.hex()
     '089601'
     """
     return next(Reader(varint(field_number << 3 | VARINT) + varint(value)).iterate())
@@ -239,7 +239,7 @@ def delimited(field_number: int, value: bytes) -> Field:
     return Field(field_number, DELIMITED, 0, raw, 0, len(head), len(raw))
 
 
-def packed(field_number: int, values: Iterable[int]) -> Field:
+def packed_field(field_number: int, values: Iterable[int]) -> Field:
     """A repeated field of numbers."""
     return delimited(field_number, b"".join(map(varint, values)))
 

@@ -16,7 +16,7 @@ from hlo_lint.hlo.shape import TextError
 from hlo_lint.text.patterns import late
 
 Value = TypeVar("Value")
-IsKind = Callable[[str], object]
+Accepts = Callable[[str], object]
 """A test of a token; the `fullmatch` of a pattern is one."""
 
 STRING: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
@@ -86,10 +86,10 @@ class Cursor:
                 self.refuse(message)
             self.at += 1
 
-    def read(self, is_kind: IsKind, message: str = "") -> str:
-        """The next token, which has to be of that kind."""
+    def read(self, accepts: Accepts, message: str = "") -> str:
+        """The next token, which `accepts` has to take."""
         token = self.tokens[self.at]
-        if not is_kind(token):
+        if not accepts(token):
             self.refuse(message)
         self.at += 1
         return token
@@ -130,9 +130,9 @@ class Cursor:
         """A number from 0 to 2⁶³ - 1."""
         return self._fitting(self.read(_is_count, message))
 
-    def grid(self, is_kind: IsKind, message: str = "") -> tuple[tuple[int, ...], ...]:
+    def grid(self, accepts: Accepts, message: str = "") -> tuple[tuple[int, ...], ...]:
         """The numbers of one token: `1_0x2_-3` is two rows of two."""
-        rows = self.read(is_kind, message).split("x")
+        rows = self.read(accepts, message).split("x")
         return tuple(tuple(map(self._fitting, row.split("_"))) for row in rows)
 
     def _fitting(self, spelled: str) -> int:

@@ -57,17 +57,17 @@ def metadata_at(cursor: Cursor) -> OpMetadata:
         begin = cursor.at
         name = cursor.word(_FIELD)
         cursor.demand("=", message=_FIELD)
-        kind = _KINDS.get(name)
-        if kind is None:
+        value_type = _TYPES.get(name)
+        if value_type is None:
             if cursor.next == "{":
                 cursor.braces(_FIELD)
             else:
                 cursor.scalar(_FIELD)
             continue
         try:
-            values[name] = _value(cursor, kind)
+            values[name] = _value(cursor, value_type)
         except AttributeSyntaxError:
-            cursor.refuse(f"{name} is {_WANTED[kind]}", begin)
+            cursor.refuse(f"{name} is {_WANTED[value_type]}", begin)
     return OpMetadata(**values)  # type: ignore[arg-type]  # checked field by field above
 
 
@@ -78,17 +78,17 @@ _WANTED = {
     bool: "true or false",
     tuple: "a list of integers",
 }
-_KINDS: dict[str, type] = {
+_TYPES: dict[str, type] = {
     field: type(getattr(OpMetadata(), field)) for field in OpMetadata.__slots__
 }
 
 
-def _value(cursor: Cursor, kind: type) -> str | int | bool | tuple[int, ...]:
-    if kind is str:
+def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ...]:
+    if value_type is str:
         return cursor.string()
-    if kind is bool:
+    if value_type is bool:
         return cursor.boolean()
-    if kind is tuple:
+    if value_type is tuple:
         return cursor.listed(cursor.integer)
     number = cursor.integer()
     if not -_INT32 <= number < _INT32:

@@ -19,7 +19,7 @@ from hlo_lint.hlo.attributes.devices import (
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata, metadata_at
 
-ShardingKind: TypeAlias = Literal[
+ShardingType: TypeAlias = Literal[
     "replicated", "maximal", "manual", "unknown", "unreduced", "tiled"
 ]
 
@@ -40,13 +40,13 @@ class TiledSharding:
     ('replicated',)
     """
 
-    kind: ShardingKind
+    type: ShardingType
     tiles: tuple[int, ...] = ()
     """Tiles along each dimension of the array, then the sizes of the subgroups."""
     devices: DeviceOrder = ()
     """Of `maximal` the one device; empty where all devices do the same."""
     subgroups: tuple[str, ...] = ()
-    """The kinds of the last of `tiles`: devices that are `replicated`, `manual`, `unreduced` …"""
+    """The types of the last of `tiles`: devices that are `replicated`, `manual`, `unreduced` …"""
     group: ShardGroup | None = None
     metadata: tuple[OpMetadata, ...] = ()
 
@@ -210,7 +210,7 @@ def _dimension_at(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
 
 
 def _tiled_at(cursor: Cursor, begin: int) -> TiledSharding:
-    kinds: list[str] = []
+    types: list[str] = []
     tiles: tuple[int, ...] = ()
     devices: DeviceOrder = ()
     subgroups: tuple[str, ...] = ()
@@ -218,7 +218,7 @@ def _tiled_at(cursor: Cursor, begin: int) -> TiledSharding:
     metadata: tuple[OpMetadata, ...] = ()
     while cursor.next != "}":
         if cursor.next in _KINDS:
-            kinds.append(cursor.word())
+            types.append(cursor.word())
         elif cursor.next in ("shard_as", "shard_like"):
             relation = cursor.word()
             group = ShardGroup(relation, cursor.count("expected the number of a group"))
@@ -236,9 +236,9 @@ def _tiled_at(cursor: Cursor, begin: int) -> TiledSharding:
             tiles = cursor.listed(cursor.count, "expected a size", "[]")
             read = iota_at if cursor.take("<=") else device_list_at
             devices = read(cursor, prod(tiles))
-    if len(kinds) + bool(tiles) != 1:
+    if len(types) + bool(tiles) != 1:
         cursor.refuse("expected one of devices=[…], replicated, manual, maximal …", begin)
-    if kinds == ["maximal"] and not devices:
+    if types == ["maximal"] and not devices:
         cursor.refuse("maximal needs one device", begin + 1)
-    kind = cast("ShardingKind", kinds[0] if kinds else "tiled")
-    return TiledSharding(kind, tiles, devices, subgroups, group, metadata)
+    sharding_type = cast("ShardingType", types[0] if types else "tiled")
+    return TiledSharding(sharding_type, tiles, devices, subgroups, group, metadata)

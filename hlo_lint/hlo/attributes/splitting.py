@@ -68,8 +68,8 @@ def end_of_braces(text: str, at: int, stop: int) -> int:
 def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     """The position of each attribute's value in the text after the operands, in order.
 
-    What cannot be told apart stands under the name "" and reaches to the end. Of a name that is
-    there twice the first counts.
+    What cannot be told apart stands under the name "" and reaches to the end. Of duplicate names
+    the first wins.
 
     >>> tail = ', dimensions={1,0}, metadata={op_name="a, b={"}'
     >>> {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
@@ -235,3 +236,36 @@ def _read_sides(
             fields[name] = tuple(number for (number,) in numbers)
     cursor.finish()
     return sides
+
+
+def spelled_window(dimensions: Sequence[WindowDimension]) -> str:
+    """The text of `window=…`; empty without dimensions."""
+    if not dimensions:
+        return ""
+    size, stride, low, high, base, dilation, reversal = zip(*dimensions, strict=True)
+    parts = {
+        "size": size,
+        "stride": stride,
+        "pad": [f"{a}_{b}" for a, b in zip(low, high, strict=True)],
+        "lhs_dilate": base,
+        "rhs_dilate": dilation,
+        "rhs_reversal": map(int, reversal),
+    }
+    texts = [f"{name}={'x'.join(map(str, part))}" for name, part in parts.items()]
+    return "{" + " ".join(texts) + "}"
+
+
+def spelled_dim_labels(labels: ConvolutionDimensionNumbers) -> str:
+    """The text of `dim_labels=…`.
+
+    >>> spelled_dim_labels(read_dim_labels("b0f_0io->bf0"))
+    'b0f_0io->bf0'
+    """
+
+    def side(letters: str, one: int, other: int, spatial: Sequence[int]) -> str:
+        digits = {place: str(number) for number, place in enumerate(spatial)}
+        named = {one: letters[0], other: letters[1], **digits}
+        return "".join(named[place] for place in sorted(named))
+
+    image, kernel, result = side("bf", *labels[:3]), side("io", *labels[3:6]), labels[6:]
+    return f"{image}_{kernel}->{side('bf', *result)}"

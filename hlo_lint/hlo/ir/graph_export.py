@@ -27,7 +27,7 @@ def computation_graph(computation: Computation) -> networkx.DiGraph[str]:
     return graph
 
 
-def module_graph(module: Module) -> networkx.DiGraph[str]:
+def module_digraph(module: Module) -> networkx.DiGraph[str]:
     """The graph of `Module.to_networkx`."""
     import networkx
 

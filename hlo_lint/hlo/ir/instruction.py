@@ -22,7 +22,7 @@ from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes import AttributeValue
+    from hlo_lint.hlo.attributes.reading import AttributeValue
     from hlo_lint.hlo.ir.computation import Computation
     from hlo_lint.hlo.parser.literals import LiteralValue
 
@@ -31,7 +31,7 @@ CALLING_ATTRIBUTES: Final = tuple(
     "branch_computations true_computation false_computation async_computation".split()
 )
 """Attributes whose value is a computation, or several."""
-_CALLED = late(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})=(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
+_CALLED = late(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})\s*=\s*(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Instruction:
     def operand(self, number: int) -> Operand | None:
         """One operand; None if there are fewer. It is made alone: a tuple may have thousands."""
         references = self.row[REFERENCES]
-        return self._operand(references[number]) if number < len(references) else None
+        return self._operand(references[number]) if 0 <= number < len(references) else None
 
     def operand_shape(self, number: int) -> Shape | None:
         """The shape of one operand; None if there are fewer, or if it is unknown."""
@@ -258,9 +258,15 @@ class Instruction:
     def producer(self, number: int = 0) -> Instruction | None:
         """The instruction that makes an operand; None if there is none."""
         references = self.operand_names
-        if number >= len(references):
+        if not 0 <= number < len(references):
             return None
         return self.computation.instruction(references[number].partition("#")[0])
+
+    @property
+    def producers(self) -> tuple[Instruction, ...]:
+        """The instructions that make its operands, in order, as far as the computation has them."""
+        names = [reference.partition("#")[0] for reference in self.row[REFERENCES]]
+        return tuple(filter(None, map(self.computation.instruction, names)))
 
     @property
     def literal(self) -> LiteralValue:
@@ -298,9 +304,9 @@ class Instruction:
 
 @lru_cache(maxsize=1 << 13)
 def called_names(attributes: str) -> tuple[str, ...]:
-    """Names of the computations that attributes call, in order; inline ones are left out.
+    r"""Names of the computations that attributes call, in order; inline ones are left out.
 
-    >>> called_names(", condition=%c, body=%b")
+    >>> called_names(", condition=%c, body=\n  %b")
     ('c', 'b')
     """
     names: list[str] = []

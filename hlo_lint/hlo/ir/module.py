@@ -157,14 +157,14 @@ class Module:
         Raises:
             AttributeSyntaxError: the value cannot be read.
         """
-        from hlo_lint.hlo.attributes import read_attribute
+        from hlo_lint.hlo.attributes.reading import read_attribute
 
         text = self.attributes.get(name)
         return None if text is None else read_attribute(name, text)
 
     def attribute_or_none(self, name: str) -> Any:
         """One of the header's attributes as a value; None if it is absent or cannot be read."""
-        from hlo_lint.hlo.attributes import AttributeSyntaxError
+        from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 
         try:
             return self.attribute(name)
@@ -268,14 +268,14 @@ class Module:
         Raises:
             ImportError: networkx is not installed.
         """
-        from hlo_lint.hlo.ir.graph_export import module_graph
+        from hlo_lint.hlo.ir.graph_export import module_digraph
 
-        return module_graph(self)
+        return module_digraph(self)
 
 
 def split_header(header: str) -> dict[str, str]:
     """The attributes of a header: one with thousands of parameters is split once for all rules."""
-    from hlo_lint.hlo.attributes import split_attributes
+    from hlo_lint.hlo.attributes.splitting import split_attributes
 
     comma = header.find(",")
     if comma < 0:

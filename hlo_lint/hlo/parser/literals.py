@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hlo_lint.hlo.comments import COMMENT
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, FLOATS, PART_OF_COMPLEX
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, Shape, TextError, TupleShape
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
     except ImportError:
         raise ImportError(f"elements of {dtype} need the package ml_dtypes") from None
     try:
-        kind: numpy.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        numpy_type: numpy.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     except AttributeError:
         message = f"ml_dtypes {ml_dtypes.__version__} has no {name}, which {dtype} needs"
         raise LiteralError(message, dtype, 0) from None
-    return kind
+    return numpy_type
 
 
 def read_literal(shape: Shape, text: str) -> LiteralValue:
@@ -147,29 +147,30 @@ def _elements(text: str, count: int) -> list[str]:
 def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     import numpy as np
 
-    kind = numpy_dtype(shape.dtype)
+    numpy_type = numpy_dtype(shape.dtype)
     data = text.encode("utf-8", "surrogateescape")
     if b"/" in data:
         data = _remove_comments(b"", data)
     if b"nan(" in data:
         data = _mark_payloads(rb"nan#\1", data)  # these brackets are not part of the structure
-    is_complex = kind.kind == "c"
+    is_complex = numpy_type.kind == "c"
     _check_structure(shape, data, is_complex, text)
     if not shape.elements:
         if data.translate(None, _STRUCTURE + _BLANKS):
             raise LiteralError("a value of no elements holds a number", text, 0)
-        return np.zeros(shape.dims, kind)
+        return np.zeros(shape.dims, numpy_type)
     numbers = data.translate(None, b"{}()")
     count = shape.elements * (2 if is_complex else 1)
     if shape.dtype == "pred":
         values = _booleans(numbers, count, text)
     elif whole := _INTEGER(shape.dtype):
-        values = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text).astype(kind)
+        integers = _integers(numbers, count, shape.dtype[0] == "u", int(whole[1]), text)
+        values = integers.astype(numpy_type)
     elif is_complex:
         part = PART_OF_COMPLEX[shape.dtype]
-        values = _floats(numbers, count, part, numpy_dtype(part), text).view(kind)
+        values = _floats(numbers, count, part, numpy_dtype(part), text).view(numpy_type)
     else:
-        values = _floats(numbers, count, shape.dtype, kind, text)
+        values = _floats(numbers, count, shape.dtype, numpy_type, text)
     return values.reshape(shape.dims)
 
 
@@ -177,7 +178,10 @@ def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str
     """True if braces and commas stand as the shape asks for."""
     structure = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
-    for size in reversed(shape.dims):
+    dims = shape.dims
+    if 0 in dims:
+        dims = dims[: dims.index(0) + 1]  # braces of nothing hold no braces
+    for size in reversed(dims):
         if size and len(expected) * size + size - 1 > len(structure):
             expected = b"?"  # longer than the text is: never equal, never built
             break
@@ -202,7 +206,7 @@ def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) 
     import numpy as np
 
     low, high = (0, (1 << bits) - 1) if unsigned else (-1 << (bits - 1), (1 << (bits - 1)) - 1)
-    kind = np.dtype("uint64" if unsigned else "int64")
+    numpy_type = np.dtype("uint64" if unsigned else "int64")
     if unsigned and b"-" in numbers:
         raise LiteralError("an unsigned number has no sign", text, text.find("-"))
     if _has_long_number(numbers):  # numpy would clip what does not fit
@@ -214,15 +218,15 @@ def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) 
             raise LiteralError("expected integers", text, 0) from None
         if len(values) != count or min(values) < low or max(values) > high:
             raise LiteralError(f"expected integers from {low} to {high}", text, 0)
-        return np.array(values, kind)
-    values_read = _read(numbers, kind, _WHOLE_SIGNS, count, text)
+        return np.array(values, numpy_type)
+    values_read = _read(numbers, numpy_type, _WHOLE_SIGNS, count, text)
     if int(values_read.min()) < low or int(values_read.max()) > high:
         raise LiteralError(f"expected integers from {low} to {high}", text, 0)
     return values_read
 
 
 def _floats(
-    numbers: bytes, count: int, dtype: str, kind: numpy.dtype[Any], text: str
+    numbers: bytes, count: int, dtype: str, numpy_type: numpy.dtype[Any], text: str
 ) -> NDArray[Any]:
     """Read as XLA reads them: as doubles, which are then rounded."""
     import numpy as np
@@ -232,12 +236,12 @@ def _floats(
         numbers = _remove_payloads(b"", numbers)
     doubles = _read(numbers, np.dtype("float64"), _FLOAT_SIGNS, count, text)
     with np.errstate(over="ignore", invalid="ignore"):
-        values = doubles.astype(kind)
+        values = doubles.astype(numpy_type)
     fraction = ELEMENT_TYPES[dtype].nan_payload_bits
     if fraction and nans:
-        bits = 8 * kind.itemsize
+        bits = 8 * numpy_type.itemsize
         exponent = ((1 << (bits - 1 - fraction)) - 1) << fraction
-        spelled = values.view(f"u{kind.itemsize}")
+        spelled = values.view(f"u{numpy_type.itemsize}")
         for place, negative, payload in nans:
             named = 1 << (fraction - 1) if payload is None else payload & ((1 << fraction) - 1)
             spelled[place] = negative << (bits - 1) | exponent | named
@@ -258,7 +262,7 @@ def _nans(numbers: bytes) -> list[tuple[int, int, int | None]]:
 
 
 def _read(
-    numbers: bytes, kind: numpy.dtype[Any], signs: bytes, count: int, text: str
+    numbers: bytes, numpy_type: numpy.dtype[Any], signs: bytes, count: int, text: str
 ) -> NDArray[Any]:
     import warnings
 
@@ -274,9 +278,30 @@ def _read(
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            values = np.fromstring(numbers.decode("ascii"), kind, sep=",")
+            values = np.fromstring(numbers.decode("ascii"), numpy_type, sep=",")
     except (DeprecationWarning, ValueError):
         raise LiteralError("expected numbers", text, 0) from None
     if len(values) != count:
         raise LiteralError(f"expected {count} numbers", text, 0)
     return values
+
+
+def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
+    """An array as the text of a constant; of a float the very value that its type holds."""
+    if literal.ndim == 0:
+        return _spelled_number(literal, dtype)
+    return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"
+
+
+def _spelled_number(number: NDArray[Any], dtype: str) -> str:
+    if dtype == "pred":
+        return "true" if number else "false"
+    if dtype in PART_OF_COMPLEX:
+        return f"({_float(float(number.real))}, {_float(float(number.imag))})"
+    return _float(float(number)) if dtype in FLOATS else str(int(number))
+
+
+def _float(number: float) -> str:
+    if number != number:
+        return "nan"
+    return "-inf" if number == -float("inf") else "inf" if number == float("inf") else repr(number)

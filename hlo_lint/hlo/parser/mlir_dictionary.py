@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.parser.strings import mlir_escape, mlir_unescape
 from hlo_lint.text.errors import PayloadError
 
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The text and what it says. Of a name that is there twice the first counts."""
+    """The text and what it says. Of duplicate names the first wins."""
 
     text: str
     entries: Mapping[str, Entry]
@@ -68,8 +68,8 @@ class Dictionary:
         start, end = self.entries[name].start, self.entries[name].end
         text = spelled(value)
         if self.text.startswith("array<", start):
-            kind, _, _ = self.text[start:end].rstrip(">").partition(":")
-            text = f"{kind}: {text[1:-1]}>" if text != "[]" else f"{kind}>"
+            dialect_type, _, _ = self.text[start:end].rstrip(">").partition(":")
+            text = f"{dialect_type}: {text[1:-1]}>" if text != "[]" else f"{dialect_type}>"
         return read_dictionary(f"{self.text[:start]}{text}{self.text[end:]}")
 
 
@@ -86,7 +86,7 @@ def read_dictionary(text: str) -> Dictionary:
 
     entries: dict[str, Entry] = {}
     try:
-        (dictionary,) = trees(load("mlir_dictionary").parse(text))
+        (dictionary,) = trees(grammar_parser("mlir_dictionary").parse(text))
         for entry in trees(dictionary):
             entries.setdefault(_name(entry), _entry(entry, text))
     except UnexpectedInput as error:
@@ -122,27 +122,27 @@ def spelled(value: MlirValue) -> str:
 
 
 def _name(entry: Tree[Token]) -> str:
-    token = tokens(entry)[0]
+    token = terminals(entry)[0]
     return mlir_unescape(token[1:-1]).decode("utf-8", "replace") if token[0] == '"' else str(token)
 
 
 def _entry(entry: Tree[Token], text: str) -> Entry:
     values = trees(entry)
     if not values:  # a unit: the name says it all
-        end = tokens(entry)[0].end_pos or 0
+        end = terminals(entry)[0].end_pos or 0
         return Entry(None, "", end, end)
     (tree,) = values
     start, end = tree.meta.start_pos, tree.meta.end_pos
     if str(tree.data) not in ("string", "integer", "float"):
         return Entry(_value(tree, text), "", start, end)
-    literal = tokens(tree)[0]
+    literal = terminals(tree)[0]
     literal_end = literal.end_pos or end
     type_text = text[literal_end:end].lstrip(" \t\r\n:")
     return Entry(_value(tree, text), type_text, start, literal_end)
 
 
 def _value(tree: Tree[Token], text: str) -> MlirValue:
-    leaves = tokens(tree)
+    leaves = terminals(tree)
     match str(tree.data):
         case "string":
             token = leaves[0]

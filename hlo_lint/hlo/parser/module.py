@@ -116,12 +116,24 @@ def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
     reader = _ModuleReader(text, memo)
     # Where a printer wrote all of it, no second module begins.
+    if reader.at < len(text) and (hlo := _only_hlo(text)) is not None:
+        modules, start = _modules(hlo, None), 0
+        for module in modules:
+            end = start + len(module.text)
+            module.pieces, start = (text[start:end],), end
+        return modules
     parts = _split(text) if reader.at < len(text) else []
     if len(parts) > 1:
         modules = tuple([_ModuleReader(part, memo).module() for part in parts])
         if any(module.header or module.computations for module in modules):
             return modules  # a log has separators, too, and no part of it is HLO
     return (reader.module(),)
+
+
+def _only_hlo(text: str) -> str | None:
+    from hlo_lint.hlo.parser.embedded import only_hlo
+
+    return only_hlo(text)
 
 
 class _ModuleReader:
@@ -270,4 +282,20 @@ def _not_hlo(text: str, begin: int) -> ParseError:
     message = "this is not HLO: it has neither HloModule nor a computation"
     if "H\0l\0o\0M\0o\0d\0u\0l\0e" in text:  # what `>` of PowerShell writes
         message = "this is UTF-16; HLO is read as UTF-8: convert it with iconv -f utf-16 -t utf-8"
+    elif other := _other_format(text[begin : begin + _SNIFFED]):
+        message = f"this is {other}, not HLO, which `{_GIVES_HLO}` gives"
     return ParseError(message, begin, max(begin, text.find("\n", begin)))
+
+
+_SNIFFED = 1 << 14
+_GIVES_HLO = 'jax.jit(f).lower(…).as_text(dialect="hlo")'
+_FORMATS = {
+    r"(?s).*?ML\udcefR": "MLIR as bytecode, as jax.export keeps it",
+    r"(?s).*?\b(?:stablehlo|mhlo|vhlo|sdy)\.": "StableHLO",
+    r"\{ ?lambda\b|let\b": "a jaxpr",
+}
+"""The formats that jax prints besides HLO, by how their texts begin."""
+
+
+def _other_format(head: str) -> str:
+    return next((name for begin, name in _FORMATS.items() if re.match(begin, head)), "")

@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.comments import BLANK, COMMENT
-from hlo_lint.hlo.grammar import int64, load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import grammar_parser, int64, offset_of, terminals, trees
 from hlo_lint.hlo.shape import (
     UNBOUNDED,
     ArrayShape,
@@ -234,7 +234,7 @@ def read_by_grammar(text: str) -> Shape:
     from lark import UnexpectedInput
 
     try:
-        tree = load("shape").parse(text)
+        tree = grammar_parser("shape").parse(text)
     except UnexpectedInput as error:
         raise ShapeSyntaxError(*_explain(error, text)) from None
     return _Values(text).shape(trees(tree)[0])
@@ -247,7 +247,7 @@ def _explain(error: UnexpectedInput, text: str) -> tuple[str, str, int]:
         if _brackets_left_open(text):
             return "a shape's brackets never close", text, len(text)
         return "expected a shape", text, len(text)
-    message = error.match_examples(load("shape").parse, EXAMPLES, use_accepts=False)
+    message = error.match_examples(grammar_parser("shape").parse, EXAMPLES, use_accepts=False)
     return message or "expected a shape", text, offset_of(error, text)
 
 
@@ -269,7 +269,7 @@ class _Values:
             case "buffer":
                 return BufferShape(self.array(trees(tree)[0]))
             case "opaque":
-                return OpaqueShape(tokens(tree)[0].value)
+                return OpaqueShape(terminals(tree)[0].value)
             case _:
                 return self.array(tree)
 
@@ -285,10 +285,10 @@ class _Values:
                 case "layout":
                     layout = self.layout(child)
                 case kind:
-                    sizes.append(self.number(tokens(child)[0]))
+                    sizes.append(self.number(terminals(child)[0]))
                     dynamic.append(kind == "bound")
         flags = tuple(dynamic) if any(dynamic) else ()
-        shape = ArrayShape(tokens(tree)[0].value, tuple(sizes), layout, flags)
+        shape = ArrayShape(terminals(tree)[0].value, tuple(sizes), layout, flags)
         _check_rank(shape, self.text, tree.meta.start_pos)
         return shape
 
@@ -302,16 +302,16 @@ class _Values:
                 case "tiles":
                     tiles = tuple(self.tile(tile) for tile in trees(part))
                 case "element_size":
-                    element_size = self.number(tokens(part)[0])
+                    element_size = self.number(terminals(part)[0])
                 case "memory_space":
-                    memory_space = self.number(tokens(part)[0])
+                    memory_space = self.number(terminals(part)[0])
                 case _:
                     rest.append(_without_blanks(self.text[part.meta.start_pos : part.meta.end_pos]))
-        numbers = tuple(self.number(token) for token in tokens(order))
+        numbers = tuple(self.number(token) for token in terminals(order))
         return Layout(numbers, tiles, element_size, memory_space, tuple(rest))
 
     def tile(self, tree: Tree[Token]) -> Tile:
-        sizes = [tokens(size)[0] for size in trees(tree)]
+        sizes = [terminals(size)[0] for size in trees(tree)]
         return tuple(None if size.type == "COMBINE" else self.number(size) for size in sizes)
 
     def number(self, token: Token) -> int:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from hlo_lint.hlo.attributes import unescape
+from hlo_lint.hlo.attributes.cursor import unescape
 
 _row = re.compile(r'^[ \t]*(\d+)[ \t]*(?:"((?:[^"\\]|\\.)*)"|\{([^}\n]*)\})', re.M)
 _heading = re.compile(r"^(FileNames|FunctionNames|FileLocations|StackFrames)[ \t\r]*$", re.M)

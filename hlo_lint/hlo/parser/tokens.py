@@ -183,7 +183,7 @@ def _parts(text: str) -> list[list[tuple[int, int]]]:
 
 
 class Role(Enum):
-    """The kind of a token in its instruction."""
+    """The part that a token plays in its instruction."""
 
     KEYWORD = "keyword"
     NAME = "name"
@@ -255,10 +255,10 @@ def instruction_tokens(
     stage = Role.NAME if named else Role.TYPE
     depth, at, attribute = 0, 0, ""
     while match := _token.search(text, at):
-        at, kind = match.end(), match.lastgroup
+        at, group = match.end(), match.lastgroup
         word = match[0]
         role: Role | None = None
-        match kind:
+        match group:
             case "comment":
                 role = Role.COMMENT
             case "string":
@@ -327,3 +327,26 @@ def head_tokens(text: str) -> Iterator[Token]:
                 role = Role.PARAMETER if is_parameter else Role.TYPE
         if role is not None:
             yield Token(role, word, *match.span())
+
+
+# A string or a comment that never ends is taken up to the end: each character is looked at once.
+_brackets = late(
+    r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+|[({\[]|[)}\]]', re.S
+).findall
+
+
+def nests_deeper(text: str, levels: int) -> bool:
+    """True if brackets of a text stand in each other deeper than so many levels.
+
+    >>> nests_deeper("{ { ( /* [ */ ) } }", 2), nests_deeper("{ [ ] ( ) }", 2)
+    (True, False)
+    """
+    depth = 0
+    for token in _brackets(text):
+        if token in "({[":
+            depth += 1
+            if depth > levels:
+                return True
+        elif token in ")}]":
+            depth = max(0, depth - 1)
+    return False

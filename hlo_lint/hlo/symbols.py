@@ -1,0 +1,298 @@
+"""Names in a text: what stands where, and where else it is named."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+from hlo_lint.hlo.ir import Computation, HloFile, Instruction, Module, called_names
+from hlo_lint.hlo.parser.tokens import Role, Token, head_tokens, instruction_tokens
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, root_mark_of
+from hlo_lint.text.source import Span
+
+
+class ComputationPlace(NamedTuple):
+    """A computation where it stands."""
+
+    module: Module
+    computation: Computation
+    begin: int
+    """The start of its text, in characters of the file."""
+
+    @property
+    def end(self) -> int:
+        """The end of its text, in characters of the file."""
+        return self.begin + len(self.computation.text)
+
+    def instruction(self, number: int) -> Instruction:
+        """A view of an instruction that the thread which checks does not share."""
+        return Instruction(self.computation, number)
+
+
+class Symbol(NamedTuple):
+    """A name in the text, and what it stands for."""
+
+    place: ComputationPlace
+    number: int | None
+    """The position of the instruction in the place; None for the computation itself."""
+    element: tuple[int, ...]
+    """The element of a tuple, where the text reads one: `(1,)` for `%t#1`."""
+    span: Span
+    """The name as it stands there, `%` and `#1` left out, in characters of the file."""
+    defines: bool
+    """True if this is the definition."""
+
+    @property
+    def name(self) -> str:
+        """The name without `%`."""
+        if self.number is None:
+            return self.place.computation.name
+        return name_of(self.place.computation.rows[self.number])
+
+
+class Statement(NamedTuple):
+    """An instruction, a head, or a line that could not be read, with its tokens."""
+
+    place: ComputationPlace
+    number: int | None
+    """The position of the instruction; None for a head or an unread line."""
+    begin: int
+    """Its start, in characters of the file."""
+    tokens: tuple[Token, ...]
+
+    def token_at(self, offset: int) -> Token | None:
+        """The token that holds a character of the file, or ends before it."""
+        at = offset - self.begin
+        touched = [token for token in self.tokens if token.start <= at <= token.end]
+        return touched[-1] if touched else None
+
+
+class SymbolTable:
+    """The symbols of a file, and the statements that name them."""
+
+    def __init__(self, file: HloFile) -> None:
+        self.file = file
+        self.source = file.text
+
+    @cached_property
+    def places(self) -> Sequence[ComputationPlace]:
+        """Every computation, in the order of the text, followed by those written into it."""
+        parts = [
+            ComputationPlace(module, computation, module.start + module.offset(number))
+            for module in self.file.modules
+            for number, computation in enumerate(module.computations)
+        ]
+        return sorted(parts, key=lambda place: (place.begin, -place.end))
+
+    def place_at(self, offset: int) -> ComputationPlace | None:
+        """The innermost computation that holds a character of the file."""
+        at = bisect_right(self.places, offset, key=lambda place: place.begin)
+        return next((place for place in reversed(self.places[:at]) if offset <= place.end), None)
+
+    def statement_at(self, offset: int) -> Statement | None:
+        """The statement at a character of the file, as its tokens."""
+        place = self.place_at(offset)
+        if place is None:
+            return None
+        number = self.number_at(place, offset)
+        if number is not None:
+            return self.statement(place, number)
+        head = self.head(place)
+        if head.token_at(offset) is not None:
+            return head
+        line = self.line_at(offset)
+        begin, end = max(line.start, place.begin), line.end
+        tokens = instruction_tokens(self.source[begin:end])
+        return Statement(place, None, begin, tuple(tokens))
+
+    def line_at(self, offset: int) -> Span:
+        """The line that holds a character of the file."""
+        source = self.source
+        end = source.find("\n", offset)
+        return Span(source.rfind("\n", 0, offset) + 1, end if end >= 0 else len(source))
+
+    def statement(self, place: ComputationPlace, number: int) -> Statement:
+        """An instruction in its tokens."""
+        computation = place.computation
+        start, end = self.span(place, number)
+        row = computation.rows[number]
+        text = self.source[start:end]
+        named = number not in computation.nested and name_of(row) in text.partition("=")[0]
+        tokens = instruction_tokens(text, row, named=named)
+        return Statement(place, number, start, tuple(tokens))
+
+    def span(self, place: ComputationPlace, number: int) -> Span:
+        """The span of an instruction, in characters of the file."""
+        start, end = place.computation.span(number)
+        return Span(place.begin + start, place.begin + end)
+
+    def number_at(self, place: ComputationPlace, offset: int) -> int | None:
+        """The innermost instruction of a computation that holds a character of the file."""
+        computation, at = place.computation, offset - place.begin
+        if computation.nested:
+            spans = computation.spans
+            holding = [n for n, span in enumerate(spans) if span.start <= at <= span.end]
+            return min(holding, key=lambda n: spans[n].end - spans[n].start, default=None)
+        rows = range(len(computation.rows))
+        number = bisect_right(rows, at, key=lambda n: computation.span(n).start) - 1
+        return number if number >= 0 and at <= computation.span(number).end else None
+
+    def head(self, place: ComputationPlace) -> Statement:
+        """The head of a computation in its tokens."""
+        last = len(place.computation.rows) - 1
+        end = place.end
+        if last >= 0:  # the first row may be written into the operands of the last
+            end = min(self.span(place, 0).start, self.span(place, last).start)
+        tokens = tuple(head_tokens(self.source[place.begin : end]))
+        return Statement(place, None, place.begin, tokens)
+
+    def symbol_at(self, offset: int) -> Symbol | None:
+        """The symbol at a character of the file."""
+        statement = self.statement_at(offset)
+        token = statement.token_at(offset) if statement else None
+        if statement is None or token is None:
+            return None
+        return self.resolve(statement, token)
+
+    def resolve(self, statement: Statement, token: Token) -> Symbol | None:
+        """Resolve a token to its symbol; None if it is not a name or is undefined."""
+        place = statement.place
+        span = Span(statement.begin + token.name_start, statement.begin + token.name_end)
+        match token.role:
+            case Role.NAME if statement.number is not None:
+                return Symbol(place, statement.number, (), span, True)
+            case Role.NAME if token.name == place.computation.name:
+                is_head = statement.begin == place.begin
+                return Symbol(place, None, (), span, True) if is_head else None
+            case Role.OPERAND | Role.PREDECESSOR | Role.PARAMETER:
+                number = place.computation.index.get(token.name)
+                return None if number is None else Symbol(place, number, token.element, span, False)
+            case Role.CALLED:
+                called = self.computation(place.module, token.name)
+                return None if called is None else Symbol(called, None, (), span, False)
+            case _:
+                return None
+
+    def computation(self, module: Module, name: str) -> ComputationPlace | None:
+        """The computation of that name in a module."""
+        return self._by_name.get((id(module), name))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[int, str], ComputationPlace]:
+        """Of a doubled name the first."""
+        return {
+            (id(place.module), place.computation.name): place for place in reversed(self.places)
+        }
+
+    def definition(self, symbol: Symbol) -> Symbol | None:
+        """The place that gives a name."""
+        return next((occurrence for occurrence in self.occurrences(symbol, uses=False)), None)
+
+    def occurrences(self, symbol: Symbol, *, uses: bool = True) -> Iterator[Symbol]:
+        """Every place that names what a symbol stands for, the one that gives the name first."""
+        place, number = symbol.place, symbol.number
+        definition = self.head(place) if number is None else self.statement(place, number)
+        yield from self._named(definition, place, number, defines=True)
+        if not uses:
+            return
+        seen: set[int] = set()
+        for statement in self.callers(place) if number is None else self._readers(place, number):
+            for occurrence in self._named(statement, place, number):
+                # A nested instruction stands in another one's text.
+                if occurrence.span.start not in seen:
+                    seen.add(occurrence.span.start)
+                    yield occurrence
+
+    def callers(self, place: ComputationPlace) -> Iterator[Statement]:
+        """The instructions that call a computation by its name, in the order of the text."""
+        name = place.computation.name
+        for caller in self.places:
+            if caller.module is not place.module:
+                continue
+            for number, row in enumerate(caller.computation.rows):
+                attributes = attributes_of(row)
+                if name in attributes and name in called_names(attributes):
+                    yield self.statement(caller, number)
+
+    def _readers(self, place: ComputationPlace, number: int) -> Iterator[Statement]:
+        """The statements that name an instruction, in the order of the text."""
+        computation = place.computation
+        name = name_of(computation.rows[number])
+        if opcode_of(computation.rows[number]) == "parameter":
+            yield self.head(place)
+        readers = set(computation.users.get(name, ()))
+        if computation.mentions("control-predecessors"):
+            readers |= {
+                at
+                for at, row in enumerate(computation.rows)
+                if name in attributes_of(row) and "control-predecessors" in attributes_of(row)
+            }
+        for reader in sorted(readers):
+            yield self.statement(place, reader)
+
+    def _named(
+        self,
+        statement: Statement,
+        place: ComputationPlace,
+        number: int | None,
+        *,
+        defines: bool = False,
+    ) -> Iterator[Symbol]:
+        """The symbols that a statement names; only its own if `defines`."""
+        for token in statement.tokens:
+            symbol = self.resolve(statement, token)
+            if symbol is None or symbol.defines is not defines:
+                continue
+            if symbol.place.begin == place.begin and symbol.number == number:
+                yield symbol
+
+    def statements(self, span: Span) -> Iterator[Statement]:
+        """The heads and the instructions in a stretch of the file, each with its own tokens.
+
+        What is written into another instruction has no tokens of its own there.
+        """
+        for place in self.places:
+            if place.end < span.start or place.begin > span.end:
+                continue
+            inline = [
+                Span(declared.start, declared.start + len(declared.computation.text))
+                for declared in chain.from_iterable(place.computation.inline.values())
+            ]
+            yield self.head(place)
+            first = self._first(place, span.start)
+            for number in range(first, len(place.computation.rows)):
+                if number in place.computation.nested:
+                    continue
+                if self.span(place, number).start > span.end:
+                    break
+                statement = self.statement(place, number)
+                start = statement.begin - place.begin
+                tokens = [
+                    token
+                    for token in statement.tokens
+                    if not any(at <= start + token.start < end for at, end in inline)
+                ]
+                yield statement._replace(tokens=tuple(tokens))
+
+    def _first(self, place: ComputationPlace, offset: int) -> int:
+        """The first instruction of a computation that ends after a character of the file."""
+        if place.computation.nested or offset <= place.begin:
+            return 0
+        rows = range(len(place.computation.rows))
+        return bisect_left(rows, offset, key=lambda number: self.span(place, number).end)
+
+    def called_by(self, place: ComputationPlace, number: int) -> tuple[ComputationPlace, ...]:
+        """The computations that an instruction calls by name and that are there."""
+        names = called_names(attributes_of(place.computation.rows[number]))
+        callees = (self.computation(place.module, name) for name in names)
+        return tuple(callee for callee in callees if callee is not None)
+
+
+def root_of(computation: Computation) -> int | None:
+    """The position of the root: the one marked so, else the last; None where nothing is there."""
+    rows = computation.rows
+    marked = (at for at in range(len(rows) - 1, -1, -1) if root_mark_of(rows[at]))
+    return next(marked, len(rows) - 1 if rows else None)
