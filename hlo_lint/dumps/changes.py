@@ -28,8 +28,7 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
 
     What a pass reported is in the module's metadata; with `xla_dump_hlo_pass_re=.*` a pass that
     reported none leaves no dump. No pass stands at the start of a pipeline: what has changed there
-    changed on the way. Scheduling, and pipelines that run within a pass,
-    are left out.
+    changed on the way. Scheduling, and pipelines that run within a pass, are left out.
     """
     steps = pipeline.steps
     if not pipeline.records_every_change or not pipeline.releases:
@@ -57,8 +56,9 @@ def _are_neighbours(before: NumberedDump, after: NumberedDump) -> bool:
     """True if one pass is between two dumps: neither was written during a pass, nor is the second
     the record of a pipeline that has just ended."""
     ours, theirs = before.name, after.name
-    whole = bool(ours.before and theirs.before) and ours.pipeline != theirs.after
-    return whole and after.step == before.step + 1
+    # A pass may have the name of its pipeline: layout_normalization.
+    is_record = theirs.after == ours.pipeline != theirs.pipeline
+    return bool(ours.before and theirs.before) and not is_record and after.step == before.step + 1
 
 
 def _same(before: PassDump, after: PassDump) -> bool:

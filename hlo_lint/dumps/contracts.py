@@ -206,7 +206,7 @@ def unlisted_passes(text: str | None = None) -> frozenset[str]:
     return frozenset(tomllib.loads(text or _FILE.read_text("utf-8"))["unlisted"])
 
 
-def check_names(rules: Collection[str], text: str | None = None) -> None:
+def check_contract_names(rules: Collection[str], text: str | None = None) -> None:
     """Refuse the name of a rule, pass or pipeline that there is not.
 
     `make docs` and a test ask: to read the pass lists takes longer than most checks.

@@ -22,7 +22,7 @@ from hlo_lint.hlo.parser.module import Memo
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import decode
-from hlo_lint.text.stored import is_archive, on_disk, plain_name, read, unpacked
+from hlo_lint.text.stored import is_archive, on_disk, plain_name, read_stored, unpacked
 
 TEXT_ENDINGS = (".txt", ".hlo")
 RUN_RECORDS = (".debug_options", ".metadata.textproto")
@@ -41,6 +41,7 @@ _KNOWN_ARTEFACTS = (
 MEMORY_DEVICES = 1
 """The major number of `/dev/zero` and `/dev/random`, which never end, on Linux."""
 EXCLUDED = "it is excluded"
+NO_PASSES = "not looked at: what each pass did; --xla_dump_hlo_pass_re=.* dumps it"
 MAX_INNER_ARCHIVE = 64 << 20
 """Bytes of the largest archive that is unpacked though only a folder above it was named."""
 _SNIFFED_BYTES = 1 << 12
@@ -114,7 +115,9 @@ class Dump:
 
 def _holds_hlo(dump: PassDump) -> bool:
     try:
-        if not dump.is_read and re.search(_MODULE_START, read(dump.path, _SNIFFED_BYTES), re.M):
+        if not dump.is_read and re.search(
+            _MODULE_START, read_stored(dump.path, _SNIFFED_BYTES), re.M
+        ):
             return True  # and stays unread: the cache may know its findings
         modules = dump.file.modules
     except (OSError, DumpError):
@@ -252,6 +255,9 @@ def _add_directory(
                 _add_inner_archive(dump, kept.pop(name), seen, excludes)
         unread += _add_folder(dump, directory, kept, seen)
     empty = len(dump.pipelines) == before
+    runs = [run for run in dump.pipelines[before:] if run.names and not run.is_helper]
+    if runs and not any(run.steps for run in runs):
+        dump.skipped.append(Skipped(str(root), NO_PASSES))
     if unread:
         dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given))
     elif empty:
@@ -471,10 +477,10 @@ def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool
         if name.endswith(".hlo") or (parts is not None and parts.step is not None):
             return True
         _status(path)  # to read a pipe would wait
-        head = read(path, 64).lstrip()
+        head = read_stored(path, 64).lstrip()
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
-        return file_type_of(name, decode(read(path, 4096))) is FileType.AUTOTUNE_LOG
+        return file_type_of(name, decode(read_stored(path, 4096))) is FileType.AUTOTUNE_LOG
     if name.endswith((".hlo.pb", ".hlo.pbtxt")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in beside  # the text says the same, and says where

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
 from hlo_lint.hlo.layouts import inverse
@@ -102,7 +102,8 @@ def _has_inferred_order(kind: RowKind, in_entry: bool) -> bool:
 
 def _permuted_order(attributes: str, operands: Sequence[str | None]) -> tuple[int, ...] | None:
     """The order that `ShapeUtil::PermuteDimensions` leaves to a transpose."""
-    from hlo_lint.hlo.attributes import attribute_span, read_attribute
+    from hlo_lint.hlo.attributes.reading import read_attribute
+    from hlo_lint.hlo.attributes.splitting import attribute_span
 
     try:
         (operand,) = [shape_or_none(type_text or "") for type_text in operands]

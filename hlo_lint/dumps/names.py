@@ -23,7 +23,6 @@ _step = late(
     r"|hlo\.pb\.gz|html|dot|mlir|pbtxt|hlo\.pbtxt))",
     re.A,
 ).fullmatch
-_metadata = late(r"metadata\.textproto").fullmatch
 _named = late(
     r"(?P<module>.+?)\.(?P<rest>(?:before_optimizations|after_spmd_partitioner"
     r"|before_config_assignment|after_optimizations|cpu_after_optimizations"
@@ -116,7 +115,7 @@ def parse_name(name: str) -> DumpName | None:
             step["before"] or "",
             step["rest"],
         )
-    if _metadata(variant):
+    if variant == "metadata.textproto":
         return DumpName(timestamp, module_id, "", None, "", "", "", variant)
     # A module may have a dot in its name, so the known endings are tried before the first dot.
     named = _named(variant) or _other(variant)

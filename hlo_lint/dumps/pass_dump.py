@@ -12,7 +12,7 @@ from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode
-from hlo_lint.text.stored import on_disk, plain_name, read
+from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class PassDump:
             is_record = is_proto(name)
             # The text alone says if a text proto is a log of the autotuner. The bytes are let go.
             may_be_other = self.name is None and not name.endswith((".pb", ".hlo", ".hlo.pbtxt"))
-            text = decode(read(self.path)) if may_be_other or not is_record else ""
+            text = decode(read_stored(self.path)) if may_be_other or not is_record else ""
             if may_be_other:
                 self.file_type = file_type_of(name, text)
             if may_be_other and self.file_type is not FileType.HLO:

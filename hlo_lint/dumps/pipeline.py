@@ -26,7 +26,7 @@ from hlo_lint.dumps.phases import AFTER_NORMALIZATION, AUTOTUNERS, BEFORE_LAYOUT
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
-from hlo_lint.text.stored import on_disk, plain_name, read
+from hlo_lint.text.stored import on_disk, plain_name, read_stored
 
 if TYPE_CHECKING:
     from hlo_lint.dumps.options import DebugOptions, PassRun
@@ -126,7 +126,7 @@ class Pipeline:
         try:
             if path is None or not on_disk(path).is_file():
                 return None  # a pipe would be waited for
-            return decode(read(path))
+            return decode(read_stored(path))
         except (OSError, DumpError):
             return None
 
@@ -143,7 +143,7 @@ class Pipeline:
         for path in self.artefacts:
             if plain_name(path.name).endswith(".ptx") and on_disk(path).is_file():
                 try:
-                    text = decode(read(path))
+                    text = decode(read_stored(path))
                 except (OSError, DumpError):
                     continue
                 module = self.dumps[0].name.module if self.dumps[0].name else ""
@@ -330,7 +330,8 @@ class Pipeline:
             for release in self.releases
             for place in release.places(name.pipeline, name.after, name.before)
         ]
-        return all(places)
+        # A pass that no list has says nothing: then the text decides, as of a file.
+        return all(places) if places else layouts_bind(dump.file) is not False
 
     def release_text(self) -> None:
         """Forget what was read of every dump."""

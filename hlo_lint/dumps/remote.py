@@ -99,11 +99,8 @@ class RemotePath:
     @property
     def filesystem(self) -> Any:
         """The file system of its protocol."""
-        return _opened(self.url.partition("://")[0] + "://" + self._host)
-
-    @property
-    def _host(self) -> str:
-        return self.url.partition("://")[2].partition("/")[0]
+        protocol, _, rest = self.url.partition("://")
+        return _opened(f"{protocol}://{rest.partition('/')[0]}")
 
     @property
     def inner(self) -> str:
@@ -164,12 +161,12 @@ class RemotePath:
         return True
 
     def stat(self) -> _Status:
-        """Its size and kind, from the listing where it has been listed."""
+        """Its size and file type, from the listing where it has been listed."""
         if not self.info:
             self.info = _asked(lambda: self.filesystem.info(self.inner))
-        kind = stat.S_IFDIR if self.info.get("type") == "directory" else stat.S_IFREG
+        file_type = stat.S_IFDIR if self.info.get("type") == "directory" else stat.S_IFREG
         # No device and no inode: the hash of the URL tells files apart.
-        return _Status(kind, int(self.info.get("size") or 0), -1, hash(self.url))
+        return _Status(file_type, int(self.info.get("size") or 0), -1, hash(self.url))
 
     def is_file(self) -> bool:
         """True if it is there, and a file."""
@@ -179,9 +176,9 @@ class RemotePath:
         """True if it is there, and a folder."""
         return self._is(stat.S_ISDIR)
 
-    def _is(self, kind: Callable[[int], bool]) -> bool:
+    def _is(self, is_type: Callable[[int], bool]) -> bool:
         try:
-            return kind(self.stat().st_mode)
+            return is_type(self.stat().st_mode)
         except OSError:
             return False
 

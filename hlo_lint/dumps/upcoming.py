@@ -94,13 +94,9 @@ def _explained(
                 why = f"{release} does not run {names} before the next {demanded}"
         case Fate.REPAIRED if pipeline.crashed and options is None and following in guards:
             # It died where a guard comes next: had the guard run, there would be a dump after it.
-            outcome, why = (
-                Fate.UNSURE,
-                (
-                    f"compilation ended with this dump, and no debug_options file says "
-                    f"whether {following} was disabled"
-                ),
-            )
+            outcome = Fate.UNSURE
+            unknown = f"no debug_options file says whether {following} was disabled"
+            why = f"compilation ended with this dump, and {unknown}"
         case Fate.REPAIRED:
             why = f"{release} repairs it first"
         case _:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.dumps.file_types import looks_like_autotuning
 from hlo_lint.text.source import decode
-from hlo_lint.text.stored import plain_name, read
+from hlo_lint.text.stored import plain_name, read_stored
 
 __all__ = ["ARTEFACTS", "Artefact", "read_artefact", "reader_for"]
 
@@ -56,7 +56,7 @@ def read_artefact(path: Path) -> Any:
     name = plain_name(path.name)
     reader = reader_for(name)
     if reader is not None:
-        return reader(decode(read(path)), path)
-    if name.endswith(_OWN_NAMES) and looks_like_autotuning(decode(read(path, _BEGINNING))):
-        return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(read(path)), path)
+        return reader(decode(read_stored(path)), path)
+    if name.endswith(_OWN_NAMES) and looks_like_autotuning(decode(read_stored(path, _BEGINNING))):
+        return _reader(ARTEFACTS[".autotune_results.pbtxt"])(decode(read_stored(path)), path)
     return None
