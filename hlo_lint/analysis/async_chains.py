@@ -16,6 +16,7 @@ from typing import NamedTuple
 from hlo_lint.analysis.buffers import ResultPart, operand_position
 from hlo_lint.analysis.calls import opcodes_of, with_opcodes
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
@@ -141,8 +142,7 @@ class _Follower:
     def __init__(self, start: Instruction, calls: Calls) -> None:
         self._start = start
         self._calls = calls
-        self._seen: set[ResultPart] = set()
-        self._todo: list[ResultPart] = []
+        self._places: list[ResultPart] = []
         self._updates: list[Instruction] = []
         self._dones: list[Instruction] = []
         self._takers: set[Instruction] = set()
@@ -150,9 +150,7 @@ class _Follower:
         self._escapes = False
 
     def chain(self) -> AsyncChain:
-        self._visit(self._start, ())
-        while self._todo:
-            self._follow(*self._todo.pop())
+        self._places += reached([(self._start, ())], self._following)
         return AsyncChain(
             self._start,
             tuple(self._updates),
@@ -162,72 +160,69 @@ class _Follower:
             bool(self._takers),
         )
 
-    def _visit(self, instruction: Instruction, index: Index) -> None:
+    def _following(self, place: ResultPart) -> Iterator[ResultPart]:
+        at, index = place
         if len(index) > _MAX_INDEX_DEPTH:
             self._escapes = True  # only a computation that starts itself nests tuples like this
-        elif (instruction, index) not in self._seen:
-            self._seen.add((instruction, index))
-            self._todo.append((instruction, index))
-
-    def _follow(self, at: Instruction, index: Index) -> None:
+            return
         for user in at.users:
             for number, operand in enumerate(user.operands):
                 taken = len(operand.index)
                 # An element of the start's own tuple is an array, no handle.
                 if operand.name == at.name and index[:taken] == operand.index:
-                    self._used(user, number, index[taken:])
+                    yield from self._used(user, number, index[taken:])
         # Without a ROOT mark XLA takes the last instruction (hlo_computation.cc: Builder::Build).
         if at.is_root or at is at.computation.root:
-            self._returned(at.computation, index)
+            yield from self._returned(at.computation, index)
 
-    def _used(self, user: Instruction, number: int, index: Index) -> None:
+    def _used(self, user: Instruction, number: int, index: Index) -> Iterator[ResultPart]:
         opcode = user.opcode
         if is_done(user):
             if index:  # what a group of sends and receives gives back: their own handles
-                self._visit(user, index[1:])
+                yield user, index[1:]
             elif user not in self._dones:
                 self._dones.append(user)
         elif is_update(user) and not index:
             # Only operand 0 is the handle: one that is handed over as data cannot be followed.
             if number == 0:
                 self._updates.append(user)
-                self._visit(user, ())
+                yield user, ()
             else:
                 self._escapes = True
         elif opcode == "get-tuple-element":
             if index and user.tuple_index == index[0]:
-                self._visit(user, index[1:])
+                yield user, index[1:]
         elif opcode == "tuple":
-            self._visit(user, (number, *index))
+            yield user, (number, *index)
         elif opcode in FORWARDS or user.custom_call_target in _SHARDING:
-            self._visit(user, index)
+            yield user, index
         elif opcode in CONTROL_FLOW:
             self._takers.add(user)
             for parameter in self._calls.parameters(user, number):
-                self._visit(parameter, index)
+                yield parameter, index
             if opcode == "while":
-                self._visit(user, index)
+                yield user, index
         else:
             self._escapes = True
 
-    def _returned(self, computation: Computation, index: Index) -> None:
+    def _returned(self, computation: Computation, index: Index) -> Iterator[ResultPart]:
         callers = self._calls.callers(computation)
         if not callers:
             self._escapes = True
         for caller in callers:
             if caller.opcode != "while":
-                self._visit(caller, (1, *index) if is_start(caller) else index)
+                yield caller, (1, *index) if is_start(caller) else index
             # The condition gives a pred: only what the body gives back goes into the next
             # iteration.
             elif computation is self._calls.callees(caller)[0]:
                 self._takers.add(caller)
-                self._visit(caller, index)
+                yield caller, index
                 for parameter in self._calls.parameters(caller, 0):
-                    self._visit(parameter, index)
+                    yield parameter, index
 
     def _intervals(self) -> Iterator[LiveInterval]:
         begins = [(self._start.computation, self._start.number + 1)]
-        for at, _ in self._seen:
+        for at, _ in self._places:
             if at.opcode == "parameter":
                 begins.append((at.computation, 0))
             elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
@@ -275,12 +270,12 @@ def result_in_start(
     handle = operand_position(done, 0, ())
     if handle is None:
         return None
-    start = handle[0]
-    for _ in range(64):
-        before = None if is_start(start) else source(start, ())
-        if before is None:
-            break
-        start = before[0]
+
+    def before(at: Instruction) -> Instruction | None:
+        place = None if is_start(at) else source(at, ())
+        return None if place is None else place[0]
+
+    *_, start = chain(handle[0], before)
     prefix = result_index(start) if is_start(start) else (1,)
     if prefix is None:
         return None

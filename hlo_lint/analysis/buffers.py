@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.analysis.walks import chain
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
@@ -58,7 +59,9 @@ def declared_aliases(instruction: Instruction) -> dict[Index, int]:
     return {
         alias.output_index: alias.operand
         for alias in declared
-        if isinstance(alias, Alias) and not alias.operand_index
+        if isinstance(alias, Alias)
+        and not alias.operand_index
+        and 0 <= alias.operand < len(instruction.operand_names)
     }
 
 
@@ -70,13 +73,9 @@ def memory_of(
     Looks through what only renames: get-tuple-element, bitcast, tuple. Empty where the buffer
     assignment does not say.
     """
-    position = None if instruction is None else (instruction, index)
-    for _ in range(256):
-        if position is None:
-            break
-        if values := buffers.values_of(position[0].name, position[1]):
+    for at, part_of in () if instruction is None else origins(instruction, index, ("bitcast",)):
+        if values := buffers.values_of(at.name, part_of):
             return values
-        position = handed_on(*position, ("bitcast",))
     return ()
 
 
@@ -93,11 +92,20 @@ def source_of(
 ) -> Instruction | None:
     """The instruction that computes an operand, if it is there: not one that only renames it."""
     at = None if operand is None else operand.instruction
-    for _ in range(256):
-        if at is None or at.opcode not in renames or not at.operand_names:
-            break
-        at = at.producer()
-    return at
+    return at if at is None or at.opcode not in renames else renamed_source(at, renames)
+
+
+def renamed_source(at: Instruction, renames: Collection[str]) -> Instruction | None:
+    """The instruction that computes what others only rename; None if it is not there."""
+    for source in chain(at, Instruction.producer):
+        if source.opcode not in renames or not source.operand_names:
+            return source
+    return None
+
+
+def origins(at: Instruction, index: Index, renames: Collection[str]) -> Iterator[ResultPart]:
+    """The places where a part of a result is, from itself to where it is computed."""
+    return chain((at, index), lambda place: handed_on(*place, renames))
 
 
 def operand_position(instruction: Instruction, number: int, index: Index) -> ResultPart | None:
@@ -124,7 +132,7 @@ def operand_place(
 ) -> NumberedPart | None:
     """The same as `operand_position`, by numbers."""
     references = references_of(computation.rows[at])
-    if number >= len(references):
+    if not 0 <= number < len(references):
         return None
     name, *elements = references[number].split("#")
     source = computation.index.get(name)

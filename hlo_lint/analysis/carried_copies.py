@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from hlo_lint.analysis.buffers import ResultPart, handed_on, operand_position
 from hlo_lint.analysis.data_movement import moves
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape, Index
@@ -64,17 +66,12 @@ def carried_copies(module: Module, least: int) -> Iterator[CarriedCopy]:
 
 def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
     """The body, and what it calls or chooses from; bodies of inner loops have their own state."""
-    seen = {loop.body.name}
-    todo = [loop.body]
-    while todo:
-        computation = todo.pop()
-        yield computation
+
+    def callees(computation: Computation) -> Iterator[Computation]:
         for opcode in ("call", "conditional"):
-            for caller in computation.with_opcode(opcode):
-                for callee in calls.callees(caller):
-                    if callee.name not in seen:
-                        seen.add(callee.name)
-                        todo.append(callee)
+            yield from chain.from_iterable(map(calls.callees, computation.with_opcode(opcode)))
+
+    return reached([loop.body], callees)
 
 
 def _carried(

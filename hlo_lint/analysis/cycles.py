@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -69,45 +69,11 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
     for computation in module.computations:
         name = computation.name
         callees[name] = callees.get(name, frozenset()) | _callees(computation)
-    group = _groups(callees)
+    import networkx  # only for modules that call what stands below
+
+    groups = networkx.strongly_connected_components(networkx.DiGraph(callees))
+    group = {name: number for number, names in enumerate(groups) for name in names}
     for computation in module.computations:
-        if group[computation.name] is None:
-            continue
         for number, names in calls_of(computation).items():
-            if any(group.get(name) == group[computation.name] for name in names):
+            if any(group[name] == group[computation.name] for name in names):
                 yield computation.at(number)
-
-
-def _groups(callees: Mapping[str, Iterable[str]]) -> dict[str, int | None]:
-    """A number for each name, equal for those on cycles together; None for those on none.
-
-    This is Tarjan's algorithm, with a stack of its own.
-    """
-    order: dict[str, int] = {}
-    low: dict[str, int] = {}
-    group: dict[str, int | None] = {}
-    open_names: list[str] = []
-    for first in callees:
-        stack = [] if first in order else [(first, iter(callees[first]))]
-        while stack:
-            name, waiting = stack[-1]
-            if name not in order:
-                order[name] = low[name] = len(order)
-                open_names.append(name)
-            for callee in waiting:
-                if callee not in callees or callee in group:
-                    continue
-                if callee not in order:
-                    stack.append((callee, iter(callees[callee])))
-                    break
-                low[name] = min(low[name], order[callee])
-            else:
-                stack.pop()
-                if stack:
-                    low[stack[-1][0]] = min(low[stack[-1][0]], low[name])
-                if low[name] == order[name]:
-                    start = open_names.index(name)
-                    members, open_names[start:] = open_names[start:], []
-                    is_cycle = len(members) > 1 or name in callees[name]
-                    group.update(dict.fromkeys(members, order[name] if is_cycle else None))
-    return group

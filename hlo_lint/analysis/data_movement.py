@@ -92,15 +92,11 @@ def _only_mover(body: Computation) -> Instruction | None:
             movers.append(instruction)
         elif instruction.opcode == "reshape":
             before, after = operand_array(instruction, 0), result_array(instruction)
-            if before is None or after is None or not _renames(before, after):
+            if before is None or after is None or UNBOUNDED in (*before.dims, *after.dims):
+                return None
+            if not reshape_is_bitcast(before, after):
                 return None
     return movers[0] if len(movers) == 1 else None
-
-
-def _renames(before: ArrayShape, after: ArrayShape) -> bool:
-    if UNBOUNDED in before.dims or UNBOUNDED in after.dims:
-        return False
-    return reshape_is_bitcast(before, after)
 
 
 def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:

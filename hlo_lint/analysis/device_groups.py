@@ -1,30 +1,123 @@
-"""The devices that wait for each other in a collective, by their numbers in the module."""
+"""The devices of a collective: its groups, who waits for whom, and what communicates at all."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import assert_never
+from collections.abc import Iterator
+from enum import Enum
+from functools import lru_cache
+from itertools import chain
+from typing import Final, NamedTuple, assert_never
 
-from hlo_lint.analysis.verifier.devices import Mode, mode_of
-from hlo_lint.analysis.verifier.scope import value_or_none
-from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
-from hlo_lint.hlo.attributes.devices import MAX_DEVICES
-from hlo_lint.hlo.ir import Instruction, Module, cached_analysis
+from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.verifier.scope import device_list_error, header_counts, value_or_none
+from hlo_lint.hlo.attributes.devices import (
+    MAX_DEVICES,
+    IotaReplicaGroups,
+    MeshReplicaGroups,
+    ReplicaGroupList,
+)
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.records import opcode_of
+from hlo_lint.text.patterns import late
 
-_pair = re.compile(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
+_find_pairs = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}").findall
+
+
+class Mode(Enum):
+    """The meaning of the ids in a group (`xla/service/collective_ops_utils.h`)."""
+
+    REPLICAS = "replicas"
+    REPLICAS_OF_ALL_PARTITIONS = "replicas, in all partitions"
+    PARTITIONS = "partitions"
+    DEVICES = "devices"
+
+
+_BY_FLAG: Final = frozenset(
+    "all-reduce all-reduce-start all-gather all-gather-start reduce-scatter".split()
+)
+"""Opcodes that have `use_global_device_ids`; a text leaves it out if it is false."""
+
+
+def mode_of(collective: Instruction) -> Mode:
+    """The meaning of the ids in its groups."""
+    if "channel_id=" not in collective.attributes_text:
+        return Mode.REPLICAS
+    if collective.opcode not in _BY_FLAG:
+        return Mode.PARTITIONS
+    flag = collective.attribute_text("use_global_device_ids") == "true"
+    return Mode.DEVICES if flag else Mode.REPLICAS_OF_ALL_PARTITIONS
+
+
+class Groups(NamedTuple):
+    """The replica groups of a collective."""
+
+    error: tuple[str, str] | None
+    """The name of a check and a message, if the groups on their own violate one."""
+    total: int
+    sizes: frozenset[int]
+
+
+def _listed(text: str) -> tuple[tuple[int, ...], ...] | None:
+    value = value_or_none("replica_groups", text)
+    if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
+        return None
+    try:
+        return value.groups
+    except (OverflowError, KeyError):
+        return None
+
+
+@lru_cache(maxsize=1 << 12)
+def groups_of(text: str) -> Groups | None:
+    """The groups that a text spells; None if unreadable."""
+    if error := device_list_error("replica_groups", text):
+        return Groups(("replica-group-mesh", error), 1, frozenset({1}))
+    groups = _listed(text)
+    if groups is None:
+        return None
+    ids = [number for group in groups for number in group]
+    return Groups(_error(groups, ids), len(ids), frozenset(map(len, groups)))
+
+
+def _error(groups: tuple[tuple[int, ...], ...], ids: list[int]) -> tuple[str, str] | None:
+    if any(not group for group in groups):
+        return "replica-group-empty", "a replica group is empty"
+    seen: set[int] = set()
+    for number in ids:
+        if number in seen:
+            return "replica-id-repeated", f"replica {number} is in the groups twice"
+        seen.add(number)
+    for number in ids:
+        if not 0 <= number < len(ids):
+            message = f"replica {number} is out of range: the groups hold {len(ids)} ids"
+            return "replica-id-range", message
+    return None
+
+
+@cached_analysis
+def all_communicating(module: Module) -> tuple[Instruction, ...]:
+    """The instructions of a module that exchange data with other devices or the host."""
+    if COMMUNICATES.isdisjoint(opcodes_of(module)):
+        return ()
+    return tuple(chain.from_iterable(map(communicating, module.computations)))
+
+
+@cached_analysis
+def communicating(computation: Computation) -> tuple[Instruction, ...]:
+    """The instructions of a computation that do, in the text's order."""
+    if COMMUNICATES.isdisjoint(computation.opcodes):
+        return ()
+    return tuple(
+        computation.at(number)
+        for number, row in enumerate(computation.rows)
+        if opcode_of(row) in COMMUNICATES
+    )
 
 
 def count_of(module: Module, name: str) -> int:
     """`replica_count` or `num_partitions` of a module's header; 1 where it is left out."""
-    return _counts(module).get(name, 1)
-
-
-@cached_analysis
-def _counts(module: Module) -> Mapping[str, int]:
-    # The header of a large program is long, and each collective asks.
-    pairs = re.findall(r"\b(replica_count|num_partitions)=(\d+)", module.header)
-    return {name: int(count) for name, count in reversed(pairs)}
+    return header_counts(module).get(name, 1)
 
 
 def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
@@ -37,16 +130,12 @@ def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int
         return
     mode = mode_of(collective)
     pairs = collective.attributes.get("source_target_pairs")
-    groups: tuple[tuple[int, ...], ...]
+    groups: tuple[tuple[int, ...], ...] | None
     if pairs is not None:
-        groups = tuple((int(source), int(target)) for source, target in _pair.findall(pairs))
+        groups = tuple((int(source), int(target)) for source, target in _find_pairs(pairs))
     else:
-        value = value_or_none("replica_groups", collective.attributes.get("replica_groups", "{}"))
-        if not isinstance(value, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
-            return
-        try:
-            groups = value.groups
-        except (OverflowError, KeyError):
+        groups = _listed(collective.attributes.get("replica_groups", "{}"))
+        if groups is None:
             return
         if not groups:
             counts = {Mode.PARTITIONS: partitions, Mode.DEVICES: replicas * partitions}

@@ -99,6 +99,8 @@ def _turned(
         if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
             continue
         if before.rank != after.rank:
+            if opcode == "bitcast-convert" and not _splits_elements(before, after):
+                mismatches.append(LayoutMismatch(number, before, after))
             continue
         # Their operand has another type than the result, so another number of bits.
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
@@ -106,6 +108,13 @@ def _turned(
         if before.minor_to_major != after.minor_to_major or not packed_alike:
             mismatches.append(LayoutMismatch(number, before, after))
     return tuple(mismatches)
+
+
+def _splits_elements(before: ArrayShape, after: ArrayShape) -> bool:
+    """True if the elements of one array are rows of the other: its last dimension, the minor."""
+    small, large = sorted((before, after), key=lambda shape: shape.rank)
+    orders = small.minor_to_major, large.minor_to_major
+    return not all(orders) or orders[1] == (large.rank - 1, *orders[0])
 
 
 def _packing(shape: ArrayShape) -> int:

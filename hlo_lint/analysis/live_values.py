@@ -69,11 +69,7 @@ def _in_computation(computation: Computation, accesses: Accesses) -> Iterator[Cl
                     life.reader is not instruction
                     and value.id not in (written.value.id, *lost)
                     and value.slice.overlaps(written.value.slice)
-                    and not _on_purpose(instruction)
+                    and not any(mark in instruction.attributes_text for mark in _ON_PURPOSE)
                 ):
                     lost.add(value.id)
                     yield Clash(instruction, written, life)
-
-
-def _on_purpose(instruction: Instruction) -> bool:
-    return any(mark in instruction.attributes_text for mark in _ON_PURPOSE)

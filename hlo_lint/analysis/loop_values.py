@@ -7,20 +7,23 @@ calls, async starts and values that the loop carries. Whatever is not followed i
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, repeat
 from operator import mul
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.loops import COMPARISONS, read_loop
-from hlo_lint.hlo.attributes import Slice
+from hlo_lint.analysis.walks import operands_first, reached
+from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.text.source import whole_number
 
 MAX_CONTEXTS = 64
 """Contexts of one computation that are looked at; a nest of three loops has 16."""
+MAX_WAYS = 1000
+"""Ways out of a computation that are looked at, whole and half."""
 MAX_STEPS = 2000
 """Instructions that are run for one value."""
 MAX_REPLAY = 4
@@ -47,6 +50,18 @@ class Context(NamedTuple):
             context = context.caller
 
 
+def _iterations(call: Instruction) -> Sequence[int]:
+    """The iterations of a loop that are looked at; none if its trip count is unknown."""
+    if call.opcode != "while":
+        return (0,)
+    loop = read_loop(call)
+    if loop is None or loop.trip_count < 1:
+        return ()
+    last = loop.trip_count - 1
+    # Offset and stride show in the first three; the last one meets the bounds.
+    return sorted({0, min(1, last), min(2, last), last})
+
+
 class LoopValues:
     """Runs the scalar integer instructions of one module."""
 
@@ -68,31 +83,34 @@ class LoopValues:
 
         Ways through a loop of unknown trip count are left out.
         """
-        return islice(self._contexts(computation, 0), MAX_CONTEXTS)
 
-    def _contexts(self, computation: Computation, depth: int) -> Iterator[Context | None]:
-        if computation is self._entry:
-            yield None
-            return
-        if depth > 32:
-            return  # recursion, which XLA refuses
-        for call in self._callers.get(computation.name, ()):
-            iterations = [0]
-            if call.opcode == "while":
-                loop = read_loop(call)
-                if loop is None or loop.trip_count < 1:
-                    continue
-                last = loop.trip_count - 1
-                # Offset and stride show in the first three; the last one meets the bounds.
-                iterations = sorted({0, min(1, last), min(2, last), last})
-            for caller in self._contexts(call.computation, depth + 1):
-                for iteration in iterations:
-                    yield Context(call, iteration, caller)
+        def outwards(way: tuple[Instruction, ...]) -> Iterator[tuple[Instruction, ...]]:
+            inside = way[-1].computation if way else computation
+            calls = () if inside is self._entry else self._callers.get(inside.name, ())
+            return ((*way, call) for call in reversed(calls) if _iterations(call))
+
+        here: tuple[Instruction, ...] = ()
+        ways = islice(reached([here], outwards), MAX_WAYS)
+        return islice(
+            chain.from_iterable(map(self._along, ways, repeat(computation))), MAX_CONTEXTS
+        )
+
+    def _along(
+        self, way: tuple[Instruction, ...], computation: Computation
+    ) -> Sequence[Context | None]:
+        """The contexts that calls lead through, innermost first; none if they end elsewhere."""
+        if (way[-1].computation if way else computation) is not self._entry:
+            return ()
+        contexts: list[Context | None] = [None]
+        for call in reversed(way):
+            iterations = _iterations(call)
+            contexts = [Context(call, at, caller) for caller in contexts for at in iterations]
+            del contexts[MAX_CONTEXTS:]
+        return contexts
 
     def value(self, operand: Operand, context: Context | None) -> int | None:
         """The integer that an operand is in a context; None if that is unknown."""
-        run = _Run(self._body)
-        return run.operand(operand, (), context)
+        return _Run(self._body).value(operand, context)
 
     def slice_offsets(self, instruction: Instruction) -> Iterator[tuple[Context | None, int]]:
         """The byte in its array at which a slice begins, in each context where that is known.
@@ -152,91 +170,108 @@ def byte_strides(shape: ArrayShape) -> list[int] | None:
     return strides
 
 
+_Place: TypeAlias = tuple[Instruction, Index, Context | None]
+"""A part of a result in a context."""
+_PASSES: Final = frozenset("bitcast copy copy-done opt-barrier reshape".split())
+_HANDS_ON: Final = _PASSES.union(
+    "async-done call copy-start fusion get-tuple-element parameter tuple".split()
+)
+
+
 class _Run:
-    """One value, with what was computed on the way to it."""
+    """One value, with what is computed on the way to it."""
 
     def __init__(self, body: Callable[[Instruction], Computation | None]) -> None:
         self._body = body
-        self._values: dict[tuple[Instruction, Index, Context | None], int | None] = {}
-        self._left = MAX_STEPS
+        self._read: dict[_Place, Sequence[_Place | None]] = {}
 
-    def operand(self, operand: Operand, path: Index, context: Context | None) -> int | None:
-        if operand.instruction is None:
-            return None
-        path = (*operand.index, *path)
-        key = operand.instruction, path, context
-        if key not in self._values:
-            self._values[key] = None  # a cycle is unknown
-            self._left -= 1
-            if self._left < 0:
-                return None
-            self._values[key] = self._instruction(operand.instruction, path, context)
-        return self._values[key]
+    def value(self, operand: Operand, context: Context | None) -> int | None:
+        """The integer that an operand is; None if that is unknown, or takes too many steps."""
+        start = _place(operand, (), context)
+        values: dict[_Place | None, int | None] = {}
+        for place in () if start is None else operands_first([start], self._sources):
+            instruction = place[0]
+            numbers = [
+                number for source in self._read[place] if (number := values.get(source)) is not None
+            ]
+            if instruction.opcode in _HANDS_ON:
+                values[place] = numbers[0] if numbers else _counted(place)
+            elif instruction.opcode == "constant":
+                values[place] = _constant(instruction)
+            elif len(numbers) == len(self._read[place]):
+                values[place] = _fitting(instruction, _computed(instruction, numbers))
+        return values.get(start)
 
-    def _instruction(
+    def _sources(self, place: _Place) -> Iterable[_Place]:
+        self._read[place] = () if len(self._read) > MAX_STEPS else tuple(self._needed(*place))
+        return filter(None, self._read[place])
+
+    def _needed(
         self, instruction: Instruction, path: Index, context: Context | None
-    ) -> int | None:
-        operands = instruction.operands
-        match instruction.opcode:
+    ) -> Iterator[_Place | None]:
+        """The value that is handed on, or those that it is computed of."""
+        opcode, first = instruction.opcode, instruction.operand(0)
+        match opcode:
             case "parameter":
-                return self._parameter(instruction, path, context)
-            case "tuple" if path and path[0] < len(operands):
-                return self.operand(operands[path[0]], path[1:], context)
-            case "get-tuple-element" if operands:
+                yield self._argument(instruction, path, context)
+            case "tuple" if path:
+                yield _place(instruction.operand(path[0]), path[1:], context)
+            case "get-tuple-element":
                 number = instruction.tuple_index
-                if number is None:
-                    return None
-                return self.operand(operands[0], (number, *path), context)
-            case "copy" | "bitcast" | "reshape" | "opt-barrier" | "copy-done" if operands:
-                return self.operand(operands[0], path, context)
-            case "copy-start" if operands and path in ((), (0,)):
-                return self.operand(operands[0], (), context)
-            case "async-done" if operands and operands[0].instruction is not None:
-                start = operands[0].instruction
-                return self._result(start, path, context) if start.opcode == "async-start" else None
+                yield None if number is None else _place(first, (number, *path), context)
+            case "copy-start":
+                yield _place(first, (), context) if path in ((), (0,)) else None
+            case "async-done":
+                start = None if first is None else first.instruction
+                if start is not None and start.opcode == "async-start":
+                    yield self._result(start, path, context)
             case "fusion" | "call":
-                return self._result(instruction, path, context)
-            case "constant":
-                return _constant(instruction)
-        if path or not operands:
-            return None
-        values = []
-        for operand in operands:
-            value = self.operand(operand, (), context)
-            if value is None:
-                return None
-            values.append(value)
-        return _fitting(instruction, _computed(instruction, values))
+                yield self._result(instruction, path, context)
+            case _ if opcode in _PASSES:
+                yield _place(first, path, context)
+            case _ if not path and _range(instruction) is not None:
+                for operand in instruction.operands:
+                    yield _place(operand, (), context)
 
-    def _result(self, call: Instruction, path: Index, context: Context | None) -> int | None:
+    def _result(self, call: Instruction, path: Index, context: Context | None) -> _Place | None:
         body = self._body(call)
-        if body is None or body.root is None:
-            return None
-        return self.operand(Operand(body.root.name, (), body.root), path, Context(call, 0, context))
+        root = None if body is None else body.root
+        return None if root is None else (root, path, Context(call, 0, context))
 
-    def _parameter(
+    def _argument(
         self, parameter: Instruction, path: Index, context: Context | None
-    ) -> int | None:
+    ) -> _Place | None:
         at = parameter.parameter_number
-        if context is None or at is None:
+        if context is None or at is None or _counted((parameter, path, context)) is not None:
             return None
         call, iteration, caller = context
-        operands = call.operands
         if call.opcode != "while":
-            return self.operand(operands[at], path, caller) if at < len(operands) else None
-        loop = read_loop(call)
-        if loop is not None and path == (loop.induction_variable,):
-            return loop.init + iteration * loop.step
+            return _place(call.operand(at), path, caller)
         root = parameter.computation.root
-        if root is None or not operands:
+        if root is None:
             return None
         if iteration == 0 or _is_carried_unchanged(root, parameter, path):
-            return self.operand(operands[0], path, caller)
-        if iteration > MAX_REPLAY:
-            return None
+            return _place(call.operand(0), path, caller)
         # What the body gave back in the iteration before is what the parameter holds now.
         before = Context(call, iteration - 1, caller)
-        return self.operand(Operand(root.name, (), root), path, before)
+        return (root, path, before) if iteration <= MAX_REPLAY else None
+
+
+def _place(operand: Operand | None, path: Index, context: Context | None) -> _Place | None:
+    if operand is None or operand.instruction is None:
+        return None
+    return operand.instruction, (*operand.index, *path), context
+
+
+def _counted(place: _Place) -> int | None:
+    """The value of a loop's counter, by the annotation of the loop."""
+    instruction, path, context = place
+    if instruction.opcode != "parameter" or context is None or context.call.opcode != "while":
+        return None
+    loop = read_loop(context.call)
+    if loop is None or path != (loop.induction_variable,):
+        return None
+    return loop.init + context.iteration * loop.step
 
 
 def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index) -> bool:
@@ -309,10 +344,17 @@ _RANGES = {
 }
 
 
+def _range(instruction: Instruction) -> tuple[int, int] | None:
+    """The least and the greatest number of a scalar's type."""
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or shape.elements != 1:
+        return None
+    return _RANGES.get(shape.dtype)
+
+
 def _fitting(instruction: Instruction, value: int | None) -> int | None:
     """The value if the result's type holds it: what wraps around is not followed."""
-    shape = instruction.shape_or_none
-    if value is None or not isinstance(shape, ArrayShape) or shape.elements != 1:
+    limits = _range(instruction)
+    if value is None or limits is None:
         return None
-    low, high = _RANGES.get(shape.dtype, (1, 0))
-    return value if low <= value <= high else None
+    return value if limits[0] <= value <= limits[1] else None

@@ -255,6 +255,29 @@ def backend_config(instruction: Instruction) -> Mapping[str, object]:
     return config if isinstance(config, Mapping) else {}
 
 
+class SliceDescriptor(NamedTuple):
+    """The place of a slice in memory: `DynamicSliceConfig` says it in place of the operands."""
+
+    byte_offset: int
+    byte_stride: int
+    """The distance from one iteration to the next."""
+    loop_index: int | None
+    """The enclosing loop whose iterations count; None if the offset is constant."""
+
+
+def slice_descriptor(instruction: Instruction) -> SliceDescriptor | None:
+    """The `dynamic_slice_config` of a slice; None without one, or in a form that is not known."""
+    if '"dynamic_slice_config"' not in instruction.attributes_text:
+        return None
+    config = backend_config(instruction).get("dynamic_slice_config")
+    if not isinstance(config, Mapping) or "table" in config:
+        return None  # no dump at hand has a table
+    loop = integer_field(config, "loop_index") if "loop_index" in config else None
+    linear = config.get("linear", config)  # its own message since jax 0.12
+    offset, stride = (integer_field(linear, name) for name in ("byte_offset", "byte_stride"))
+    return None if offset is None or stride is None else SliceDescriptor(offset, stride, loop)
+
+
 def scalar(instruction: Instruction, operand: int) -> int | None:
     """The integer that an operand is; None where it is not a constant."""
     source = _followed(instruction, operand)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from math import isnan
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.constants import constant_of, number_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, COMMON, KEEPS_TYPE, OPCODES, UNARY
@@ -256,16 +258,11 @@ def _ends_alone(state: Instruction, change: PassPair) -> bool:
 
 def _is_read_as_before(value: Instruction, unchanged: Set[str]) -> bool:
     """True if what reads a value, up to the root, is as it was: nothing makes up for a change."""
-    reached, waiting = {value.name}, [value]
-    while waiting:
-        for user in waiting.pop().users:
-            if user.name in reached:
-                continue
-            if user.name not in unchanged or len(reached) > _MAX_CONE:
-                return False
-            reached.add(user.name)
-            waiting.append(user)
-    return True
+    cone = enumerate(reached([value], attrgetter("users")))
+    return all(
+        reader is value or (reader.name in unchanged and number <= _MAX_CONE)
+        for number, reader in cone
+    )
 
 
 def _replaced_constant(old: Instruction, new: Instruction) -> str:
@@ -376,20 +373,19 @@ def _stays(
     names = () if old.opcode == "constant" else new.operand_names
     if _replaced_constant(old, new):
         names = tuple(name for name in names if name in old.operand_names)
-    waiting = [name.partition("#")[0] for name in names]
-    reached: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name in reached:
-            continue
-        reached.add(name)
+
+    def read(name: str) -> Sequence[str]:
         operand = computation.before.instruction(name)
-        if operand is None or operand.name not in kept or len(reached) > _MAX_CONE:
+        if operand is None or operand.opcode in ("constant", "parameter"):
+            return ()
+        return [reference.partition("#")[0] for reference in operand.operand_names]
+
+    for number, name in enumerate(reached([name.partition("#")[0] for name in names], read)):
+        operand = computation.before.instruction(name)
+        if operand is None or name not in kept or number >= _MAX_CONE:
             return False
         if not others.isdisjoint(operand.called_computations):
             return False
-        if operand.opcode not in ("constant", "parameter"):
-            waiting += [reference.partition("#")[0] for reference in operand.operand_names]
     return True
 
 

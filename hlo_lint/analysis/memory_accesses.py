@@ -112,8 +112,8 @@ class Accesses:
         allocations = {touch.value.slice.allocation for _, touch in own}
         for interval in chain.intervals:
             for at in interval.instructions:
-                if _share_on_purpose(chain.start, at):
-                    continue
+                if all(DISJOINT in op.attributes_text for op in (chain.start, at)):
+                    continue  # both say that they use different regions of what they share
                 reported: set[tuple[bool, bool]] = set()
                 for theirs in self.touches(at):
                     if theirs.value.slice.allocation not in allocations:
@@ -305,8 +305,3 @@ class Accesses:
             if callee.root is not None:
                 return callee.root, index
         return None
-
-
-def _share_on_purpose(start: Instruction, other: Instruction) -> bool:
-    """True if both say that they use different regions of what they share."""
-    return all(DISJOINT in op.attributes_text for op in (start, other))

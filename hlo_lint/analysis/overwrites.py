@@ -7,9 +7,8 @@ After copy insertion the values of one buffer are never alive at once
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from hlo_lint.analysis.async_chains import is_async
 from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken
@@ -24,10 +23,10 @@ from hlo_lint.analysis.shared_buffers import (
     source_places,
     start_of,
 )
-from hlo_lint.hlo.attributes import Alias, Donor
-from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.analysis.walks import control_successors, reached
+from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
 
 
@@ -107,7 +106,8 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
     """The roots of loop bodies that give an element of the state back as another, uncopied.
 
     The two are alive at once, and the second one lies where the first one does in the next
-    iteration. With the numbers of the elements: that which is given, and its place.
+    iteration. With the numbers of the elements: that which is given, and its place. Two that begin
+    as one value and stay it have one buffer to begin with.
     """
     calls = sequential_calls(module)
     for computation in module.nonfusion_computations:
@@ -117,12 +117,24 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
             if body is None or root is None:
                 continue
             places = [(place,) for place in range(len(root.operand_names))]
-            for (place,), value in zip(
-                places, source_places(body, root.number, places), strict=True
-            ):
+            given = source_places(body, root.number, places)
+            for (place,), value in zip(places, given, strict=True):
                 if value is None or len(value[1]) != 1 or value[1][0] == place:
                     continue
-                if opcode_of(body.rows[value[0]]) == "parameter":
+                if opcode_of(body.rows[value[0]]) != "parameter":
+                    continue
+                init = loop.producer()
+                first = {
+                    init and source_place(computation, init.number, at)
+                    for at in ((place,), value[1])
+                }
+                taken = value[1][0]
+                if (
+                    not taken < len(given)
+                    or given[taken] != value
+                    or len(first) > 1
+                    or None in first
+                ):
                     yield root, value[1][0], place
                     break
 
@@ -203,29 +215,15 @@ class _Order:
         if self._scheduled:
             return first < second
         if first not in self._reached:
-            self._reached[first] = self._reached_from(first)
+            self._reached[first] = set(reached(self._after(first), self._after))
         return second in self._reached[first]
 
-    @cached_property
-    def _control_successors(self) -> Mapping[str, Sequence[int]]:
-        successors: dict[str, list[int]] = {}
-        for number, row in enumerate(self._computation.rows):
-            for name in control_predecessors(attributes_of(row)):
-                successors.setdefault(name, []).append(number)
-        return successors
-
-    def _reached_from(self, number: int) -> set[int]:
-        """The instructions that have to run after one: users, and control successors."""
-        rows, users = self._computation.rows, self._computation.users
-        reached: set[int] = set()
-        todo = [number]
-        while todo:
-            name = name_of(rows[todo.pop()])
-            for after in (*users.get(name, ()), *self._control_successors.get(name, ())):
-                if after not in reached:
-                    reached.add(after)
-                    todo.append(after)
-        return reached
+    def _after(self, number: int) -> Iterable[int]:
+        """The users of an instruction, and its control successors."""
+        computation = self._computation
+        name = name_of(computation.rows[number])
+        yield from computation.users.get(name, ())
+        yield from control_successors(computation).get(name, ())
 
 
 class _Readers:
@@ -259,17 +257,18 @@ class _Readers:
         latest = self._latest.get(at)
         if latest is None:
             latest = -1
-            todo, seen = [at], {at}
-            while todo:
-                for number in users.get(name_of(rows[todo.pop()]), ()):
+            for passing in reached([at], self._passing_on):
+                for number in users.get(name_of(rows[passing]), ()):
                     latest = max(latest, number, self._latest.get(number, -1))
-                    if number in self._latest or number in seen:
-                        continue
-                    if passes_on(opcode_of(rows[number])):
-                        seen.add(number)
-                        todo.append(number)
             self._latest[at] = latest
         return latest
+
+    def _passing_on(self, at: int) -> Iterable[int]:
+        """The users that pass a value on, whose last readers are not known."""
+        rows = self._computation.rows
+        for number in self._computation.users.get(name_of(rows[at]), ()):
+            if number not in self._latest and passes_on(opcode_of(rows[number])):
+                yield number
 
     def of(self, value: NumberedPart) -> list[int]:
         """The positions of the readers, in the order of the text.
@@ -277,9 +276,9 @@ class _Readers:
         A root that hands on comes last: it reads what the caller gets.
         """
         readers: set[int] = set()
-        todo, seen = [value], {value}
-        while todo:
-            at, index = todo.pop()
+
+        def places_of(place: NumberedPart) -> Sequence[NumberedPart]:
+            at, index = place
             elements, others = self._users_of(at)
             places = [(number, index[1:]) for number in elements.get(index[0], ())] if index else []
             for number in others:
@@ -292,11 +291,9 @@ class _Readers:
                 # A start holds its operands until it is done.
                 if is_async(opcode):
                     places += self._in_flight(number, value)
-            for place in places:
-                if place not in seen:
-                    seen.add(place)
-                    todo.append(place)
-        returned = {at for at, _ in seen if at == self._result}
+            return places
+
+        returned = {at for at, _ in reached([value], places_of) if at == self._result}
         return [*sorted(readers), *returned]
 
     def _users_of(self, at: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:

@@ -119,6 +119,38 @@ class PassPair:
             if old is not None and old is not new and old.text != new.text
         )
 
+    def renamed(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction]]:
+        """The relevant instructions whose name is gone, each with the new one that `diff` pairs it
+        with, if there is one of its opcode."""
+        kept = {id(pair.before): pair.after.index for pair in self.changed}
+        gone = {
+            (computation.name, name_of(row))
+            for computation in self.removed
+            for row in computation.rows
+            if is_relevant(row) and name_of(row) not in kept.get(id(computation), ())
+        }
+        if not gone:
+            return
+        from hlo_lint.analysis.diff.align import NOTHING
+        from hlo_lint.analysis.diff.difference import paired_computations
+        from hlo_lint.analysis.diff.structural_hash import Structures
+
+        structures = Structures()
+        for one, other, pair in paired_computations(
+            structures.of(self.before), structures.of(self.after)
+        ):
+            ours, theirs = one.computation, other.computation
+            if pair is None:
+                continue
+            for at, row in enumerate(ours.rows):
+                if (ours.name, name_of(row)) not in gone or (match := pair[at]) == NOTHING:
+                    continue
+                new = theirs.rows[match]
+                if opcode_of(row) == opcode_of(new) and name_of(new) not in ours.index:
+                    yield ours.at(at), theirs.at(match)
+
 
 def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
     """The computations of a module whose text the other one has not."""

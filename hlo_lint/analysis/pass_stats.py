@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -12,7 +12,7 @@ from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order, modules_of
-from hlo_lint.hlo.ir import Computation, Module, called_names
+from hlo_lint.hlo.ir import Computation, Module, cached_analysis, called_names
 from hlo_lint.hlo.opcodes import NO_BUFFER
 from hlo_lint.hlo.records import attributes_of, opcode_of, type_of
 from hlo_lint.hlo.shape import byte_sizes, shape_or_none
@@ -89,12 +89,9 @@ def passes(pipeline: Pipeline) -> Iterator[PassStats]:
 
 
 class _Counts:
-    """Counts of each computation, made once however many dumps repeat it."""
+    """The counts of a module, followed from dump to dump."""
 
     def __init__(self) -> None:
-        self._opcodes: dict[Computation, Counter[str]] = {}
-        self._called: dict[Computation, frozenset[str]] = {}
-        self._arrays: dict[Computation, Counter[str]] = {}
         self._structures = Structures()
         self._held = 0
 
@@ -103,85 +100,43 @@ class _Counts:
     ) -> PassStats:
         opcodes: Counter[str] = Counter()
         for computation in module.computations:
-            opcodes += self.opcodes(computation)
-        instructions, fusions = opcodes.total(), opcodes["fusion"]
+            opcodes += _opcodes(computation)
+        stats = PassStats(
+            *(dump, Effect.FIRST, opcodes.total(), opcodes["fusion"], self._held),
+            microseconds=microseconds,
+        )
         if before is None:
             self._held = sum(
                 count * _bytes(shape)
-                for computation in self.running(module)
-                for shape, count in self.arrays(computation).items()
+                for computation in _running(module)
+                for shape, count in _arrays(computation).items()
             )
-            return PassStats(
-                dump, Effect.FIRST, instructions, fusions, self._held, microseconds=microseconds
-            )
+            return replace(stats, bytes=self._held)
         # Dumps of one directory share the pieces that repeat, so this compares references first.
         if before.pieces == module.pieces or before.text == module.text:
-            return PassStats(
-                dump, Effect.NOTHING, instructions, fusions, self._held, microseconds=microseconds
-            )
+            return replace(stats, effect=Effect.NOTHING)
         difference: Counter[str] = Counter()
         for sign, computation in _exchanged(before.computations, module.computations):
-            for opcode, count in self.opcodes(computation).items():
+            for opcode, count in _opcodes(computation).items():
                 difference[opcode] += sign * count
         arrays: Counter[str] = Counter()
-        for sign, computation in _exchanged(self.running(before), self.running(module)):
-            for shape, count in self.arrays(computation).items():
+        for sign, computation in _exchanged(_running(before), _running(module)):
+            for shape, count in _arrays(computation).items():
                 arrays[shape] += sign * count
         added = {opcode: count for opcode, count in difference.most_common() if count > 0}
         removed = {opcode: -count for opcode, count in difference.most_common()[::-1] if count < 0}
         bytes_added = sum(count * _bytes(shape) for shape, count in arrays.items() if count > 0)
         bytes_removed = sum(-count * _bytes(shape) for shape, count in arrays.items() if count < 0)
         self._held += bytes_added - bytes_removed
-        return PassStats(
-            dump,
-            self._effect(before, module, bool(added or removed)),
-            instructions,
-            fusions,
-            self._held,
-            added,
-            removed,
-            bytes_added,
-            bytes_removed,
-            microseconds,
+        return replace(
+            stats,
+            effect=self._effect(before, module, bool(added or removed)),
+            bytes=self._held,
+            added=added,
+            removed=removed,
+            bytes_added=bytes_added,
+            bytes_removed=bytes_removed,
         )
-
-    def opcodes(self, computation: Computation) -> Counter[str]:
-        counter = self._opcodes.get(computation)
-        if counter is None:
-            counter = self._opcodes[computation] = Counter(
-                opcode_of(row) for row in computation.rows
-            )
-        return counter
-
-    def arrays(self, computation: Computation) -> Counter[str]:
-        counter = self._arrays.get(computation)
-        if counter is None:
-            counter = self._arrays[computation] = Counter(
-                type_of(row)
-                for row in computation.rows
-                if opcode_of(row) not in NO_BUFFER and not opcode_of(row).endswith("-done")
-            )
-        return counter
-
-    def running(self, module: Module) -> list[Computation]:
-        """Computations that run as the module's own: no bodies of fusions, no uncalled ones."""
-        by_name = {computation.name: computation for computation in module.nonfusion_computations}
-        entry = module.entry
-        waiting = [] if entry is None else [entry.name]
-        reached = set(waiting)
-        for name in waiting:  # grows on the way
-            computation = by_name.get(name)
-            if computation is None:
-                continue
-            called = self._called.get(computation)
-            if called is None:
-                tails = "\n".join(
-                    [attributes_of(row) for row in computation.rows if "=" in attributes_of(row)]
-                )
-                called = self._called[computation] = frozenset(called_names(tails))
-            waiting += called - reached
-            reached |= called
-        return [computation for name, computation in by_name.items() if name in reached]
 
     def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
         if counted:
@@ -190,6 +145,39 @@ class _Counts:
         self._structures.keep((before, module))
         same = self._structures.of(before).number == self._structures.of(module).number
         return Effect.NAMES if same else Effect.CHANGED
+
+
+@cached_analysis
+def _opcodes(computation: Computation) -> Counter[str]:
+    return Counter(map(opcode_of, computation.rows))
+
+
+@cached_analysis
+def _arrays(computation: Computation) -> Counter[str]:
+    return Counter(
+        type_of(row)
+        for row in computation.rows
+        if opcode_of(row) not in NO_BUFFER and not opcode_of(row).endswith("-done")
+    )
+
+
+@cached_analysis
+def _called(computation: Computation) -> frozenset[str]:
+    tails = [attributes_of(row) for row in computation.rows if "=" in attributes_of(row)]
+    return frozenset(called_names("\n".join(tails)))
+
+
+def _running(module: Module) -> list[Computation]:
+    """Computations that run as the module's own: no bodies of fusions, no uncalled ones."""
+    by_name = {computation.name: computation for computation in module.nonfusion_computations}
+    entry = module.entry
+    waiting = [] if entry is None else [entry.name]
+    reached = set(waiting)
+    for name in waiting:  # grows on the way
+        called = _called(by_name[name]) if name in by_name else frozenset()
+        waiting += called - reached
+        reached |= called
+    return [computation for name, computation in by_name.items() if name in reached]
 
 
 def _exchanged(
@@ -207,7 +195,7 @@ def _bytes(text: str) -> int:
     return sum(size or 0 for size in byte_sizes(shape_or_none(text)))
 
 
-def as_dict(step: PassStats) -> dict[str, Any]:
+def stats_as_dict(step: PassStats) -> dict[str, Any]:
     """One row of the table for programs."""
     return {
         "step": step.number,

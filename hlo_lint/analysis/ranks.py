@@ -26,6 +26,7 @@ from hlo_lint.analysis.diff.bisection import bisect
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.sequential_calls import sequential_calls
+from hlo_lint.analysis.walks import operands_first
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
@@ -59,6 +60,8 @@ class Rank:
 
     name: str
     path: Path
+    process: int | None = None
+    """Its number among the processes that wrote to one folder, each with its own timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +217,13 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
         else:
             raise DumpError(f"{path}: no such file or directory")
     if len(folders) == 1 and folders[0].is_dir():
-        inside = [folder for folder in folders[0].iterdir() if folder.is_dir()]
-        folders = sorted(inside, key=lambda folder: _in_natural_order(folder.name))
+        (folder,) = folders
+        if (processes := _processes_in(folder)) > 1:
+            return [Rank(f"process {at}", folder, at) for at in range(processes)]
+        inside = [] if processes else [path for path in folder.iterdir() if path.is_dir()]
+        # A process that died early leaves no HLO, and neither does any folder of artefacts.
+        if sum(bool(_last_texts(Rank("", path))) for path in inside) > 1:
+            folders = sorted(inside, key=lambda path: _in_natural_order(path.name))
     unique = list(dict.fromkeys(folders))
     if len(unique) < 2:
         raise DumpError("ranks are compared with each other: give two folders at least")
@@ -234,7 +242,7 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
     contents: dict[str, dict[str, tuple[Path, bool, list[str]]]] = {}
     for rank in ranks:
         names.append(rank.name)
-        for title, (path, is_final) in _last_texts(rank.path).items():
+        for title, (path, is_final) in _last_texts(rank).items():
             by_content = contents.setdefault(title, {})
             digest = _digest(path)
             by_content.setdefault(digest, (path, is_final, []))[2].append(rank.name)
@@ -283,19 +291,13 @@ class _CollectiveTrace:
     def collectives(self, entry: Computation) -> list[Collective]:
         """The collectives that a computation runs; callees are done before their callers."""
         begun: dict[str, _Steps] = {}
-        waiting = [entry]
-        while waiting:
-            computation = waiting[-1]
-            name = computation.name
-            if name not in begun:
-                begun[name] = list(self._steps(computation))
-                # One that is begun and waits for this one calls itself: it adds nothing.
-                callees = chain.from_iterable(callees for _, callees in begun[name])
-                waiting += [callee for callee in callees if callee.name not in begun]
-                continue
-            if name not in self._known:
-                self._known[name] = self._run(begun[name])
-            waiting.pop()
+
+        def called(computation: Computation) -> Iterator[Computation]:
+            steps = begun[computation.name] = list(self._steps(computation))
+            return chain.from_iterable(callees for _, callees in steps)
+
+        for computation in operands_first([entry], called):
+            self._known[computation.name] = self._run(begun[computation.name])
         return self._known[entry.name]
 
     def _steps(
@@ -423,17 +425,24 @@ def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> in
     return None
 
 
-def _last_texts(rank: Path) -> dict[str, tuple[Path, bool]]:
+def _processes_in(folder: Path) -> int:
+    """The number of processes that wrote to a folder itself: none counts a module twice."""
+    names = {name.key for path in folder.iterdir() if (name := parse_name(path.name)) is not None}
+    # Metadata names no module.
+    return max(Counter(key[1:] for key in names if key[2]).values(), default=0)
+
+
+def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
     """The last text of each compilation of a rank; True if it is what the compiler ended with.
 
     The numbers of modules may differ between processes, so a module is known by its name, and by
     how many of that name were compiled before it.
     """
-    if rank.is_file():
-        return {"": (rank, True)}
+    if rank.path.is_file():
+        return {"": (rank.path, True)}
     compilations: dict[tuple[str, str, int, str], list[tuple[DumpName, Path]]] = {}
     loose: dict[str, tuple[Path, bool]] = {}
-    for path in _files(rank):
+    for path in _files(rank.path):
         name = parse_name(path.name)
         if name is not None and (name.is_final or name.step is not None):
             # One process may write several modules of one name: the count of each name tells them
@@ -441,10 +450,15 @@ def _last_texts(rank: Path) -> dict[str, tuple[Path, bool]]:
             key = str(path.parent), *name.key
             compilations.setdefault(key, []).append((name, path))
         elif name is None and path.suffix == ".hlo":
-            loose[str(path.relative_to(rank))] = path, True
+            loose[str(path.relative_to(rank.path))] = path, True
     counts: dict[str, int] = {}
     last: dict[str, tuple[Path, bool]] = {}
+    written: Counter[tuple[int, str]] = Counter()
     for key in sorted(compilations):
+        process = written[key[2:]]
+        written[key[2:]] += 1
+        if rank.process not in (None, process):
+            continue
         dumps = compilations[key]
         name, path = max(dumps, key=lambda dump: (dump[0].is_final, dump[0].step or 0))
         number = counts[name.module] = counts.get(name.module, 0) + 1

@@ -334,7 +334,7 @@ class _Names:
 
 def attribute_edit(instruction: Instruction, module: Module, name: str, value: str) -> Edit | None:
     """The edit that gives an attribute another value; None where it has no such attribute."""
-    from hlo_lint.hlo.attributes import split_attributes
+    from hlo_lint.hlo.attributes.splitting import split_attributes
 
     tail = instruction.attributes_text
     place = split_attributes(tail).get(name)

@@ -34,7 +34,7 @@ from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.memory_accesses import DISJOINT
 from hlo_lint.analysis.sequential_calls import parameters_of, sequential_calls
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS, OPCODES
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of, type_of

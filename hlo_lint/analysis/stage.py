@@ -209,7 +209,7 @@ def parse_stage(text: str) -> Stage:
 
 @cache
 def _fields() -> Mapping[str, str]:
-    return {name: kind for name, kind in Stage.__annotations__.items() if name != "assumed"}
+    return {name: text for name, text in Stage.__annotations__.items() if name != "assumed"}
 
 
 def _field_of(name: str) -> tuple[str, bool]:
@@ -223,14 +223,14 @@ def _field_of(name: str) -> tuple[str, bool]:
 
 
 def _value_of(name: str, field: str, text: str) -> Any:
-    kind = _fields()[field]
-    if "bool" in kind:
+    annotation = _fields()[field]
+    if "bool" in annotation:
         if text not in ("true", "false"):
             raise UsageError(f"{name} takes true or false, not {text!r}")
         return text == "true"
-    if "int" in kind:
+    if "int" in annotation:
         number = whole_number(text)
         if number is None or number < 0:
             raise UsageError(f"{name} takes a whole number, not {text!r}")
         return number
-    return frozenset(text.split("+")) if "frozenset" in kind else text
+    return frozenset(text.split("+")) if "frozenset" in annotation else text

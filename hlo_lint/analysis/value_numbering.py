@@ -9,9 +9,10 @@ Three levels share this. `diff` numbers instructions as they are written, names 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
+from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Computation, Module
 
 UNKNOWN: Final = -1
@@ -95,35 +96,3 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
                 numbered = variants[key] = self._numbered(by_name[name], callees, module)
             done[name] = numbered
         return {name: done[name] for name in by_name}
-
-
-T = TypeVar("T", bound=Hashable)
-
-
-def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
-    """Values and all that they depend on, each once and after its operands.
-
-    On a circle, the value that is reached first comes after the others.
-
-    >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
-    ['c', 'b', 'a']
-    """
-    order: list[T] = []
-    reached: set[T] = set()
-    stack: list[tuple[T, Iterator[T]]] = []
-    for value in values:
-        if value in reached:
-            continue
-        reached.add(value)
-        stack.append((value, iter(operands(value))))
-        while stack:
-            user, waiting = stack[-1]
-            for operand in waiting:
-                if operand not in reached:
-                    reached.add(operand)
-                    stack.append((operand, iter(operands(operand))))
-                    break
-            else:
-                stack.pop()
-                order.append(user)
-    return order

@@ -121,7 +121,7 @@ def compare(before: Structure, after: Structure, *, metadata: bool = False) -> D
     """The differences between two modules that the same `Structures` took apart."""
     if before.number == after.number:
         return Difference(before.module, after.module)
-    pairs = _paired(before, after)
+    pairs = paired_computations(before, after)
     partners = {one.computation.name: other.computation.name for one, other, _ in pairs}
     sides = _Sides(before, after, partners, metadata)
     scheduled = before.module.is_scheduled and after.module.is_scheduled
@@ -161,7 +161,7 @@ Pair = tuple[Body, Body, list[int] | None]
 """Two computations, and which instruction is which; None where nothing differs."""
 
 
-def _paired(before: Structure, after: Structure) -> list[Pair]:
+def paired_computations(before: Structure, after: Structure) -> list[Pair]:
     """Pairs of computations: those that pairs call, then by content, then by name."""
     pairs: list[Pair] = []
     left, right = dict(before.bodies), dict(after.bodies)

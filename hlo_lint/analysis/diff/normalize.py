@@ -43,7 +43,8 @@ def meaning(name: str, text: str) -> Hashable:
     >>> meaning("is_stable", "false") is None
     True
     """
-    from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+    from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+    from hlo_lint.hlo.attributes.reading import read_attribute
 
     if name == "channel_id":
         return "some channel"  # the number only tells channels apart
@@ -66,18 +67,16 @@ def meaning(name: str, text: str) -> Hashable:
 
 def _frozen(value: object) -> Hashable:
     """The value, its dictionaries and lists made hashable, its spellings made one."""
-    from hlo_lint.hlo.attributes import (
+    from hlo_lint.hlo.attributes.devices import (
         Iota,
         IotaReplicaGroups,
         Mesh,
         MeshReplicaGroups,
-        NamedSharding,
-        ProgramShape,
         ReplicaGroupList,
-        TiledSharding,
-        TupleSharding,
         device_numbers,
     )
+    from hlo_lint.hlo.attributes.shapes import ProgramShape
+    from hlo_lint.hlo.attributes.sharding import NamedSharding, TiledSharding, TupleSharding
     from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
 
     match value:
@@ -120,7 +119,7 @@ def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
 
     Of called computations only the attribute's name and their number counts.
     """
-    from hlo_lint.hlo.attributes import split_attributes
+    from hlo_lint.hlo.attributes.splitting import split_attributes
 
     meanings: list[tuple[str, Hashable]] = []
     for name, (start, end) in split_attributes(tail).items():

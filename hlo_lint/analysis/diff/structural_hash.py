@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
+from hlo_lint.analysis.buffers import element_taken
 from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.diff.normalize import (
     PROVENANCE,
@@ -25,7 +26,8 @@ from hlo_lint.analysis.diff.normalize import (
     shape_meaning,
     without_metadata,
 )
-from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering, operands_first
+from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering
+from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS, NO_KERNEL
@@ -228,7 +230,8 @@ class Structures(ModuleNumbering[Body]):
 
 def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
     """The origin of an instruction, its Python frames looked up."""
-    from hlo_lint.hlo.attributes import OpMetadata, split_attributes
+    from hlo_lint.hlo.attributes.metadata import OpMetadata
+    from hlo_lint.hlo.attributes.splitting import split_attributes
 
     values: list[tuple[str, Hashable]] = []
     for name, (start, end) in split_attributes(tail).items():
@@ -271,10 +274,8 @@ def _reads(
     through: set[int] = set()
     for at, row in enumerate(rows):
         if opcode_of(row) == _ELEMENT and len(references_of(row)) == 1 and not root_mark_of(row):
-            element, (position, path) = (
-                _index(attributes_of(row)),
-                _place(references_of(row)[0], places),
-            )
+            element = element_taken(computation, at)
+            position, path = _place(references_of(row)[0], places)
             # Elements are read through: releases disagree on whether they are instructions of their
             # own.
             if element is not None and 0 <= position < at and index[name_of(row)] == at:
@@ -304,11 +305,6 @@ def _place(reference: str, places: dict[str, Read]) -> Read:
 @lru_cache(maxsize=1 << 16)
 def _called(tail: str) -> tuple[str, ...]:
     return called_names(tail)
-
-
-def _index(tail: str) -> int | None:
-    value = dict(attributes(without_metadata(tail))).get("index")
-    return value if isinstance(value, int) else None
 
 
 def _order(reads: Sequence[Sequence[Read]]) -> Sequence[int]:

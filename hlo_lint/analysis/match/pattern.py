@@ -550,7 +550,8 @@ def _why_not_shape(asked: Shape, shape: Shape | None) -> str:
 
 
 def _why_not_attribute(name: str, asked: Attribute, node: _Node) -> str:
-    from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+    from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+    from hlo_lint.hlo.attributes.reading import read_attribute
 
     if node.path:
         if name == "index" and asked == node.path[-1]:

@@ -16,7 +16,7 @@ from hlo_lint.analysis.match.pattern import (
     op,
     opcode,
 )
-from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.shape import ShapeSyntaxError
 from hlo_lint.text.errors import UsageError, nearest
@@ -48,7 +48,7 @@ def read_pattern(text: str) -> Pattern:
     if max(text.count("("), text.count("[")) > MAX_DEPTH:
         raise UsageError(f"a pattern has at most {MAX_DEPTH} pairs of brackets")
     try:
-        tree = load("pattern").parse(text)
+        tree = grammar_parser("pattern").parse(text)
     except UnexpectedInput as error:
         offset = offset_of(error, text)
         _refuse("expected a pattern like reshape(custom_call())", text, offset)
@@ -68,7 +68,7 @@ def _chain(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
     function, *modifiers = trees(tree)
     made = _function(function, text)
     for modifier in modifiers:
-        (name,) = tokens(modifier)
+        (name,) = terminals(modifier)
         if isinstance(made, ArrayPattern):
             _refuse("array(…) has no modifiers", text, _start(modifier))
         made = _modified(made, str(name), modifier, text)
@@ -76,7 +76,7 @@ def _chain(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
 
 
 def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
-    name = str(tokens(tree)[0])
+    name = str(terminals(tree)[0])
     positional, keywords = _arguments(tree, text)
     start = _start(tree)
     try:
@@ -134,7 +134,7 @@ def _arguments(tree: Tree[Token], text: str) -> tuple[list[_Value], dict[str, _V
         if str(child.data) != "keyword":
             positional.append(_value(child, text))
             continue
-        name = str(tokens(child)[0])
+        name = str(terminals(child)[0])
         if name in keywords:
             _refuse(f"{name}= is there twice", text, _start(child))
         keywords[name] = _value(trees(child)[0], text)
@@ -142,13 +142,13 @@ def _arguments(tree: Tree[Token], text: str) -> tuple[list[_Value], dict[str, _V
 
 
 def _value(tree: Tree[Token], text: str) -> _Value:
-    kind = str(tree.data)
-    if kind == "chain":
+    rule = str(tree.data)
+    if rule == "chain":
         return _chain(tree, text)
-    if kind == "tuple":
+    if rule == "tuple":
         return cast("Attribute", tuple(_value(child, text) for child in trees(tree)))
-    (token,) = tokens(tree)
-    match kind:
+    (token,) = terminals(tree)
+    match rule:
         case "string":
             return _escape.sub(lambda escape: {"n": "\n"}.get(escape[1], escape[1]), token[1:-1])
         case "integer" if len(token) < 19:

@@ -20,7 +20,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_size,
     same_type,
 )
-from hlo_lint.hlo.attributes import Padding, Slice
+from hlo_lint.hlo.attributes.plain import Padding, Slice
 from hlo_lint.hlo.dtypes import BITS, is_integer
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
@@ -55,8 +55,8 @@ def _broadcast(operation: Operation, printed: Shape) -> None:
 
 def _demand_same_type(operation: Operation, operand: ArrayShape, result: ArrayShape) -> None:
     if operand.dtype != result.dtype:
-        kind = ImpossibleMix if same_type(operand.dtype, result.dtype) else Impossible
-        raise kind(f"{operation.opcode} of {operand.dtype} cannot give {result.dtype}")
+        error = ImpossibleMix if same_type(operand.dtype, result.dtype) else Impossible
+        raise error(f"{operation.opcode} of {operand.dtype} cannot give {result.dtype}")
 
 
 def _reshape(operation: Operation, printed: Shape) -> None:

@@ -90,8 +90,8 @@ def _async_start(operation: Operation, printed: Shape) -> None:
 def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
     bound, result, *_ = _elements(shape, 2, "the type of an async-start")
     if not isinstance(bound, TupleShape):
-        kind = brief(bound)
-        raise Impossible(f"the type of an async-start begins with its operands, and not {kind}")
+        first = brief(bound)
+        raise Impossible(f"the type of an async-start begins with its operands, and not {first}")
     return bound.elements, result
 
 

@@ -26,7 +26,11 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 def _group_size(operation: Operation) -> int:
     """The number of devices in a group, if the instruction alone tells it."""
-    from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+    from hlo_lint.hlo.attributes.devices import (
+        IotaReplicaGroups,
+        MeshReplicaGroups,
+        ReplicaGroupList,
+    )
 
     across = operation.text("channel_id") is not None and operation.opcode != "all-to-all"
     if across and operation.text("use_global_device_ids") != "true":

@@ -152,8 +152,8 @@ def _before_ragged(
     """The dimensions of the left side over which the sizes of groups may vary."""
     if ragged in batch:
         return list(batch[: batch.index(ragged)])
-    kind = free if ragged in free else contracting
-    return [*batch, *kind[: kind.index(ragged)]]
+    dims = free if ragged in free else contracting
+    return [*batch, *dims[: dims.index(ragged)]]
 
 
 OPCODES: Table = {

@@ -23,8 +23,8 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 def _fft(operation: Operation) -> Shape:
     operand = operation.array(0)
-    kind, lengths = operation.text("fft_type"), operation.integers("fft_length")
-    if kind is None:
+    fft_type, lengths = operation.text("fft_type"), operation.integers("fft_length")
+    if fft_type is None:
         raise Unknowable
     rank = len(lengths)
     if not 1 <= rank <= 3:
@@ -33,23 +33,23 @@ def _fft(operation: Operation) -> Shape:
         raise Impossible(f"fft of {rank} dimensions of {operand}")
     demand_known(operand.dtype)
     last = operand.dims[-1]
-    if kind in ("FFT", "IFFT"):
+    if fft_type in ("FFT", "IFFT"):
         if not is_complex(operand.dtype):
-            raise Impossible(f"{kind} takes complex numbers, and not {operand.dtype}")
+            raise Impossible(f"{fft_type} takes complex numbers, and not {operand.dtype}")
         return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
-    if kind == "RFFT":
+    if fft_type == "RFFT":
         if operand.dtype not in COMPLEX_OF_PART:
             raise Impossible(f"RFFT takes f32 or f64, and not {operand.dtype}")
-        _demand_lengths(kind, operand, lengths)
+        _demand_lengths(fft_type, operand, lengths)
         halved = last // 2 + 1 if last > 0 else last
         return array_without_layout(
             COMPLEX_OF_PART[operand.dtype], (*operand.dims[:-1], halved), operand.dynamic
         )
-    if kind != "IRFFT":
+    if fft_type != "IRFFT":
         raise Unknowable
     if not is_complex(operand.dtype):
         raise Impossible(f"IRFFT takes complex numbers, and not {operand.dtype}")
-    _demand_lengths(kind, operand, lengths[:-1], after=1)
+    _demand_lengths(fft_type, operand, lengths[:-1], after=1)
     half = lengths[-1] // 2 + 1 if lengths[-1] else 0
     if not same_size(last, half):
         raise Impossible(f"IRFFT of {last} elements, and fft_length wants {half}")
@@ -59,15 +59,15 @@ def _fft(operation: Operation) -> Shape:
 
 
 def _demand_lengths(
-    kind: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
+    fft_type: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
 ) -> None:
     """Demands that the last sizes, but for those `after`, be the lengths."""
     start = operand.rank - after - len(lengths)
     for dim, length in enumerate(lengths, start):
         if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(
-                f"{kind} of {operand.dims[dim]} elements in dimension {dim}, and fft_length says "
-                f"{length}"
+                f"{fft_type} of {operand.dims[dim]} elements in dimension {dim}, and fft_length "
+                f"says {length}"
             )
 
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.reading import read_attribute
+from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes import AttributeValue
+    from hlo_lint.hlo.attributes.reading import AttributeValue
 
 TOKEN: Final = OpaqueShape("token")
 PRED: Final = ArrayShape("pred", ())
@@ -113,7 +115,7 @@ class Operation:
         if isinstance(shape, ArrayShape):
             return shape
         if isinstance(shape, TupleShape | OpaqueShape):
-            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {_kind(shape)}")
+            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {_noun(shape)}")
         raise Unknowable
 
     def arrays(self, start: int = 0, stop: int | None = None) -> tuple[ArrayShape, ...]:
@@ -197,7 +199,7 @@ class Operation:
         return signature
 
 
-def _kind(shape: TupleShape | OpaqueShape) -> str:
+def _noun(shape: TupleShape | OpaqueShape) -> str:
     return "a tuple" if isinstance(shape, TupleShape) else str(shape)
 
 

@@ -18,6 +18,7 @@ from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     brief,
     compatible,
+    demand_compatible,
     flags,
     same_dims,
 )
@@ -65,6 +66,12 @@ def demand_reducer(
     return scalars
 
 
+def as_folded(operation: Operation, results: tuple[ArrayShape, ...]) -> Shape:
+    """A tuple of the results where the computation gives one, also of one element."""
+    is_tuple = isinstance(known(operation.callee().root), TupleShape)
+    return TupleShape(results) if is_tuple else results[0]
+
+
 def demand_operand_types(operation: Operation, _printed: Shape) -> None:
     """Demands that a computation take the types of the operands, one by one.
 
@@ -100,7 +107,7 @@ def _reduce(operation: Operation) -> Shape:
     kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
     results = tuple(array_without_layout(array.dtype, sizes, dynamic) for array in folded)
-    return results[0] if count == 1 else TupleShape(results)
+    return as_folded(operation, results)
 
 
 def _sort(operation: Operation) -> Shape:
@@ -154,9 +161,10 @@ def _topk(operation: Operation) -> Shape:
     )
 
 
-def _scan(operation: Operation) -> Shape:
-    """Carries come last among what it reads and what it gives; the rest has the scan's dimension.
+def _scan(operation: Operation, printed: Shape) -> None:
+    """Demands what a scan gives; of one result also the array alone, whatever its step gives.
 
+    Carries come last among what it reads and what it gives; the rest has the scan's dimension.
     `to_apply` takes a slice of each input and the carries, and gives a slice of each output and the
     carries.
     """
@@ -178,7 +186,11 @@ def _scan(operation: Operation) -> Shape:
         _stacked(operation.as_array(result, "a result"), dimension[0], length)
         for result in results[:outputs]
     ]
-    return TupleShape((*stacked, *results[outputs:]))
+    made = TupleShape((*stacked, *results[outputs:]))
+    if isinstance(printed, ArrayShape):
+        printed = TupleShape((printed,))
+    demand_compatible(made, printed, "XLA infers {}, and not {}")
+    _demand_step(operation, carried, results)
 
 
 def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
@@ -203,9 +215,8 @@ def _stacked(shape: ArrayShape, dimension: int, length: int) -> ArrayShape:
     )
 
 
-def _scan_step(operation: Operation, printed: Shape) -> None:
+def _demand_step(operation: Operation, carried: int, results: tuple[Shape, ...]) -> None:
     """Demands that a step take slices of the inputs, and give the carries that it takes."""
-    carried, results = _scan_results(operation)
     dimension = operation.integers("dimensions")[0]
     taken = tuple(map(known, operation.callee().parameters))
     first = len(operation.operands) - carried
@@ -226,5 +237,5 @@ OPCODES: Table = {
     "reduce": Inference(_reduce, demand_operand_types, attributes=True, calls=True),
     "sort": Inference(_sort, _compared, attributes=True, calls=True),
     "topk": Inference(_topk, arity=1, attributes=True),
-    "scan": Inference(_scan, _scan_step, attributes=True, calls=True),
+    "scan": Inference(None, _scan, attributes=True, calls=True),
 }

@@ -14,7 +14,11 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
     known,
 )
-from hlo_lint.analysis.shape_inference.reduction import demand_operand_types, demand_reducer
+from hlo_lint.analysis.shape_inference.reduction import (
+    as_folded,
+    demand_operand_types,
+    demand_reducer,
+)
 from hlo_lint.analysis.shape_inference.types import (
     array_without_layout,
     compatible,
@@ -24,14 +28,14 @@ from hlo_lint.analysis.shape_inference.types import (
     same_dims,
     same_size,
 )
-from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers, WindowDimension
+    from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
 
 
 def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
-    from hlo_lint.hlo.attributes import WindowDimension  # with the first window
+    from hlo_lint.hlo.attributes.windows import WindowDimension  # with the first window
 
     window = operation.attribute("window")
     if window is None:
@@ -83,7 +87,7 @@ def _reduce_window(operation: Operation) -> Shape:
     demand_reducer(operation, initial, arrays)
     dims = _moved_over(arrays[0], _window(operation, arrays[0].rank))
     results = tuple(array_without_layout(array.dtype, dims, flags(arrays[0])) for array in initial)
-    return results[0] if count == 1 else TupleShape(results)
+    return as_folded(operation, results)
 
 
 def _select_and_scatter(operation: Operation) -> Shape:
@@ -110,7 +114,7 @@ def _select_and_scatter(operation: Operation) -> Shape:
 
 
 def _convolution(operation: Operation) -> Shape:
-    from hlo_lint.hlo.attributes import ConvolutionDimensionNumbers
+    from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers
 
     if len(operation.operands) > 2:
         raise Unknowable  # sparse or scaled block by block, in few releases

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.shape_inference.types import layout_mismatch
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, shape_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import Shape
@@ -38,7 +38,7 @@ def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator
         number = instruction.parameter_number
         if number is None or (number < len(types) and types[number] == instruction.type_text):
             continue
-        mismatch = shapes_differ(scope, operand_shape(caller, number), shape_of(instruction))
+        mismatch = shapes_differ(scope, caller.operand_shape(number), shape_of(instruction))
         if mismatch:
             message = (
                 f"operand {number} and parameter {number} of %{callee.name} have different "

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.stage import Stage
-from hlo_lint.hlo.attributes import AttributeSyntaxError, attribute_span, read_attribute
-from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.shape import Shape, part
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.reading import read_attribute
+from hlo_lint.hlo.attributes.splitting import attribute_span
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.shape import Shape
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes import AttributeValue
+    from hlo_lint.hlo.attributes.reading import AttributeValue
 
 
 class Header(NamedTuple):
@@ -90,11 +92,15 @@ class Scope:
 _find_counts = late(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
 
 
+@cached_analysis
+def header_counts(module: Module) -> Mapping[str, int]:
+    """`replica_count` and `num_partitions` of a header, which is long and is asked often."""
+    return {name: int(text) for name, text in _find_counts(module.header)}
+
+
 def header_of(module: Module, stage: Stage) -> Header:
     """The counts of a stage, else those of the header; what it leaves out is 1."""
-    counts = (
-        {name: int(text) for name, text in _find_counts(module.header)} if module.header else {}
-    )
+    counts = header_counts(module)
     replicas, partitions = stage.replica_count, stage.num_partitions
     return Header(
         counts.get("replica_count", 1) if replicas is None else replicas,
@@ -152,17 +158,6 @@ def device_list_error(name: str, text: str) -> str:
 
 
 # Operands and parameters
-
-
-def operand_shape(instruction: Instruction, number: int) -> Shape | None:
-    """The shape of an operand; None if there is none, or if it is unknown."""
-    references = instruction.operand_names
-    if number >= len(references):
-        return None
-    name, _, index = references[number].partition("#")
-    operand = instruction.computation.instruction(name)
-    shape = None if operand is None else operand.shape_or_none
-    return part(shape, tuple(map(int, index.split("#")))) if index else shape
 
 
 def parameter(computation: Computation | None, number: int) -> Instruction | None:

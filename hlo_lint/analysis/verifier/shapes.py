@@ -15,7 +15,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
 )
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.dtypes import BITS, SUBBYTE, is_float
 from hlo_lint.hlo.ir import Instruction
@@ -133,7 +133,8 @@ def shape_violations(
     if opcode in _UNCHECKED or inference_of(opcode) is None:
         return
     checked = inference.check_shape(computation, number)
-    if opcode == "bitcast" and not _bitcast_sizes_count(scope, number):
+    is_whole = opcode == "bitcast" and len(references_of(row)) == 1
+    if is_whole and not _bitcast_sizes_count(scope, number):
         return
     messages = [*checked.errors]
     if scope.stage.layouts and checked.layout_error:
@@ -159,7 +160,7 @@ def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
     if stage.exact_layouts and stage.packed:
         return True
     bitcast = scope.computation.at(number)
-    shapes = (operand_shape(bitcast, 0), bitcast.shape_or_none)
+    shapes = (bitcast.operand_shape(0), bitcast.shape_or_none)
     return not any(
         array.layout and array.layout.tiles for shape in shapes for array in arrays(shape)
     )
@@ -195,7 +196,7 @@ def _precisions(scope: Scope, number: int) -> Iterator[Violation]:
     floats = {
         array.dtype: place
         for place in reversed(range(len(references)))
-        for array in arrays(operand_shape(instruction, place))
+        for array in arrays(instruction.operand_shape(place))
         if is_float(array.dtype)
     }
     if len(floats) < 2:

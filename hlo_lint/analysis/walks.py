@@ -1,0 +1,81 @@
+"""Walks over graphs: over operands, users, callees. Each ends, since none visits a node twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.ir import Computation, cached_analysis
+from hlo_lint.hlo.records import attributes_of
+
+T = TypeVar("T", bound=Hashable)
+
+
+def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
+    """Nodes and all that follow them, each once; what is reached last comes first.
+
+    >>> list(reached("a", {"a": "bc", "b": "ad", "c": "", "d": ""}.__getitem__))
+    ['a', 'c', 'b', 'd']
+    """
+    waiting = list(dict.fromkeys(starts))
+    seen = set(waiting)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for after in following(node):
+            if after not in seen:
+                seen.add(after)
+                waiting.append(after)
+
+
+def chain(start: T | None, following: Callable[[T], T | None]) -> Iterator[T]:
+    """A node, the one that follows it, and so on; up to None, or one that was there before.
+
+    >>> list(chain("a", {"a": "b", "b": "c", "c": "a"}.get))
+    ['a', 'b', 'c']
+    """
+    seen: set[T] = set()
+    while start is not None and start not in seen:
+        yield start
+        seen.add(start)
+        start = following(start)
+
+
+def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
+    """Values and all that they depend on, each once and after its operands.
+
+    On a circle, the value that is reached first comes after the others.
+
+    >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
+    ['c', 'b', 'a']
+    """
+    order: list[T] = []
+    begun: set[T] = set()
+    stack: list[tuple[T, Iterator[T]]] = []
+    for value in values:
+        if value in begun:
+            continue
+        begun.add(value)
+        stack.append((value, iter(operands(value))))
+        while stack:
+            user, waiting = stack[-1]
+            for operand in waiting:
+                if operand not in begun:
+                    begun.add(operand)
+                    stack.append((operand, iter(operands(operand))))
+                    break
+            else:
+                stack.pop()
+                order.append(user)
+    return order
+
+
+@cached_analysis
+def control_successors(computation: Computation) -> Mapping[str, Sequence[int]]:
+    """The positions of the instructions that name one as a control predecessor, by its name."""
+    successors: dict[str, list[int]] = {}
+    for number, row in enumerate(computation.rows):
+        for name in control_predecessors(attributes_of(row)):
+            successors.setdefault(name, []).append(number)
+    return successors
