@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.buffers import ResultArray, declared_aliases, handed_on, source_of
+from hlo_lint.analysis.buffers import ResultArray, declared_aliases, origins, source_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Index
 from hlo_lint.kernels.calls import triton_payload
@@ -66,13 +66,13 @@ def _accesses(ptx: str, pointers: tuple[int, ...]) -> GlobalAccesses | None:
 
 def alias_is_lost(fusion: Instruction, call: Instruction, result: ResultArray, number: int) -> bool:
     """True if the fusion is known to give the result other memory than the operand's."""
-    source = source_of(call.operands[number])
+    source = source_of(call.operand(number))
     if source is None:
         return False
     index = fusion_index(call, result)
     if source.opcode == "parameter":
         declared = declared_aliases(fusion)
-        return index is not None and declared.get(index) != int(source.operands_text)
+        return index is not None and declared.get(index) != source.parameter_number
     if source.opcode not in ("slice", "dynamic-slice"):
         return False
     if index is not None:
@@ -99,10 +99,9 @@ def _is_result(
     instruction: Instruction | None, index: Index, call: Instruction, result: ResultArray
 ) -> bool:
     """True if a value is a result of the call, seen through bitcasts and tuple elements."""
-    position = None if instruction is None else (instruction, index)
-    while position is not None and position[0] is not call:
-        position = handed_on(*position, ("bitcast", "reshape"))
-    return position == (call, result.index)
+    if instruction is None:
+        return False
+    return (call, result.index) in origins(instruction, index, ("bitcast", "reshape"))
 
 
 def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.kinds import instructions_where
+from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 
@@ -60,11 +61,11 @@ def autotuned_calls(
 
 def triton_payload(call: Instruction) -> TritonCall | None:
     """The payload of a Triton call; None of any other call, and if it cannot be read."""
-    from hlo_lint.kernels.custom_calls import PayloadError, decode
+    from hlo_lint.kernels.custom_calls import PayloadError, decode_payload
     from hlo_lint.kernels.custom_calls.triton import TritonCall
 
     try:
-        payload = decode(call)
+        payload = decode_payload(call)
     except PayloadError:
         return None
     return payload if isinstance(payload, TritonCall) else None
@@ -91,12 +92,17 @@ def operand_source(call: Instruction, number: int, module: Module) -> Instructio
     if fusion is None:
         return source
     # The fusion hands the kernel the address of the slice: no buffer of its own is made.
-    while source is not None and source.opcode in ("slice", "dynamic-slice"):
-        source = source_of(source.operand(0))
+    for whole in chain(source, _sliced):
+        source = whole
     if source is None or source.opcode != "parameter":
         return source
-    outer = int(source.operands_text)
-    return source_of(fusion.operands[outer]) if outer < len(fusion.operands) else None
+    outer = source.parameter_number
+    return None if outer is None else source_of(fusion.operand(outer))
+
+
+def _sliced(part: Instruction) -> Instruction | None:
+    is_slice = part.opcode in ("slice", "dynamic-slice")
+    return source_of(part.operand(0)) if is_slice else None
 
 
 def is_entry_parameter(call: Instruction, number: int, module: Module) -> bool:

@@ -40,6 +40,8 @@ class FinalModule(NamedTuple):
     module: Module
     is_final: bool
     """True if compilation came to its end."""
+    next_pass: str | None = None
+    """The pass that comes next, if somebody says so: more may be changed than can be seen."""
 
 
 class BeforeAutotuner(NamedTuple):
@@ -231,14 +233,18 @@ class Rule:
     mentions: ClassVar[tuple[str, ...] | None] = None
     """Words of a text: where it has neither one of these nor one of `opcodes`, there is nothing
     for the rule to find."""
-    unfused: ClassVar[bool] = True
+    skip_fusion_bodies: ClassVar[bool] = True
     """True if bodies of fusions and computations of other threads are left out."""
-    only_by_hand: ClassVar[bool] = False
+    handwritten_only: ClassVar[bool] = False
     """True if no printer writes what it finds: the dumps of a run are not looked at."""
     enabled_by_default: ClassVar[bool] = True
     """False if the rule runs only where its name or its family is selected."""
     command: ClassVar[str] = "check"
     """The command that reports it."""
+    messages: ClassVar[tuple[str, ...]] = ()
+    """Parts of the messages of XLA that stand for it, each after its source file where no other
+    file says so: `thunk_emitter.cc: Unsupported`. `…` is what differs. What a precondition says of
+    its failure is one without being named here."""
     examples: ClassVar[tuple[Bad | Good, ...]] = ()
     entry_point: ClassVar[str] = ""
     """The entry point that brought it, where another package has it (`plugins.py`)."""
@@ -297,7 +303,7 @@ class Rule:
     @classmethod
     def options(cls) -> dict[str, Option[Any]]:
         """The thresholds that a configuration may change, by the names it has for them."""
-        declared = (value for kind in cls.__mro__ for value in vars(kind).values())
+        declared = (value for base in cls.__mro__ for value in vars(base).values())
         return {option.name: option for option in declared if isinstance(option, Option)}
 
     def with_options(self, values: Mapping[str, OptionValue]) -> Self:
@@ -328,26 +334,26 @@ class Rule:
 def asked_by(check: Callable[..., object]) -> dict[str, str]:
     """The type that each parameter of a check asks for, by name."""
     annotations = getattr(check, "__annotations__", {})
-    return {name: _type_name(kind) for name, kind in annotations.items() if name != "return"}
+    return {name: _type_name(type_) for name, type_ in annotations.items() if name != "return"}
 
 
-def check_methods(kind: type[Rule]) -> list[str]:
+def check_methods(rule: type[Rule]) -> list[str]:
     """The names of a rule's checks, in their order."""
-    return [name for name in sorted(dir(kind)) if name == "check" or name.startswith("check_")]
+    return [name for name in sorted(dir(rule)) if name == "check" or name.startswith("check_")]
 
 
-def entry_of(kind: type[Rule]) -> RuleEntry:
+def entry_of(rule: type[Rule]) -> RuleEntry:
     """The entry of a rule in the index."""
-    opcodes, words = kind.needs()
-    checks = [getattr(kind, method) for method in check_methods(kind)]
+    opcodes, words = rule.needs()
+    checks = [getattr(rule, method) for method in check_methods(rule)]
     asked = {tuple(sorted(asked_by(check).values())) for check in checks}
     return RuleEntry(
-        kind.name(),
-        kind.family(),
-        kind.__module__,
-        kind.__name__,
-        kind.enabled_by_default,
-        kind.precondition.demanded_by if kind.precondition is not None else "",
+        rule.name(),
+        rule.family(),
+        rule.__module__,
+        rule.__name__,
+        rule.enabled_by_default,
+        rule.precondition.demanded_by if rule.precondition is not None else "",
         tuple(sorted(asked)),
         None if opcodes is None else tuple(sorted(opcodes)),
         None if words is None else tuple(sorted(words)),

@@ -47,7 +47,7 @@ class RuleEntry(NamedTuple):
     name: str
     family: str
     module: str
-    kind: str
+    class_name: str
     """The name of its class."""
     enabled_by_default: bool = True
     demanded_by: str = ""
@@ -75,18 +75,18 @@ class RuleEntry(NamedTuple):
 
     def load(self) -> Rule:
         """The rule, imported: always the same object."""
-        kind: type[Rule] = getattr(import_module(self.module), self.kind)
-        return rule_of(kind)
+        rule_class: type[Rule] = getattr(import_module(self.module), self.class_name)
+        return rule_of(rule_class)
 
 
 _rules: dict[type[Rule], Rule] = {}
 
 
-def rule_of(kind: type[Rule]) -> Rule:
+def rule_of(rule_class: type[Rule]) -> Rule:
     """The one object of a class of rules."""
-    rule = _rules.get(kind)
+    rule = _rules.get(rule_class)
     if rule is None:
-        rule = _rules[kind] = kind()
+        rule = _rules[rule_class] = rule_class()
     return rule
 
 

@@ -53,7 +53,7 @@ class Option(Generic[T]):
         return self if instance is None else self.default  # what is set stands in the instance
 
     @property
-    def kind(self) -> type[bool] | type[int] | type[float] | type[str]:
+    def value_type(self) -> type[bool] | type[int] | type[float] | type[str]:
         """The type that its default has."""
         return type(self.default)
 
@@ -66,7 +66,7 @@ class Option(Generic[T]):
         """
         if self.choices:
             return " or ".join(map(str, self.choices))
-        title = TITLES.get(self.kind, "a text")
+        title = TITLES.get(self.value_type, "a text")
         return title if self.least is None else f"{title} of at least {self.least}"
 
     def read(self, value: object) -> OptionValue:
@@ -78,7 +78,7 @@ class Option(Generic[T]):
         numeric = isinstance(value, int | float) and not isinstance(value, bool)
         if isinstance(value, int) and not -MAX_NUMBER <= value <= MAX_NUMBER:
             raise UsageError(f"{self.name} takes a number of 64 bits")
-        fits = numeric if self.kind is float else type(value) is self.kind
+        fits = numeric if self.value_type is float else type(value) is self.value_type
         fits = fits and (not self.choices or value in self.choices)
         if not fits or (self.least is not None and numeric and not value >= self.least):  # type: ignore[operator]
             raise UsageError(f"{self.name} takes {self.expected}, not {value!r}")

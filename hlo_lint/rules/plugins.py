@@ -47,7 +47,7 @@ def plugin_rules() -> Iterator[tuple[type[Rule], str]]:
     for entry in sorted(
         entry_points(group=GROUP), key=lambda entry_point: (entry_point.name, entry_point.value)
     ):
-        yield from ((kind, _title(entry)) for kind in _rules_of(entry))
+        yield from ((rule, _title(entry)) for rule in _rules_of(entry))
 
 
 def _may_have_plugins() -> bool:
@@ -89,14 +89,14 @@ def _rules_of(entry: EntryPoint) -> Iterator[type[Rule]]:
             f"{_title(entry)} cannot be imported: {reason}; "
             f"repair or uninstall the package, or set {ISOLATED}=1 to do without"
         ) from error
-    kinds = list(dict.fromkeys(kind for module in modules for kind in _rules_in(module)))
-    if not kinds:
+    rules = list(dict.fromkeys(rule for module in modules for rule in _rules_in(module)))
+    if not rules:
         raise RuleError(f"{_title(entry)} holds no rule: no subclass of hlo_lint.Rule")
-    for kind in kinds:
-        kind.entry_point = entry.name
-        if kind.__doc__ is None:
-            raise RuleError(f"{_title(entry)}: {kind.__name__} has no docstring, which is its page")
-        yield kind
+    for rule in rules:
+        rule.entry_point = entry.name
+        if rule.__doc__ is None:
+            raise RuleError(f"{_title(entry)}: {rule.__name__} has no docstring, which is its page")
+        yield rule
 
 
 def _modules(name: str) -> Iterator[ModuleType]:

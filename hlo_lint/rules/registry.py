@@ -77,9 +77,9 @@ def entries_in(module: str) -> list[RuleEntry]:
     """The entries of the rules that a module defines, which is imported."""
     from hlo_lint.rules.base import Rule, entry_of
 
-    kinds = [kind for kind in vars(import_module(module)).values() if isinstance(kind, type)]
+    classes = [value for value in vars(import_module(module)).values() if isinstance(value, type)]
     return [
-        entry_of(kind) for kind in kinds if issubclass(kind, Rule) and kind.__module__ == module
+        entry_of(rule) for rule in classes if issubclass(rule, Rule) and rule.__module__ == module
     ]
 
 
@@ -109,7 +109,7 @@ def _with_plugins() -> tuple[RuleEntry, ...]:
         return own
     from hlo_lint.rules.base import entry_of
 
-    brought = ((entry_of(kind), package) for kind, package in plugins)
+    brought = ((entry_of(rule), package) for rule, package in plugins)
     return _sorted((*((entry, "hlo_lint") for entry in own), *brought))
 
 
@@ -167,8 +167,8 @@ def select_rules(
         for entry in rule_entries()
         if is_chosen(entry, wanted, unwanted, otherwise=select is None and entry.enabled_by_default)
     ]
-    kinds = [rule_of(kind) for kind in select or () if not isinstance(kind, str)]
-    return ChosenRules([*chosen, *ChosenRules.of(kinds).chosen])
+    classes = [rule_of(rule) for rule in select or () if not isinstance(rule, str)]
+    return ChosenRules([*chosen, *ChosenRules.of(classes).chosen])
 
 
 def is_chosen(entry: RuleEntry, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:

@@ -22,7 +22,7 @@ from hlo_lint.kernels.custom_calls.gemm import (
 from hlo_lint.kernels.custom_calls.gpu_triton import TARGET, PallasTritonCall, decode_pallas_triton
 from hlo_lint.kernels.custom_calls.mosaic import TARGETS as MOSAIC_TARGETS
 from hlo_lint.kernels.custom_calls.mosaic import MosaicCall, decode_mosaic
-from hlo_lint.kernels.custom_calls.render import Payload, render
+from hlo_lint.kernels.custom_calls.render import Payload, render_payload
 from hlo_lint.kernels.custom_calls.triton import TARGETS as TRITON_TARGETS
 from hlo_lint.kernels.custom_calls.triton import TritonCall, decode_triton
 from hlo_lint.text.errors import PayloadError
@@ -36,13 +36,13 @@ __all__ = [
     "PayloadError",
     "TriangularSolveConfig",
     "TritonCall",
-    "decode",
-    "encode",
-    "render",
+    "decode_payload",
+    "encode_payload",
+    "render_payload",
 ]
 
 
-def decode(instruction: Instruction) -> Payload | None:
+def decode_payload(instruction: Instruction) -> Payload | None:
     """The decoded payload of the instruction; None if it has none of a known kind.
 
     Raises:
@@ -63,7 +63,7 @@ def decode(instruction: Instruction) -> Payload | None:
     return _decoded(target, config)
 
 
-def encode(instruction: Instruction, payload: Payload) -> str:
+def encode_payload(instruction: Instruction, payload: Payload) -> str:
     """The new text of the instruction's `backend_config`, in the escapes that it uses.
 
     An unchanged payload is the text as it stands.

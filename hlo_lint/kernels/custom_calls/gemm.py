@@ -39,6 +39,8 @@ class GemmConfig:
     dimensions: DotDimensions
     epilogue: str
     """`DEFAULT`, `BIAS`, `RELU` …: what cuBLASLt does with the product."""
+    gives_largest: bool
+    """True if a result is the largest absolute value of D before it is scaled to 8 bits."""
     config: Mapping[str, Json] = field(repr=False)
     """All of it."""
     content: bytes = field(repr=False)
@@ -86,6 +88,7 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
             dimensions.integers("rhs_contracting_dimensions"),
         ),
         epilogue=gemm.text("epilogue", "DEFAULT"),
+        gives_largest=gemm.boolean("damax_output"),
         config=config,
         content=content,
     )

@@ -14,7 +14,7 @@ INIT_DESCRIPTOR = "mosaic_gpu_init_tma_desc"
 _MAX_DIMENSIONS = 16
 
 
-def read(data: bytes) -> Answer:
+def read_mlir(data: bytes) -> Answer:
     """The text of a module of MLIR bytecode, and its descriptors."""
     context, ir = _context()
     with context:
@@ -23,7 +23,7 @@ def read(data: bytes) -> Answer:
         return {"text": text, "descriptors": list(_descriptors(module.operation))}, ()
 
 
-def loaded() -> Answer:
+def load_mlir() -> Answer:
     """Import JAX's MLIR bindings."""
     _context()
     return None, ()
@@ -54,7 +54,7 @@ def _walk(operation: Any) -> Iterator[Any]:
                 yield from _walk(inner.operation)
 
 
-def _kind(operation: Any) -> str:
+def _operation_name(operation: Any) -> str:
     """The operation without what the stable dialect puts in front: `arith.constant`."""
     return str(operation.name).removeprefix("stable_mosaic_gpu.")
 
@@ -71,13 +71,13 @@ def _names(operation: Any) -> list[str]:
 def _descriptors(module: Any) -> Iterator[dict[str, Any]]:
     stored: dict[tuple[Any, int], int | None] = {}  # by array on the stack and place in it
     for operation in _walk(module):
-        kind = _kind(operation)
-        if kind == "llvm.store":
+        name = _operation_name(operation)
+        if name == "llvm.store":
             value, address = list(operation.operands)[:2]
             place = _place(address)
             if place is not None:
                 stored[place] = _constant(value)
-        elif kind == "func.call" and _attributes(operation).get("callee") == f"@{INIT_DESCRIPTOR}":
+        elif name == "func.call" and _attributes(operation).get("callee") == f"@{INIT_DESCRIPTOR}":
             yield _descriptor(list(operation.operands), stored)
 
 
@@ -112,7 +112,7 @@ def _is_result(value: Any) -> bool:
 
 def _place(address: Any) -> tuple[Any, int] | None:
     """The array and the element that an address points at, through one `getelementptr`."""
-    if not _is_result(address) or _kind(address.owner) != "llvm.getelementptr":
+    if not _is_result(address) or _operation_name(address.owner) != "llvm.getelementptr":
         return None
     indices = _attributes(address.owner).get("rawConstantIndices", "")
     _, _, index = indices.removesuffix(">").partition(": ")
@@ -124,7 +124,7 @@ def _constant(value: Any) -> int | None:
     if not _is_result(value):
         return None
     owner = value.owner
-    match _kind(owner):
+    match _operation_name(owner):
         case "arith.constant" | "llvm.mlir.constant":
             number, _, _ = _attributes(owner)["value"].partition(" ")
             return int(number) if number.lstrip("-").isdecimal() else None

@@ -92,13 +92,13 @@ def read_module(
     from hlo_lint.kernels.custom_calls import mlir_child
 
     limits = ChildLimits.by_default(timeout)
-    with Child(limits=limits, setup=mlir_child.loaded, search_path=search_path) as child:
+    with Child(limits=limits, setup=mlir_child.load_mlir, search_path=search_path) as child:
         try:
-            answer, _ = child.call(mlir_child.read, data)
+            answer, _ = child.call(mlir_child.read_mlir, data)
         except ChildDied as death:
             raise PayloadError(f"{death}" if death.is_late else f"MLIR: {death}") from None
         except ChildError as error:
-            if error.kind == "ImportError":
+            if error.class_name == "ImportError":
                 raise PayloadError(f"{INSTALL}: {error}") from None
             lines = [line.strip() for line in f"{error}".splitlines()]
             reason = shown(listed(filter(None, lines), 3, "; "))

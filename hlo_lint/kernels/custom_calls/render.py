@@ -39,7 +39,7 @@ Payload = (
 )
 
 
-def render(payload: Payload) -> str:
+def render_payload(payload: Payload) -> str:
     """Some lines that say what is in it. MLIR bytecode is read where jax is installed."""
     match payload:
         case TritonCall():
@@ -111,8 +111,8 @@ def _parameter(parameter: Parameter) -> str:
         case Array(bytes_to_zero=zeroed, ptr_divisibility=divisor):
             aligned = f", divisible by {divisor}" if divisor else ""
             return f"pointer{aligned}{f', {zeroed} bytes set to zero' if zeroed else ''}"
-        case Scalar(type=kind, value=value):
-            return f"{kind} {str(value).lower()}"
+        case Scalar(type=type_name, value=value):
+            return f"{type_name} {str(value).lower()}"
         case TensorDescriptor():
             return (
                 f"tensor descriptor: shape {list(parameter.shape)}, "

@@ -335,20 +335,20 @@ _DESCRIPTOR: Final = 9
 def _parameter(reader: Reader, within: Field) -> Parameter:
     inside = reader.fields(within)
     # The oneof `value` of TritonKernelCall.Parameter (jaxlib/gpu/triton.proto).
-    kinds = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
-    if len(kinds) > 1:
+    values = [one for one in inside if _ARRAY <= one.number <= _DESCRIPTOR]
+    if len(values) > 1:
         raise PayloadError("a parameter of two kinds", within.start)
-    if not kinds:
+    if not values:
         return UnknownParameter(tuple(one.number for one in inside))
-    (value,) = kinds
+    (value,) = values
     match value.number:
         case 1:
             fields = _by_number(reader.fields(value), "Array")
             return Array(_uint(fields, 1, bits=64), _uint(fields, 2, bits=64))
         case 9:
             return _descriptor(reader, value)
-    kind, read = _SCALARS[value.number]
-    return Scalar(kind, read(value))
+    type_name, read = _SCALARS[value.number]
+    return Scalar(type_name, read(value))
 
 
 def _real(value: Field, wire_type: int) -> float:
@@ -436,7 +436,7 @@ def with_aliases(call: TritonCall, aliases: Iterable[InputOutputAlias]) -> Trito
 
 def _alias_field(alias: InputOutputAlias) -> Field:
     """Zeros are left out, as proto3 does."""
-    numbers = [wire.number(at, value) for at, value in enumerate(alias, start=1) if value]
+    numbers = [wire.varint_field(at, value) for at, value in enumerate(alias, start=1) if value]
     return wire.delimited(3, wire.serialize(numbers))
 
 
@@ -474,7 +474,7 @@ def with_tensor_strides(
         for place, old, new in zip(stride_scalars, descriptor.strides, wanted, strict=True):
             if place < len(parameters) and parameters[place] == Scalar("i64", old):
                 (scalar,) = (one for one in reader.fields(fields[place]) if one.number == _I64)
-                edits[scalar.start] = [wire.number(_I64, new)]
+                edits[scalar.start] = [wire.varint_field(_I64, new)]
     return with_message(call, wire.rewrite(reader, edits))
 
 
@@ -497,5 +497,5 @@ def _stride_edits(
     listed = [one.start for one in reader.fields(nvidia) if one.number == _STRIDES]
     edits: dict[int, list[Field]] = {start: [] for start in listed}
     if listed:
-        edits[listed[0]] = [wire.packed(_STRIDES, wanted)]
+        edits[listed[0]] = [wire.packed_field(_STRIDES, wanted)]
     return edits

@@ -26,9 +26,9 @@ from hlo_lint.kernels.ptx.ranges import (
     narrow,
     natural,
     single,
-    width_of,
+    type_bits,
 )
-from hlo_lint.kernels.ptx.reader import address, number
+from hlo_lint.kernels.ptx.reader import address, whole_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -88,7 +88,7 @@ class Addresses:
         for index, block in enumerate(function.blocks):
             for one in block.instructions:
                 for register, is_whole in _written(one):
-                    if number(register) is None and not register.startswith("["):
+                    if whole_constant(register) is None and not register.startswith("["):
                         self._assigned[register][len(self._instructions)] = is_whole
                 self._instructions.append(one)
                 self._blocks.append(index)
@@ -241,7 +241,7 @@ class Addresses:
         shared = self._function.shared.get(operand)
         if shared is not None:
             return Range(EXTERN if shared.is_extern else operand, 0, 0)
-        constant = number(operand)
+        constant = whole_constant(operand)
         if constant is not None:
             return single(constant)
         register, _, axis = operand.partition(".")
@@ -286,7 +286,7 @@ class Addresses:
         parts = one.opcode.split(".")
         if one.guard or len(parts) != 3 or parts[0] != "setp" or len(one.operands) != 3:
             return None
-        if parts[1] not in COMPARISONS or not width_of(parts[2]):
+        if parts[1] not in COMPARISONS or not type_bits(parts[2]):
             return None
         # A register that is assigned again in between is no longer what was compared.
         is_near = setp < at and self._blocks[setp] == self._blocks[at]
@@ -317,9 +317,9 @@ class Addresses:
         a, b = self._value(left, setp), self._value(right, setp)
         if a is None or b is None:
             return None
-        kind = one.opcode.rpartition(".")[2]
-        read = as_signed if kind.startswith("s") else as_unsigned
-        a, b = read(a, width_of(kind)), read(b, width_of(kind))
+        suffix = one.opcode.rpartition(".")[2]
+        read = as_signed if suffix.startswith("s") else as_unsigned
+        a, b = read(a, type_bits(suffix)), read(b, type_bits(suffix))
         lefts, rights = narrow(a, comparison, b), narrow(b, COMPARISONS[comparison][3], a)
         if lefts is None or rights is None:
             return None  # it never turns out so

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
-from hlo_lint.kernels.ptx.reader import number
+from hlo_lint.kernels.ptx.reader import whole_constant
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import Lines, Span
 
@@ -71,7 +71,7 @@ class Survey(NamedTuple):
     not_looked_at: tuple[str, ...]
 
 
-class _Kind(Enum):
+class _Action(Enum):
     COPY = "cp.async"
     COMMIT = "commit_group"
     WAIT = "wait_group"
@@ -85,7 +85,7 @@ class _Event:
     at: int
     """Its number in the function."""
     block: int
-    kind: _Kind
+    action: _Action
     one: PtxInstruction
     bulk: bool = False
     """It belongs to bulk groups, which are counted apart."""
@@ -158,11 +158,11 @@ def access_size(one: PtxInstruction) -> int:
     if one.is_a("mbarrier"):
         return 8
     parts = one.opcode.split(".")
-    kind = _TYPE.fullmatch(parts[-1])
-    if kind is None:
+    vector = _TYPE.fullmatch(parts[-1])
+    if vector is None:
         return MAX_WIDTH
     count = next((int(part[1:]) for part in parts if re.fullmatch(r"v[248]", part)), 1)
-    return count * int(kind[1]) // 8 * (2 if kind[2] else 1)
+    return count * int(vector[1]) // 8 * (2 if vector[2] else 1)
 
 
 def _event(at: int, block: int, one: PtxInstruction) -> _Event | None:
@@ -172,23 +172,23 @@ def _event(at: int, block: int, one: PtxInstruction) -> _Event | None:
     head = opcode.split(".", 1)[0]
     if head == "cp":
         bulk = ".async.bulk" in opcode
-        first = number(operands[0]) if operands else None
+        first = whole_constant(operands[0]) if operands else None
         if one.is_a("cp.async.commit_group", "cp.async.bulk.commit_group"):
-            return _Event(at, block, _Kind.COMMIT, one, bulk)
+            return _Event(at, block, _Action.COMMIT, one, bulk)
         if one.is_a("cp.async.wait_group", "cp.async.bulk.wait_group"):
             # ptxas takes numbers only: it waits for nothing.
-            return _Event(at, block, _Kind.WAIT, one, bulk, OLDEST if first is None else first)
+            return _Event(at, block, _Action.WAIT, one, bulk, OLDEST if first is None else first)
         # What is handed to an mbarrier is no longer followed.
         if one.is_a("cp.async.wait_all", "cp.async.mbarrier.arrive"):
-            return _Event(at, block, _Kind.WAIT, one, leaves=-1)
+            return _Event(at, block, _Action.WAIT, one, leaves=-1)
         if one.is_a("cp.async.ca", "cp.async.cg") and operands:
-            size = number(operands[2]) if len(operands) > 2 else None
-            return _Event(at, block, _Kind.COPY, one, False, 0, operands[0], size)
+            size = whole_constant(operands[2]) if len(operands) > 2 else None
+            return _Event(at, block, _Action.COPY, one, False, 0, operands[0], size)
         if bulk and ".global.shared::cta" in opcode and len(operands) > 1:
-            size = number(operands[2]) if len(operands) > 2 else None
+            size = whole_constant(operands[2]) if len(operands) > 2 else None
             if ".tensor." in opcode:
                 size = LEAST_OF_A_TENSOR
-            return _Event(at, block, _Kind.COPY, one, True, 0, operands[1], size)
+            return _Event(at, block, _Action.COPY, one, True, 0, operands[1], size)
         return None
     if head in {"st", "stmatrix", "atom", "red"} or one.is_a("mbarrier.init"):
         target = next((operand for operand in operands if operand.startswith("[")), "")
@@ -196,9 +196,11 @@ def _event(at: int, block: int, one: PtxInstruction) -> _Event | None:
         if not target or any(part.split("::param")[0] in spaces for part in opcode.split(".")):
             return None
         size = (
-            number(operands[1]) if one.is_a("st.bulk") and len(operands) > 1 else access_size(one)
+            whole_constant(operands[1])
+            if one.is_a("st.bulk") and len(operands) > 1
+            else access_size(one)
         )
-        return _Event(at, block, _Kind.STORE, one, False, 0, target, size)
+        return _Event(at, block, _Action.STORE, one, False, 0, target, size)
     return None
 
 
@@ -232,9 +234,9 @@ class _Flow:
                 at += 1
                 if event is not None:
                     events.append(event)
-                    if event.kind is _Kind.COPY:
+                    if event.action is _Action.COPY:
                         self.copies[event.at] = event
-                    elif event.kind is _Kind.STORE:
+                    elif event.action is _Action.STORE:
                         stores.append(event)
             self._events.append(events)
         # Compilers fill the lanes that a masked copy leaves out by a store under the opposite
@@ -248,7 +250,7 @@ class _Flow:
         addresses = Addresses(self._function, [(event.at, event.operand) for event in accesses])
         for event in accesses:
             bytes_ = addresses.bytes(event.at, event.operand, event.size)
-            named = event.kind is _Kind.COPY or _names_shared(event.one)
+            named = event.action is _Action.COPY or _names_shared(event.one)
             if named or bytes_.base is not None:
                 self._bytes[event.at] = bytes_
 
@@ -258,16 +260,16 @@ class _Flow:
             raise _TooMuchError
         # The age of a copy counts the groups committed since: wait_group N ends those older than N
         # (PTX ISA, cp.async.wait_group). Bulk copies have groups of their own.
-        if event.kind is _Kind.COPY:
+        if event.action is _Action.COPY:
             ages[event.at] = 0
         # A guarded wait may not run, and a guarded commit may not either: neither ends anything.
-        elif event.one.guard or event.kind is _Kind.STORE:
+        elif event.one.guard or event.action is _Action.STORE:
             return
-        elif event.kind is _Kind.COMMIT:
+        elif event.action is _Action.COMMIT:
             for at, age in ages.items():
                 if self.copies[at].bulk == event.bulk:
                     ages[at] = min(age + 1, OLDEST)
-        elif event.kind is _Kind.WAIT:
+        elif event.action is _Action.WAIT:
             done = [
                 at
                 for at, age in ages.items()
@@ -311,7 +313,7 @@ class _Flow:
                 continue
             ages = dict(entry)
             for event in self._events[index]:
-                if event.kind is _Kind.STORE and ages:
+                if event.action is _Action.STORE and ages:
                     touched = self._touched(event, ages)
                     if touched:
                         touching[event] = touched

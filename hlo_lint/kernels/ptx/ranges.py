@@ -98,10 +98,10 @@ def as_signed(value: Range, width: int) -> Range:
 # ---- instructions
 
 
-def width_of(kind: str) -> int:
+def type_bits(name: str) -> int:
     """The bits of a type of integers; 0 for any other type."""
-    digits = kind[1:]
-    return int(digits) if kind[:1] in {"b", "u", "s"} and digits in {"8", "16", "32", "64"} else 0
+    digits = name[1:]
+    return int(digits) if name[:1] in {"b", "u", "s"} and digits in {"8", "16", "32", "64"} else 0
 
 
 def _sum(left: Range, right: Range) -> Range:
@@ -206,18 +206,18 @@ def _field(value: Range, position: Range, length: Range, signed: bool) -> Range:
 def computed(one: PtxInstruction, values: list[Range]) -> Range:
     """The result range of an arithmetic instruction for these operands."""
     parts = one.opcode.split(".")
-    head, kind = parts[0], parts[-1]
-    width = width_of(kind)
+    head, ptx_type = parts[0], parts[-1]
+    width = type_bits(ptx_type)
     count = len(values)
     if head in {"mov", "cvta"} and count == 1:
         return values[0]
     if head == "shfl":
         return values[0] if values else ANYTHING
     if head == "cvt" and count == 1 and len(parts) >= 3:
-        return _converted(values[0], parts[-2], kind)
+        return _converted(values[0], parts[-2], ptx_type)
     if not width:
         return ANYTHING
-    signed = kind.startswith("s")
+    signed = ptx_type.startswith("s")
     read: Callable[[Range, int], Range] = as_signed if signed else as_unsigned
     wide = width * 2 if "wide" in parts else width
     result = ANYTHING
@@ -264,8 +264,8 @@ def computed(one: PtxInstruction, values: list[Range]) -> Range:
     return _fitted(result, wide) if result != ANYTHING else ANYTHING
 
 
-def _converted(value: Range, to: str, kind: str) -> Range:
-    width, target = width_of(kind), width_of(to)
+def _converted(value: Range, to: str, ptx_type: str) -> Range:
+    width, target = type_bits(ptx_type), type_bits(to)
     if not width or not target:
         return ANYTHING
     if value.base is not None:
@@ -273,7 +273,7 @@ def _converted(value: Range, to: str, kind: str) -> Range:
     # A narrowing conversion keeps the low bits, so modulo the new width the value is itself.
     if target <= width:
         return _fitted(value, target)
-    return as_signed(value, width) if kind.startswith("s") else as_unsigned(value, width)
+    return as_signed(value, width) if ptx_type.startswith("s") else as_unsigned(value, width)
 
 
 COMPARISONS = {

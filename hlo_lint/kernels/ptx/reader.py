@@ -131,10 +131,10 @@ def read_ptx(text: str) -> Ptx:
     return _PtxReader(text).read()
 
 
-def number(text: str) -> int | None:
+def whole_constant(text: str) -> int | None:
     """The value of a whole constant.
 
-    >>> number("0x10"), number("-4"), number("%r1")
+    >>> whole_constant("0x10"), whole_constant("-4"), whole_constant("%r1")
     (16, -4, None)
     """
     if not _NUMBER.fullmatch(text) or len(text) > 24:
@@ -160,7 +160,7 @@ def address(operand: str) -> Address | None:
         base, sign, displacement = inside.partition("-")
     if not sign or not base:
         return Address(inside, 0)
-    offset = number(displacement)
+    offset = whole_constant(displacement)
     if offset is None:
         return None
     return Address(base, -offset if sign == "-" else offset)
@@ -506,7 +506,9 @@ def _declared(words: list[str]) -> Iterator[str]:
         if word.startswith(".") or not _NAME.fullmatch(word):
             continue
         if following == "<":
-            yield from (f"{word}{index}" for index in range(min(number(count) or 0, MAX_THREADS)))
+            yield from (
+                f"{word}{index}" for index in range(min(whole_constant(count) or 0, MAX_THREADS))
+            )
         else:
             yield word
 
@@ -517,7 +519,7 @@ def _threads(words: list[str]) -> tuple[int, int, int]:
             continue
         dims: list[int] = []
         for word in words[words.index(directive) + 1 :]:
-            value = number(word)
+            value = whole_constant(word)
             if value is not None and len(dims) < 3:
                 dims.append(min(max(value, 1), MAX_THREADS))
             elif word != ",":

@@ -143,9 +143,9 @@ class _Fields:
 def _read_cutlass(text: str, start: int, end: int) -> Located:
     fields = _Fields(text, start)
     for at, match in _matches(_cutlass_field, text, start, end):
-        kind = match.lastgroup or ""
-        name = match[f"{kind}_name"].rstrip(":")
-        fields.add(name, _shifted(match.span(kind), at))
+        group = match.lastgroup or ""
+        name = match[f"{group}_name"].rstrip(":")
+        fields.add(name, _shifted(match.span(group), at))
         if name == "oobFill":
             break
     return _located(

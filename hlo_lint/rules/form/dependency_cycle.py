@@ -17,8 +17,9 @@ class DependencyCycle(Rule):
     at the module.
     """
 
+    messages = ("A cycle is detected while visiting instruction",)
     always_reported = True
-    unfused = False
+    skip_fusion_bodies = False
     examples = (
         Bad.entry("""
             p = f32[8] parameter(0)
@@ -30,8 +31,7 @@ class DependencyCycle(Rule):
             b = f32[8] negate(a)
             ROOT c = f32[8] negate(b)
         """),
-        Bad.module(
-            """
+        Bad.module("""
             f {
               q = f32[8] parameter(0)
               ROOT d = f32[8] call(q), to_apply=f  // error
@@ -41,8 +41,7 @@ class DependencyCycle(Rule):
               p = f32[8] parameter(0)
               ROOT c = f32[8] call(p), to_apply=f
             }
-            """
-        ),
+        """),
         Good.entry("""
             p = f32[8] parameter(0)
             ROOT t = (f32[8], f32[8]) tuple(p, p)

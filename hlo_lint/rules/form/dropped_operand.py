@@ -22,7 +22,7 @@ class DroppedOperand(Rule):
 
     severity = Severity.WARNING
     always_reported = True
-    unfused = False
+    skip_fusion_bodies = False
     examples = (
         Bad.entry("""
             p = f32[8]{0} parameter(0)

@@ -54,7 +54,7 @@ class MalformedText(Rule):
     """
 
     severity = Severity.WARNING
-    only_by_hand = True
+    handwritten_only = True
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)
@@ -64,14 +64,12 @@ class MalformedText(Rule):
             p = f32[8,]{0} parameter(0)  // error
             ROOT c = pred[8]{0} compare(p, p), direction=LESS  // error
         """),
-        Bad.module(
-            """
+        Bad.module("""
             ENTRY e (p: f32[8]) -> f32[4] {  // error
               p = f32[8]{0} parameter(0)
               ROOT c = f32[8]{0} call(p), to_apply=nothing  // error
             }
-            """
-        ),
+        """),
         Good.entry("""
             p = f32[8,3]{1,0} parameter(0)
             ROOT t = f32[3,8]{1,0} transpose(p), dimensions={1,0}
@@ -136,14 +134,14 @@ def _literal_problem(type_text: str, text: str) -> str:
     scalar = _scalar(type_text)
     if scalar is None or scalar[1] == "c" or "/" in text:
         return ""
-    kind, bits, number = scalar[1], int(scalar[2]), whole_number(text.strip())
-    if kind == "f" or kind == "bf":
+    prefix, bits, number = scalar[1], int(scalar[2]), whole_number(text.strip())
+    if prefix in ("f", "bf"):
         return "" if _is_real(text.strip()) else f"expected a number: {text}"
     if number is None:
         return "" if _is_integer(text.strip()) else f"expected an integer: {text}"
-    low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if kind == "s" else (0, (1 << bits) - 1)
+    low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if prefix == "s" else (0, (1 << bits) - 1)
     fits = low <= number <= high or bits == 64
-    return "" if fits else f"{number} does not fit into {kind}{bits}: {low} to {high}"
+    return "" if fits else f"{number} does not fit into {prefix}{bits}: {low} to {high}"
 
 
 def _is_known(name: str) -> bool:
@@ -156,7 +154,6 @@ def _is_known(name: str) -> bool:
 def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str:
     if not attributes:
         return ""
-    from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
     from hlo_lint.hlo.attributes.reading import read_attribute
 
     last = 0
@@ -169,6 +166,9 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str
             if name and not ("=" in value and name in CALLING_ATTRIBUTES):
                 read_attribute(name, value)
         except AttributeSyntaxError as error:
+            # Late: it is slow to import, and most values can be read.
+            from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
+
             if error.message != NOT_A_PERMUTATION:  # which XLA reads
                 return f"{name}: {error.message}"
         words = _WORDS.get(name, value).split()

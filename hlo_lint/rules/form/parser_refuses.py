@@ -23,6 +23,10 @@ class ParserRefuses(Rule):
     report all that they find.
     """
 
+    messages = (
+        "was parsing",
+        "instruction does not exist",
+    )
     always_reported = True
     enabled_by_default = False
     jax = Option("", "release of jax whose parser is asked, by default that of this Python")

@@ -8,7 +8,7 @@ from typing import Final
 
 from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.analysis.kinds import different_computations, types_in
-from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of, types_of
@@ -45,8 +45,8 @@ class UnknownWord(Rule):
     """
 
     severity = Severity.WARNING
-    only_by_hand = True
-    unfused = False
+    handwritten_only = True
+    skip_fusion_bodies = False
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)
@@ -56,8 +56,7 @@ class UnknownWord(Rule):
             p = f23[8]{0} parameter(0)  // error
             ROOT n = f32[8]{0} negate(p)
         """),
-        Bad.module(
-            """
+        Bad.module("""
             sum {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -69,8 +68,7 @@ class UnknownWord(Rule):
               z = f32[] constant(0)
               ROOT r = f32[] reduce(p, z), dimensions={0}, to_aply=sum  // error
             }
-            """
-        ),
+        """),
         Good.entry("""
             p = f32[8,3]{1,0} parameter(0)
             s = ((f32[8,3]{1,0}), f32[24]{0}, s32[]) reshape-start(p)
@@ -139,6 +137,6 @@ def _unknown_types(text: str) -> tuple[str, ...]:
     return tuple(word for word in _find_types(text) if word not in _TYPES)
 
 
-def _finding(at: Instruction, kind: str, word: str, words: Iterable[str]) -> Finding:
+def _finding(at: Instruction, noun: str, word: str, words: Iterable[str]) -> Finding:
     near = nearest(word, words, "no release of XLA has it")
-    return Finding(at, f"unknown {kind}: {word}", notes=(near,))
+    return Finding(at, f"unknown {noun}: {word}", notes=(near,))

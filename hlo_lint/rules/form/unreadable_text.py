@@ -19,8 +19,7 @@ class UnreadableText(Rule):
     severity = Severity.WARNING
     always_reported = True
     examples = (
-        Bad(
-            """
+        Bad("""
             HloModule cut
 
             ENTRY e {
@@ -28,10 +27,8 @@ class UnreadableText(Rule):
               q = f32[8,3]{1,0} negate(p  // error
               ROOT r = f32[8,3]{1,0} add(p, p)
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule whole
 
             ENTRY e {  // comments and line breaks may stand anywhere
@@ -39,8 +36,7 @@ class UnreadableText(Rule):
                 parameter(0)
               ROOT r = f32[8,3]{1,0} add(p, /*again*/ p)
             }
-            """
-        ),
+        """),
     )
 
     def check(self, file: HloFile) -> Findings:

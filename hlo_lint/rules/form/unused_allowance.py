@@ -10,12 +10,12 @@ class UnusedAllowance(Rule):
     """An allowance that allows nothing.
 
     ## Why
-    An allowance outlives its finding: the defect is cured, the instruction is gone, the name was
+    An allowance outlives its finding: the defect is resolved, the instruction is gone, the name was
     mistyped. What stays after hides the next finding at that place, and nobody decided that. So a
     comment, a configured allowance and an entry of a baseline have to meet a finding, and a comment
     has to name rules that there are and give a reason.
 
-    It is told only where the rule that is named ran, and had the file to look at.
+    It is reported only if the rule that is named ran, and had the file to look at.
 
     ## Fix
     A comment is removed, or the name in it that meets nothing; `hlo-lint baseline --prune` does it
@@ -55,8 +55,7 @@ class UnusedAllowance(Rule):
             }
             """
         ),
-        Good(
-            """
+        Good("""
             HloModule wanted
 
             ENTRY e {
@@ -64,6 +63,5 @@ class UnusedAllowance(Rule):
               // hlo-lint: allow reshape-moves-data -- for the test of the fix
               ROOT r = f32[4,2,3]{0,1,2} reshape(p)
             }
-            """
-        ),
+        """),
     )

@@ -21,7 +21,7 @@ class CollectiveNotOutermost(Rule):
     """
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
-    unfused = False
+    skip_fusion_bodies = False
     always_reported = True
     examples = (
         Bad(

@@ -51,6 +51,7 @@ class GemmLayoutUnsupported(Rule):
     Copies the operand into the descending order, where that is one that cuBLASLt takes.
     """
 
+    messages = ("batch in most minor dimension",)
     opcodes = frozenset({"custom-call"})
     always_reported = True
     examples = (
@@ -102,10 +103,10 @@ class _WrongSide(NamedTuple):
 def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
     if not any(target in call.attributes_text for target in TARGETS):
         return
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
 
     try:
-        config = decode(call)
+        config = decode_payload(call)
     except PayloadError:
         return  # another rule's business
     lhs, rhs, result = operand_array(call, 0), operand_array(call, 1), _product(call)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, KEEPS_LAYOUT
-from hlo_lint.hlo.shape import Layout
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding
 
@@ -47,8 +46,9 @@ class LayoutChanged(Rule):
     Copies the operand into the order of the result. Its values stay.
     """
 
+    messages = ("Instruction shouldn't change layouts",)
     opcodes = KEEPS_LAYOUT
-    unfused = False
+    skip_fusion_bodies = False
     always_reported = True
     examples = (
         Bad.entry(
@@ -79,6 +79,22 @@ class LayoutChanged(Rule):
             file=_BEFORE,
             beside=_AFTER,
         ),
+        Bad.entry(
+            """
+            p = u16[5,4,2]{2,1,0} parameter(0)
+            ROOT c = u32[5,4]{0,1} bitcast-convert(p)  // error
+            """,
+            file=_BEFORE,
+            beside=_AFTER,
+        ),
+        Good.entry(
+            """
+            p = u16[5,4,2]{2,0,1} parameter(0)
+            ROOT c = u32[5,4]{0,1} bitcast-convert(p)
+            """,
+            file=_BEFORE,
+            beside=_AFTER,
+        ),
         Good.entry(
             """
             p = f32[8,8]{0,1} parameter(0)
@@ -103,6 +119,8 @@ class LayoutChanged(Rule):
         for instruction in in_other_orders(computation, opcodes):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
+                if before.rank != after.rank and stage.backend != "gpu":
+                    continue  # XLA:GPU makes a bitcast of it
                 same_order = before.minor_to_major == after.minor_to_major
                 if same_order and not (stage.normalized or stage.final):
                     continue  # sub-byte-size-setter, which packs both, comes after the layouts
@@ -127,7 +145,10 @@ class LayoutChanged(Rule):
         for number, before, after in turned(instruction):
             if before.layout is None or after.layout is None or before.layout.tiles:
                 return None
-            shapes[number] = before.with_layout(_ordered(before.layout, after.layout))
+            if before.rank != after.rank:
+                return None
+            order = after.layout.minor_to_major
+            shapes[number] = before.with_layout(replace(before.layout, minor_to_major=order))
         if not shapes:
             return None
         from hlo_lint.analysis.rewrite import with_copied_operands
@@ -150,8 +171,3 @@ def _is_hidden(opcode: str, number: int) -> bool:
             return number in (0, 2)
         case _:
             return opcode in BINARY and number == 1
-
-
-def _ordered(before: Layout, after: Layout) -> Layout:
-    """The operand's layout in the order of the result's."""
-    return replace(before, minor_to_major=after.minor_to_major)

@@ -115,8 +115,7 @@ class ReshapeMovesData(Rule):
             }
             """
         ),
-        Good(
-            """
+        Good("""
             HloModule moves_inside_a_fusion
 
             body {
@@ -128,8 +127,7 @@ class ReshapeMovesData(Rule):
               p = f32[8,3]{1,0} parameter(0)
               ROOT r = f32[4,2,3]{0,1,2} fusion(p), kind=kLoop, calls=body
             }
-            """
-        ),
+        """),
     )
 
     def check(self, computation: Computation) -> Findings:
@@ -173,7 +171,7 @@ class ReshapeMovesData(Rule):
             form = "copy" if stage.next_pass == LAYOUT_NORMALIZATION else "transpose"
         steps = spell_out(*shapes)
         if form == "transpose":
-            steps = transposed(shapes[0], steps)
+            steps = as_transposes(shapes[0], steps)
         rewrite = Rewrite(instruction, module)
         for opcode, shape, dimensions in steps:
             order = ",".join(map(str, dimensions))
@@ -228,7 +226,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
     ]
 
 
-def transposed(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
+def as_transposes(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
     """The same steps with each copy as a transpose between descending layouts.
 
     A copy is what LayoutNormalization's `HandleCopy` makes of it (`layout_normalization.cc:621`):
@@ -237,7 +235,7 @@ def transposed(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> before = parse_array("f32[16,128,32]{2,1,0}")
-    >>> for opcode, shape, dimensions in transposed(
+    >>> for opcode, shape, dimensions in as_transposes(
     ...     before, spell_out(before, parse_array("f32[2,8,128,32]{2,3,1,0}"))):
     ...     print(opcode, shape, dimensions)
     transpose f32[16,32,128]{2,1,0} (0, 2, 1)

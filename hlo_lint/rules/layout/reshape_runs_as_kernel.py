@@ -66,16 +66,14 @@ class ReshapeRunsAsKernel(Rule):
     examples = (
         Bad(_PROGRAM % ("2,1,0", "2,1,0", "  // error"), fixed=_FIXED),
         Bad(_PROGRAM % ("2,0,1", "2,0,1", "  // error")),
-        Good(
-            """
+        Good("""
             HloModule nothing_left, is_scheduled=true
 
             ENTRY e {
               p = f16[2,8,4096]{2,1,0} parameter(0)
               ROOT r = f16[16,4096]{1,0} bitcast(p)
             }
-            """
-        ),
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

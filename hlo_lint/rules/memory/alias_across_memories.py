@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes import Alias, ProgramShape
+from hlo_lint.hlo.attributes.plain import Alias
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Findings, Good, Rule

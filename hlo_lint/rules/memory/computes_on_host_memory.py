@@ -35,23 +35,19 @@ class ComputesOnHostMemory(Rule):
     """
 
     severity = Severity.WARNING
-    unfused = False
+    skip_fusion_bodies = False
     mentions = ("S(5)",)
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             b = f32[2,4]{1,0:S(5)} bitcast(p)
             ROOT m = f32[2,4]{1,0} multiply(b, b)  // error
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             c = f32[8]{0} copy(p)
             ROOT m = f32[8]{0} multiply(c, c)
-            """
-        ),
+        """),
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:

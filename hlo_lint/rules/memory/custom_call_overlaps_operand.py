@@ -112,10 +112,10 @@ def _adds_matrix(call: Instruction) -> bool:
     """True for a GEMM of cuBLASLt whose beta is not 0."""
     if call.custom_call_target != GEMM:
         return False
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
 
     try:
-        config = decode(call)
+        config = decode_payload(call)
     except PayloadError:
         return False
     return isinstance(config, GemmConfig) and config.beta != 0

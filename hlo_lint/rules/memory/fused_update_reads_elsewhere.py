@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from math import prod
 
+from hlo_lint.analysis.buffers import renamed_source, source_of
 from hlo_lint.analysis.calls import fusions_of, holders
 from hlo_lint.analysis.kinds import template_of
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.constants import constant_integers
@@ -73,7 +76,8 @@ class FusedUpdateReadsElsewhere(Rule):
     writes the update alone. Its threads run in any order: where the update is computed from other
     elements of that array, one thread reads what another one may have written already, and the
     numbers depend on the run. Elements at the place of the update are read by the thread that
-    writes them. Two results that update one array want the same buffer, and one of the two is lost.
+    writes them, and an update of one element has one thread. Two results that update one array want
+    the same buffer, and one of the two is lost. A TPU, whose layouts have tiles, runs no threads.
 
     Reports: openxla/xla#49176, jax-ml/jax#39100.
     """
@@ -102,7 +106,7 @@ class FusedUpdateReadsElsewhere(Rule):
             if defect is None:
                 sound.add(template_of(body) or body)
             # A custom fusion runs one kernel of a library and a copy, one after the other.
-            elif fusion.attribute_text("kind") != "kCustom":
+            elif fusion.attribute_text("kind") != "kCustom" and ":T(" not in fusion.type_text:
                 yield Finding(fusion, defect)
 
 
@@ -135,40 +139,39 @@ def _updates(body: Computation) -> Iterator[Instruction]:
     if root is not None and root.opcode == "tuple":
         results = [read.instruction for read in root.operands if read.instruction is not None]
     for result in results:
-        while result.opcode == "bitcast" and (source := result.producer()) is not None:
-            result = source
-        if result.opcode == "dynamic-update-slice":
-            yield result
+        update = renamed_source(result, ("bitcast",))
+        if update is not None and update.opcode == "dynamic-update-slice":
+            yield update
 
 
-def _origin(operand: Operand) -> Instruction | None:
+def _origin(operand: Operand | None) -> Instruction | None:
     """The instruction whose memory an operand is, through bitcasts and earlier updates."""
-    at = operand.instruction
-    while at is not None and at.opcode in ("bitcast", "dynamic-update-slice") and at.operands:
-        at = at.operands[0].instruction
-    return at
+    return source_of(operand, ("bitcast", "dynamic-update-slice"))
 
 
 def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | None:
     """An instruction that reads the array for the update, elsewhere than at the update's place."""
     starts = update.operand_names[2:]
-    waiting = [operand.instruction for operand in update.operands[1:]]
-    seen: set[str] = set()
-    while waiting:
-        at = waiting.pop()
-        if at is None or at.name in seen:
-            continue
-        seen.add(at.name)
-        if at.opcode == "dynamic-slice" and at.operands and _origin(at.operands[0]) is array:
+    part = operand_array(update, 1)
+    if part is not None and prod(part.dims) == 1:
+        return None
+
+    def is_slice(at: Instruction) -> bool:
+        return at.opcode == "dynamic-slice" and _origin(at.operand(0)) is array
+
+    def read(at: Instruction) -> Sequence[Instruction]:
+        if array.name in at.operand_names and not is_slice(at):
+            return ()
+        return at.producers[1:] if is_slice(at) else at.producers
+
+    for at in reached(update.producers[1:], read):
+        if is_slice(at):
             if at.operand_names[1:] != starts:
                 return at
-            waiting += [operand.instruction for operand in at.operands[1:]]
-            continue
-        if array.name in at.operand_names:
-            if at.opcode == "slice" and _keeps_off(at, update):
-                continue
+        elif array.name in at.operand_names and not (
+            at.opcode == "slice" and _keeps_off(at, update)
+        ):
             return at
-        waiting += [operand.instruction for operand in at.operands]
     return None
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.kinds import types_in
-from hlo_lint.hlo.attributes import ProgramShape
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, leaves, part, spelled_index
@@ -38,28 +38,21 @@ class HandedOnDifferently(Rule):
     severity = Severity.WARNING
     mentions = ("S(", "<=", "?")
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             p = f32[8]{0} parameter(0)
             q = f32[8]{0} parameter(1)
             ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(p, q)  // error
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             p = (s32[8]{0}, s32[4]{0}) parameter(0)
             ROOT g = s32[<=8]{0} get-tuple-element(p), index=0  // error
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             p = f32[8]{0} parameter(0)
             c = (f32[8]{0:S(5)}, f32[8]{0}, u32[]) copy-start(p)
             ROOT d = f32[8]{0} copy-done(c)  // error
-            """
-        ),
-        Bad.module(
-            """
+        """),
+        Bad.module("""
             f {
               x = f32[8]{0:S(5)} parameter(0)
               ROOT c = f32[8]{0} copy(x)
@@ -69,23 +62,18 @@ class HandedOnDifferently(Rule):
               p = f32[8]{0} parameter(0)
               ROOT r = f32[8]{0} fusion(p), kind=kLoop, calls=f  // error
             }
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             p = f32[8]{0:S(5)} parameter(0)
             u = f32[1]{0:S(5)} parameter(1)
             i = s32[] parameter(2)
             ROOT d = f32[8]{0} dynamic-update-slice(p, u, i)  // error
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             p = f32[8]{0} parameter(0)
             q = f32[8]{0:S(5)} parameter(1)
             ROOT t = (f32[8]{0}, f32[8]{0:S(5)}) tuple(p, q)
-            """
-        ),
+        """),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:

@@ -46,7 +46,7 @@ class HostMemoryLeak(Rule):
     only for the first.
     """
 
-    unfused = False
+    skip_fusion_bodies = False
     always_reported = True
     mentions = ("S(",)
     examples = (

@@ -26,21 +26,17 @@ class HugeConstant(Rule):
     min_bytes = Option(1 << 28, "Bytes of all constants together.", least=1)
     opcodes = frozenset({"constant"})
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             p = f32[8192,16384] parameter(0)
             c = f32[8192,16384] constant({...})  // error
             ROOT a = f32[8192,16384] add(p, c)
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             p = f32[8192,16384] parameter(0)
             c = f32[16384] constant({...})
             b = f32[8192,16384] broadcast(c), dimensions={1}
             ROOT a = f32[8192,16384] add(p, b)
-            """
-        ),
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

@@ -47,22 +47,18 @@ class HugeTemporary(Rule):
         1 << 35, "Bytes of one value, in one partition: half of a large GPU's memory.", least=1
     )
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             p = f32[4096,4096] parameter(0)
             b = f32[512,4096,4096] broadcast(p), dimensions={1,2}  // error
             n = f32[512,4096,4096] negate(b)
             ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             p = f32[4096,4096] parameter(0)
             b = f32[16,4096,4096] broadcast(p), dimensions={1,2}
             n = f32[16,4096,4096] negate(b)
             ROOT s = f32[1,4096,4096] slice(n), slice={[0:1], [0:4096], [0:4096]}
-            """
-        ),
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:

@@ -27,8 +27,7 @@ class StartWithoutDone(Rule):
 
     mentions = ("-start", "-update", "-done", "send", "recv")
     examples = (
-        Bad(
-            """
+        Bad("""
             HloModule lost, is_scheduled=true
 
             ENTRY e {
@@ -36,10 +35,8 @@ class StartWithoutDone(Rule):
               s = (f32[8]{0}, f32[8]{0}, u32[]) copy-start(p)  // error
               ROOT r = f32[8]{0} negate(p)
             }
-            """
-        ),
-        Bad(
-            """
+        """),
+        Bad("""
             HloModule mixed, is_scheduled=true
 
             ENTRY e {
@@ -47,10 +44,8 @@ class StartWithoutDone(Rule):
               s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p), source_target_pairs={{0,1}}
               ROOT r = f32[8]{0} all-gather-done(s)  // error
             }
-            """
-        ),
-        Bad(
-            """
+        """),
+        Bad("""
             HloModule twice
 
             ENTRY e {
@@ -60,10 +55,8 @@ class StartWithoutDone(Rule):
               d.1 = f32[8]{0} copy-done(s)  // error
               ROOT r = f32[8]{0} add(d, d.1)
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule carried, is_scheduled=true
 
             body {
@@ -90,8 +83,7 @@ class StartWithoutDone(Rule):
               s.3 = (f32[8]{0}, f32[8]{0}, u32[]) get-tuple-element(w), index=0
               ROOT d.1 = f32[8]{0} copy-done(s.3)
             }
-            """
-        ),
+        """),
     )
 
     def is_applicable(self, module: Module) -> bool:

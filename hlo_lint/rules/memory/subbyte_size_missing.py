@@ -49,13 +49,9 @@ class SubbyteSizeMissing(Rule):
         if not stage.final or stage.backend is None:
             return
         # Releases before sub-byte-size-setter print no E anywhere, and pack nothing.
-        if stage.release is not None or _packs(module):
+        if stage.release is not None or any("E(" in type_text for type_text in types_in(module)):
             for computation in module.computations:
                 yield from _unpacked_arrays(computation)
-
-
-def _packs(module: Module) -> bool:
-    return any("E(" in type_text for type_text in types_in(module))
 
 
 def _unpacked_arrays(computation: Computation) -> Findings:

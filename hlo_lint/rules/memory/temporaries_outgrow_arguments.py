@@ -46,10 +46,10 @@ class TemporariesOutgrowArguments(Rule):
     """A program whose temporary memory is many times as large as its arguments and results.
 
     ## Why
-    What a program needs besides its arguments and results is what its author does not see: the
-    activations that a gradient keeps, a broadcast that was not fused, an array that a gather made
-    whole on each device. Where it is many times as large as both, one line of the program mostly
-    asks for it, and rematerialization, a scan over parts or another sharding gives it back. The
+    Temporaries are invisible in the source: the activations that a gradient keeps, a broadcast that
+    was not fused, an array that a gather made whole on each device. Where they are many times as
+    large as arguments and results, one line of the program mostly asks for them, and
+    rematerialization, a scan over parts or another sharding gives the memory back. The
     finding stands at the largest value, which names its line; buffer assignment says the sizes.
     """
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -17,16 +18,35 @@ _KEPT: Final = (
     "backend_config",
     "custom_call_has_side_effect",
     "operand_layout_constraints",
+    "origin",
     "sharding",
 )
 _MANUAL: Final = "manual}"
 """A part of a sharding whose devices the program tells apart itself."""
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line that has the side effect."""
+_OF_A_NAME: Final = frozenset({*_KEPT, "the manual devices of the sharding"} - {"origin"})
+"""Things that a clone under a new name may do without: it may be of another kind."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
-_LICENSED: Final = ("annotat", "partition", "sdy", "shard", "spmd")
-"""Parts of the names of passes that turn shardings and annotations into something else."""
+_LOOP = """
+HloModule m
+
+b {{
+  x = f32[8]{{0}} parameter(0)
+  ROOT n = f32[8]{{0}} negate(x)
+}}
+
+c {{
+  y = f32[8]{{0}} parameter(0)
+  ROOT t = pred[] custom-call(y), custom_call_target="t"
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT {name} = f32[8]{{0}} while(p), condition=c, body=b{rest}
+}}
+"""
 _PROGRAM = """
 HloModule m
 
@@ -52,6 +72,8 @@ ENTRY e {{
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+_SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
+_PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.before_dce.txt"
 
 
 class AttributeLost(Rule):
@@ -67,8 +89,9 @@ class AttributeLost(Rule):
     information: nothing says any more which line of the program it was.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; a fusion of another kind is another one. Passes that partition, or turn
-    annotations into something else, are left alone.
+    names tell no other; a loop is followed through a new name, as `diff` does. A fusion of another
+    kind is another one. Passes that turn annotations into something else are left alone, and those
+    that partition may drop shardings. One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -78,10 +101,29 @@ class AttributeLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
         ),
+        Bad(
+            _LOOP.format(name="w.1", rest="  // error"),
+            file=_PARTITIONED,
+            beside={_SHARDED: _LOOP.format(name="w", rest=', frontend_attributes={a="1"}')},
+        ),
+        Good(
+            _LOOP.format(name="w.1", rest=', frontend_attributes={a="1"}'),
+            file=_PARTITIONED,
+            beside={
+                _SHARDED: _LOOP.format(
+                    name="w", rest=', sharding={manual}, frontend_attributes={a="1"}'
+                )
+            },
+        ),
         Good(
             _PROGRAM.format(opcode="copy", rest=_ATTRIBUTES),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(opcode="negate", rest=_ATTRIBUTES)},
+        ),
+        Good(
+            _FUSION.format(kind="kLoop", rest=""),
+            file=_AFTER,
+            beside={_BEFORE: _FUSION.format(kind="kLoop", rest=", sharding={replicated}")},
         ),
         Good(
             _FUSION.format(kind="kLoop", rest=""),
@@ -92,18 +134,49 @@ class AttributeLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Each instruction that lost something."""
-        if any(part in change.pass_name for part in _LICENSED):
+        if may(change.pass_name, "annotations"):
             return
-        for computation in change.changed:
-            for old, new in computation.kept_instructions(_may_lose):
-                if not _may_have_lost(old, new) or _kind(old) != _kind(new):
-                    continue
-                lost = _lost(old, new)
-                if lost:
-                    yield Finding(new, f"{change.pass_name} lost {', '.join(lost)}", _notes(old))
-                elif _loses_metadata(old, new):
-                    message = f"{change.pass_name} lost the metadata"
-                    yield Finding(new, message, severity=Severity.INFO)
+        is_free = may(change.pass_name, "shardings")
+        by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
+        for old, new, is_renamed in _kept(change):
+            if not _may_have_lost(old, new) or _kind(old) != _kind(new):
+                continue
+            lost = _lost(old, new)
+            if is_free or is_renamed:
+                lost = [thing for thing in lost if thing not in _OF_A_NAME]
+            if lost:
+                by_reason.setdefault(", ".join(lost), []).append((old, new))
+            elif not is_renamed and not is_free and _loses_metadata(old, new):
+                by_reason.setdefault("", []).append((old, new))
+        for lost_things, pairs in by_reason.items():
+            old = pairs[0][0]
+            notes = [f"before it, the instruction was %{old.name}, {old.opcode}"]
+            if others := ", ".join(f"%{new.name}" for _, new in pairs[1:4]):
+                more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+                notes.append(f"so did {others}{more}")
+            yield Finding(
+                pairs[0][1],
+                f"{change.pass_name} lost {lost_things or 'the metadata'}",
+                tuple(notes),
+                severity=None if lost_things else Severity.INFO,
+                key=lost_things or "metadata",
+            )
+
+
+def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
+    """The instructions that the pass kept, and True where only their place in the module tells."""
+    for computation in change.changed:
+        for old, new in computation.kept_instructions(_may_lose):
+            yield old, new, False
+    for old, new in change.renamed(_is_marked_loop):
+        yield old, new, True
+
+
+def _is_marked_loop(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    return opcode_of(record) == "while" and (
+        "frontend_attributes=" in attributes or "origin=" in attributes
+    )
 
 
 def _may_lose(record: InstructionRecord) -> bool:
@@ -130,7 +203,7 @@ def _kind(instruction: Instruction) -> str | None:
 def _lost(old: Instruction, new: Instruction) -> list[str]:
     ours, theirs = old.attributes, new.attributes
     lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
-    if old.opcode == "bitcast" and "sharding" in lost:
+    if old.opcode in ("bitcast", "fusion") and "sharding" in lost:
         lost.remove("sharding")  # made after the partitioner, of what was annotated for it
     if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
         lost.append("the manual devices of the sharding")
@@ -151,7 +224,3 @@ def _loses_metadata(old: Instruction, new: Instruction) -> bool:
         and "op_name=" in old.attributes.get("metadata", "")
         and "metadata" not in new.attributes
     )
-
-
-def _notes(old: Instruction) -> tuple[str, ...]:
-    return (f"before it, the instruction was %{old.name}, {old.opcode}",)

@@ -32,8 +32,7 @@ class CallGraphNotFlat(Rule):
     precondition = CALL_GRAPH_IS_FLAT
     opcodes = frozenset(SEQUENTIAL)
     examples = (
-        Bad(
-            """
+        Bad("""
             HloModule shares_a_computation
 
             double {
@@ -46,10 +45,8 @@ class CallGraphNotFlat(Rule):
               a = f32[8]{0} call(p), to_apply=double
               ROOT b = f32[8]{0} call(a), to_apply=double  // error
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule applies_one_to_elements
 
             sum {
@@ -64,8 +61,7 @@ class CallGraphNotFlat(Rule):
               a = f32[8]{0} reduce(p, zero), dimensions={0}, to_apply=sum
               ROOT b = f32[] reduce(a, zero), dimensions={0}, to_apply=sum
             }
-            """
-        ),
+        """),
     )
 
     def check(self, module: Module) -> Findings:

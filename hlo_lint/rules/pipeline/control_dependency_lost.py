@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
@@ -47,6 +49,19 @@ ENTRY e {{
   ROOT r = f32[8] subtract(a, b)
 }}
 """
+_SCHEDULE = """
+HloModule m, is_scheduled=true
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  {copy}
+  {first}
+  n = f32[8]{{0}} negate(q){control}
+  {then}
+  ROOT a = f32[8]{{0}} add({read}, n)
+}}
+"""
 _ORDERED = _PROGRAM.format(
     between="c = s32[] negate(p), control-predecessors={a}", after=", control-predecessors={c}"
 )
@@ -61,6 +76,9 @@ class ControlDependencyLost(Rule):
     to relay its control dependencies to what stays. If it does not, the scheduler may run the two
     in any order: side effects happen in the wrong order, and collectives deadlock where devices
     choose differently. The same holds for tokens, which order infeeds, outfeeds, sends and calls.
+
+    Of a scheduled module, the order that a control dependency gave is lost where the two stand the
+    other way round, whatever they are. A copy that became asynchronous ends where it is done.
 
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order.
@@ -80,6 +98,38 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _TOKENS.format(taken="u", mark="")},
         ),
+        Bad(
+            _SCHEDULE.format(
+                copy="",
+                first="s = (f32[8]{0:S(1)}, f32[8]{0}, u32[]) copy-start(p)",
+                then="d = f32[8]{0:S(1)} copy-done(s)",
+                control="  // error",
+                read="d",
+            ),
+            file=_AFTER,
+            beside={
+                _BEFORE: _SCHEDULE.format(
+                    copy="c = f32[8]{0} copy(p)",
+                    first="",
+                    then="",
+                    control=", control-predecessors={c}",
+                    read="c",
+                )
+            },
+        ),
+        Good(
+            _SCHEDULE.format(copy="", first="", then="", control="", read="p"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _SCHEDULE.format(
+                    copy="t = (f32[8]{0}) tuple(p)",
+                    first="o = (f32[8]{0}) opt-barrier(t)",
+                    then="",
+                    control=", control-predecessors={o}",
+                    read="o#0",
+                )
+            },
+        ),
         Good(
             _PROGRAM.format(between="", after=", control-predecessors={a}"),
             file=_AFTER,
@@ -91,6 +141,12 @@ class ControlDependencyLost(Rule):
         """Each such pair, at the instruction that came second."""
         for computation in change.changed:
             after = computation.after
+            for before, ahead, behind in _turned(computation) if change.after.is_scheduled else ():
+                yield Finding(
+                    behind,
+                    f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}",
+                    notes=(f"before it, a control dependency made %{before.name} run first",),
+                )
             paths: dict[str, frozenset[str]] = {}
             for (first, second), means in dict(_orders(computation)).items():
                 ancestors = paths.get(second)
@@ -110,6 +166,43 @@ class ControlDependencyLost(Rule):
                 )
 
 
+def _turned(
+    computation: ChangedComputation,
+) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
+    """Control edges that the schedule runs against: the first as it was, and the two as they are.
+
+    Of two with side effects the order is looked at elsewhere.
+    """
+    before, after = computation.before, computation.after
+    for number, position in computation.kept:
+        if "control-predecessors=" not in attributes_of(before.rows[number]):
+            continue
+        second = after.at(position)
+        for name in control_predecessors(attributes_of(before.rows[number])):
+            earlier = before.instruction(name)
+            first = None if earlier is None else _as_it_is(earlier, after)
+            if earlier is None or first is None or first.number < position:
+                continue
+            if not {first.opcode, second.opcode} <= _HAS_EFFECTS:
+                yield earlier, first, second
+
+
+def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | None:
+    """The instruction of the name, else the end of the asynchronous copy that users read now."""
+    kept = after.instruction(instruction.name)
+    if kept is not None:
+        return kept
+    for user in instruction.users:
+        same = after.instruction(user.name)
+        if same is None or same.opcode != user.opcode:
+            continue
+        for name, operand in zip(user.operand_names, same.operands, strict=False):
+            now = operand.instruction if name == instruction.name else None
+            if now is not None and now.opcode == f"{instruction.opcode}-done":
+                return now
+    return None
+
+
 def _orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
     """Pairs with side effects that are in both computations, and what ordered them before."""
     for pair in _control_orders(computation):
@@ -125,18 +218,14 @@ def _orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], 
 
 def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
     """The instructions with side effects whose tokens an instruction takes."""
-    reached: set[str] = set()
-    waiting = [instruction]
-    while waiting:
-        for operand in waiting.pop().operands:
-            source = operand.instruction
-            if source is None or "token[]" not in source.type_text or source.name in reached:
-                continue
-            reached.add(source.name)
-            if source.opcode in _HAS_EFFECTS:
-                yield source
-            elif source.opcode in _HANDS_ON:
-                waiting.append(source)
+
+    def tokens(at: Instruction) -> Iterator[Instruction]:
+        if at is instruction or at.opcode in _HANDS_ON:
+            yield from (source for source in at.producers if "token[]" in source.type_text)
+
+    for source in reached([instruction], tokens):
+        if source is not instruction and source.opcode in _HAS_EFFECTS:
+            yield source
 
 
 def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
@@ -172,52 +261,32 @@ def _nearest(
 
     Itself, if it is one; through what the pass removed, and no further.
     """
-    key = instruction.name, upwards
-    cached = cache.get(key)
-    if cached is not None:
-        return cached
-    cache[key] = ()  # against a circle
-    kept = after.instruction(instruction.name)
-    if kept is not None and (kept.opcode == instruction.opcode or kept.opcode in _HAS_EFFECTS):
-        cached = (instruction.name,) if kept.opcode in _HAS_EFFECTS else ()
-    else:
-        computation = instruction.computation
+    computation = instruction.computation
+
+    def neighbours(at: Instruction) -> Sequence[Instruction]:
+        kept = after.instruction(at.name)
+        if kept is not None and (kept.opcode == at.opcode or kept.opcode in _HAS_EFFECTS):
+            cache[at.name, upwards] = (at.name,) if kept.opcode in _HAS_EFFECTS else ()
+        if (at.name, upwards) in cache:
+            return ()
         if upwards:
-            names = (*instruction.operand_names, *control_predecessors(instruction.attributes_text))
-            neighbours = [computation.instruction(name.partition("#")[0]) for name in names]
-        else:
-            neighbours = [*instruction.users, *_control_successors(instruction)]
-        ends = (
-            end
-            for neighbour in neighbours
-            if neighbour is not None
-            for end in _nearest(neighbour, after, cache, upwards=upwards)
-        )
-        cached = tuple(dict.fromkeys(ends))
-    cache[key] = cached
-    return cached
+            names = map(computation.instruction, control_predecessors(at.attributes_text))
+            return (*at.producers, *filter(None, names))
+        return (*at.users, *map(computation.at, control_successors(computation).get(at.name, ())))
 
-
-def _control_successors(instruction: Instruction) -> list[Instruction]:
-    return [
-        successor
-        for successor in instruction.computation.instructions
-        if "control-predecessors=" in successor.attributes_text
-        and instruction.name in control_predecessors(successor.attributes_text)
-    ]
+    for at in operands_first([instruction], neighbours):
+        ends = chain.from_iterable(cache.get((near.name, upwards), ()) for near in neighbours(at))
+        cache.setdefault((at.name, upwards), tuple(dict.fromkeys(ends)))
+    return cache[instruction.name, upwards]
 
 
 def _ancestors(computation: Computation, name: str) -> frozenset[str]:
     """Names of all that has to run before an instruction."""
-    ancestors: set[str] = set()
-    todo = [name]
-    while todo:
-        at = computation.instruction(todo.pop())
-        if at is None:
-            continue
-        for above in (*at.operand_names, *control_predecessors(at.attributes_text)):
-            above = above.partition("#")[0]
-            if above not in ancestors:
-                ancestors.add(above)
-                todo.append(above)
-    return frozenset(ancestors)
+
+    def above(name: str) -> Iterator[str]:
+        at = computation.instruction(name)
+        if at is not None:
+            yield from (operand.partition("#")[0] for operand in at.operand_names)
+            yield from control_predecessors(at.attributes_text)
+
+    return frozenset(reached(above(name), above))

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from hlo_lint.analysis.device_groups import count_of, device_groups
+from hlo_lint.analysis.device_groups import communicating, count_of, device_groups
 from hlo_lint.analysis.loops import COMPARISONS, MIRRORED, Counter, Loop, loops, state_element
-from hlo_lint.analysis.verifier.devices import communicating
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.analysis.walks import operands_first
+from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import whole_number
 
 _DEVICE: Final = frozenset({"partition-id", "replica-id"})
 _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
@@ -27,6 +28,9 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
     "divide": lambda left, right: left // right,
 }
 _HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
+_EVALUATED: Final = _HANDS_ON.union(_ARITHMETIC, ("compare", "not"))
+_MAX_PLACES: Final = 1000
+"""Scalars that are looked at for one value."""
 _MAX_DEVICES: Final = 4096
 _MAX_VALUE: Final = 1 << 31
 _HEAD = """
@@ -146,7 +150,7 @@ def _in_loops(module: Module, stage: Stage) -> Findings:
             continue
         for collective in collectives:
             for group in device_groups(collective, module):
-                counts = {trips[device]: device for device in group if device < len(trips)}
+                counts = {trips[device]: device for device in group if device in range(len(trips))}
                 if len(counts) > 1:
                     fewest, most = min(counts), max(counts)
                     yield Finding(
@@ -186,7 +190,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
             operands = source.operands
             if at >= len(operands) or operands[at].index:
                 return None
-            values.append(_evaluate(operands[at].instruction, ids, module, (), 0))
+            values.append(_evaluate(operands[at].instruction, ids, module))
         first, limit = values[number], values[1 - number]
         if first is None or limit is None:
             return None
@@ -215,8 +219,9 @@ def _judge(
     stage: Stage,
 ) -> Findings:
     for group in device_groups(collective, module):
-        absent = [device for device in group if device < len(taken) and taken[device] != branch]
-        present = [device for device in group if device < len(taken) and taken[device] == branch]
+        devices = [device for device in group if device in range(len(taken))]
+        absent = [device for device in devices if taken[device] != branch]
+        present = [device for device in devices if taken[device] == branch]
         if absent and present:
             yield Finding(
                 collective,
@@ -240,54 +245,65 @@ def _branches_taken(conditional: Instruction, module: Module, branches: int) -> 
     by_index = "branch_computations" in conditional.attributes
     taken = []
     for ids in _devices(module):
-        value = _evaluate(choice, ids, module, (), 0)
+        value = _evaluate(choice, ids, module)
         if value is None:
             return None
-        if by_index and _is_index(choice):
+        if by_index and not choice.type_text.startswith("pred"):
             taken.append(value if 0 <= value < branches else branches - 1)
         else:
             taken.append(0 if value else 1)
     return taken or None
 
 
-def _is_index(choice: Instruction) -> bool:
-    return not choice.type_text.startswith("pred")
+class _ScalarPlace(NamedTuple):
+    """A scalar, and the fusion that it is in."""
+
+    at: Instruction
+    fusion: _ScalarPlace | None = None
+
+    def sources(self, module: Module) -> Sequence[_ScalarPlace | None]:
+        """Its value, or those that it is computed of; None for each that is unknown."""
+        at, fusion = self
+        if at.opcode == "parameter" and fusion is not None:
+            number = at.parameter_number
+            argument = None if number is None else fusion.at.operand(number)
+            return (_read(argument, fusion.fusion),)
+        if at.opcode == "fusion":
+            body = module.callee(at)
+            root = None if body is None else body.root
+            return () if root is None else (_ScalarPlace(root, self),)
+        is_computed = at.opcode in _EVALUATED
+        return [_read(operand, fusion) for operand in at.operands] if is_computed else ()
 
 
-def _evaluate(
-    instruction: Instruction | None,
-    ids: Mapping[str, int],
-    module: Module,
-    arguments: tuple[int | None, ...],
-    depth: int,
-) -> int | None:
+def _read(operand: Operand | None, fusion: _ScalarPlace | None) -> _ScalarPlace | None:
+    if operand is None or operand.instruction is None or operand.index:
+        return None
+    return _ScalarPlace(operand.instruction, fusion)
+
+
+def _evaluate(scalar: Instruction | None, ids: Mapping[str, int], module: Module) -> int | None:
     """The integer that a scalar has on one device; None where it is not known."""
-    if instruction is None or depth > 32:
-        return None
-    opcode = instruction.opcode
-    if opcode in _DEVICE:
-        return ids[opcode]
-    if opcode == "constant":
-        text = instruction.operands_text.strip()
-        if text in ("true", "false"):
-            return int(text == "true")
-        return int(text) if text.isdecimal() else None
-    if opcode == "parameter":
-        number = instruction.parameter_number
-        return arguments[number] if number is not None and number < len(arguments) else None
-    if opcode not in _ARITHMETIC and opcode not in (*_HANDS_ON, "compare", "not", "fusion"):
-        return None
-    values = [
-        None if operand.index else _evaluate(operand.instruction, ids, module, arguments, depth + 1)
-        for operand in instruction.operands
-    ]
-    if opcode == "fusion":
-        body = module.callee(instruction)
-        root = None if body is None else body.root
-        return _evaluate(root, ids, module, tuple(values), depth + 1)
-    if not values or None in values:
-        return None
-    return _computed(instruction, [value for value in values if value is not None])
+    read: dict[_ScalarPlace, Sequence[_ScalarPlace | None]] = {}
+
+    def sources(place: _ScalarPlace) -> Iterator[_ScalarPlace]:
+        read[place] = place.sources(module) if len(read) < _MAX_PLACES else ()
+        return filter(None, read[place])
+
+    value: int | None = None
+    values: dict[_ScalarPlace | None, int | None] = {}
+    for place in operands_first([] if scalar is None else [_ScalarPlace(scalar)], sources):
+        at, text = place.at, place.at.operands_text.strip()
+        inputs = [value for source in read[place] if (value := values.get(source)) is not None]
+        value = None
+        if at.opcode in _DEVICE:
+            value = ids[at.opcode]
+        elif at.opcode == "constant":
+            value = int(text == "true") if text in ("true", "false") else whole_number(text)
+        elif inputs and len(inputs) == len(read[place]):
+            value = _computed(at, inputs) if at.opcode in _EVALUATED else inputs[0]
+        values[place] = value
+    return value
 
 
 def _computed(instruction: Instruction, values: list[int]) -> int | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes import Alias, Donor
+from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, spelled_index
-from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
 
@@ -23,6 +23,7 @@ HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
 {_ENTRY}"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
+_FINAL = "module_0001.m.cpu_after_optimizations.txt"
 
 
 class DonationLost(Rule):
@@ -41,29 +42,41 @@ class DonationLost(Rule):
     severity = Severity.WARNING
     examples = (
         Bad(f"HloModule m  // error\n{_ENTRY}", file=_AFTER, beside={_BEFORE: _DONATED}),
+        Bad(f"HloModule m  // error\n{_ENTRY}", file=_FINAL, beside={_AFTER: _DONATED}),
         Good(_DONATED, file=_AFTER, beside={_BEFORE: _DONATED}),
     )
 
     def check(self, change: PassPair) -> Findings:
         """One finding, with each donation that is lost."""
-        before, after = change.before, change.after
-        if "input_output_alias=" not in before.header and "buffer_donor=" not in before.header:
-            return
-        if _before_layout(before) == _before_layout(after):
-            return  # both attributes stand there; most passes change neither
-        if _interface(before) != _interface(after):
-            return
-        kept = _donated(after)
-        lost = sorted(_donated(before) - kept)
-        if lost:
-            number, index = lost[0]
-            where = f"parameter {number}" + (f", part {spelled_index(index)}" if index else "")
-            more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-            yield Finding(
-                header_span(after),
-                f"{change.pass_name} lost the donation of {where}{more}",
-                notes=("before it, input_output_alias or buffer_donor gave their memory away",),
-            )
+        yield from _lost(change.before, change.after, change.pass_name)
+
+    def check_final(self, compilation: Compilation) -> Findings:
+        """The same of the final module, against the last step."""
+        steps, final = compilation.pipeline.steps, compilation.pipeline.final
+        if steps and final is not None and len(final.file.modules) == 1:
+            number = compilation.dumps.index(final)
+            name = f"what ran after step {steps[-1].step}"
+            yield from _lost(steps[-1].module, final.module, name, number)
+
+
+def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findings:
+    if "input_output_alias=" not in before.header and "buffer_donor=" not in before.header:
+        return
+    if _before_layout(before) == _before_layout(after):
+        return  # both attributes stand there; most passes change neither
+    if _interface(before) != _interface(after):
+        return
+    lost = sorted(_donated(before) - _donated(after))
+    if lost:
+        number, index = lost[0]
+        where = f"parameter {number}" + (f", part {spelled_index(index)}" if index else "")
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        yield Finding(
+            header_span(after),
+            f"{pass_name} lost the donation of {where}{more}",
+            notes=("before it, input_output_alias or buffer_donor gave their memory away",),
+            file=file,
+        )
 
 
 def _donated(module: Module) -> set[tuple[int, Index]]:

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -89,7 +89,7 @@ class ForeignCustomCall(Rule):
             for call in instructions_of(module, "custom-call")
             if (platform := _platform(call.custom_call_target))
             and call.computation.thread == "main"
-            and not _is_on_the_host(call)
+            and "_xla_compute_type" not in call.attributes_text  # else it runs on the host
         ]
         platforms = [platform for _, platform in calls]
         if stage.final and not stage.assumed and stage.backend in ("cpu", "gpu", "tpu"):
@@ -115,7 +115,3 @@ def _platform(target: str) -> str:
     if platform is None:
         platform = next((name for start, name in _PREFIXES.items() if target.startswith(start)), "")
     return platform
-
-
-def _is_on_the_host(call: Instruction) -> bool:
-    return "_xla_compute_type" in call.attributes_text

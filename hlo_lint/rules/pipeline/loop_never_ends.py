@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from math import frexp, inf
-from struct import pack, unpack
-from typing import Final
-
-from hlo_lint.analysis.loops import COMPARISONS, Counter, Loop, loops, scalar
-from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.analysis.endless_loops import NEVER, endless
+from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -37,11 +33,6 @@ ENTRY e {{
 }}
 """
 _ERROR = "  // error"
-_MANY: Final = 32
-"""Bits of a counter that takes too long to wrap around."""
-_FORMATS: Final = {"f16": "e", "f32": "f", "f64": "d"}
-MAX_STEPS: Final = 1 << 12
-"""Iterations that are followed of a counter in floating point."""
 _HOST = frozenset({"infeed", "outfeed", "recv", "send", "custom-call"})
 
 
@@ -65,8 +56,7 @@ class LoopNeverEnds(Rule):
     examples = (
         Bad(_PROGRAM.format(step=0, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=2, limit=7, direction="NE", mark=_ERROR)),
-        Bad.module(
-            """
+        Bad.module("""
             body {
               b = (s32[]) parameter(0)
               i = s32[] get-tuple-element(b), index=0
@@ -83,8 +73,7 @@ class LoopNeverEnds(Rule):
               first = (s32[]) tuple(zero)
               ROOT w = (s32[]) while(first), condition=condition, body=body  // error
             }
-            """
-        ),
+        """),
         Bad(_PROGRAM.format(step=-1, limit=10, direction="LT", mark=_ERROR)),
         Bad(_PROGRAM.format(step=0.1, limit=1, direction="NE", mark=_ERROR).replace("s32", "f32")),
         Good(_PROGRAM.format(step=0.5, limit=8, direction="NE", mark="").replace("s32", "f32")),
@@ -95,83 +84,12 @@ class LoopNeverEnds(Rule):
     def check(self, module: Module, stage: Stage) -> Findings:
         """Each loop whose condition never becomes false."""
         for loop in loops(module):
-            reason, counter = _reason(loop), loop.counter
-            is_late = not reason and counter is not None and _leads_away(counter)
-            if (reason or is_late) and not _waits_for_the_host(loop):
+            reason = endless(loop)
+            if reason and not _waits_for_the_host(loop):
                 # A loop in the midst of a pipeline may be dead code that the next pass removes.
-                severity = Severity.ERROR if stage.scheduled and stage.final else None
-                message = f"this loop never ends: {reason}"
-                if counter is not None and is_late:
-                    message = f"this loop ends only after an overflow: {_counts(counter)}"
-                    severity = None
-                yield Finding(loop.instruction, message, severity=severity)
-
-
-def _reason(loop: Loop) -> str:
-    """The reason why the condition stays true; empty where it is not known to."""
-    root = loop.condition.root
-    if root is not None and root.opcode == "constant" and root.operands_text.strip() == "true":
-        return "its condition is constant true"
-    if root is not None and root.opcode == "compare":
-        one, other = scalar(root, 0), scalar(root, 1)
-        direction = root.attributes.get("direction", "")
-        if one is not None and other is not None and direction in COMPARISONS:
-            goes_on = COMPARISONS[direction](one, other)
-            return f"its condition is {one} {direction} {other}" if goes_on else ""
-    counter = loop.counter
-    if counter is None or not counter.never_ends:
-        return _float_reason(loop)
-    return _counts(counter)
-
-
-def _counts(counter: Counter) -> str:
-    goes_on = f"the loop goes on while it is {counter.direction} {counter.limit}"
-    return f"the counter starts at {counter.first}, {_steps(counter)}, and {goes_on}"
-
-
-def _leads_away(counter: Counter) -> bool:
-    """True if only an overflow of many bits ends the loop."""
-    if counter.first is None or not counter.dtype.startswith("s") or BITS[counter.dtype] < _MANY:
-        return False
-    is_up = counter.direction in ("LT", "LE") and counter.step < 0
-    is_down = counter.direction in ("GT", "GE") and counter.step > 0
-    return (is_up or is_down) and COMPARISONS[counter.direction](counter.first, counter.limit)
-
-
-def _float_reason(loop: Loop) -> str:
-    """The reason why a counter in floating point does not reach its limit."""
-    if loop.float_counter is None or loop.float_counter[0] not in _FORMATS:
-        return ""
-    dtype, first, step, direction, limit = loop.float_counter
-    counts = f"the counter starts at {first:g}, each iteration adds {step:g}"
-    if direction == "NE":
-        at, count = _rounded(first, dtype), 0
-        while abs(at - limit) > abs(step) / 2 and count < MAX_STEPS:
-            at, count = _rounded(at + step, dtype), count + 1
-        passes = count < MAX_STEPS and at != limit
-        return f"{counts}, and after {count} it is {at!r}, not {limit:g}" if passes else ""
-    if (direction in ("LT", "LE")) != (step > 0) or direction == "EQ" or abs(limit) == inf:
-        return ""
-    # From a power of two on, neighbours are twice as far apart as before it.
-    power = 2.0 ** (frexp(max(abs(first), abs(step)))[1])
-    while power < abs(limit) and _rounded(power + abs(step), dtype) != power:
-        power *= 2
-    if power < abs(limit) and (limit > 0) == (step > 0):
-        return f"{counts}, and {dtype} gives {power:g} + {abs(step):g} = {power:g}"
-    return ""
-
-
-def _rounded(value: float, dtype: str) -> float:
-    form = _FORMATS[dtype]
-    try:
-        rounded: float = unpack(form, pack(form, value))[0]
-    except OverflowError:
-        return inf
-    return rounded
-
-
-def _steps(counter: Counter) -> str:
-    return f"each iteration adds {counter.step}" if counter.step else "no iteration changes it"
+                is_error = stage.scheduled and stage.final and reason.startswith(NEVER)
+                severity = Severity.ERROR if is_error else None
+                yield Finding(loop.instruction, f"this loop {reason}", severity=severity)
 
 
 def _waits_for_the_host(loop: Loop) -> bool:

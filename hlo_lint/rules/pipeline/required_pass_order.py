@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from hlo_lint.analysis.loops import loops
 from hlo_lint.dumps.passes_run import Breach, breaches
-from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
+from hlo_lint.rules.base import Bad, Compilation, DumpFolder, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 
 _MODULE = """
@@ -14,6 +17,37 @@ ENTRY %main (x: f32[8,3]) -> f32[8,3] {
 }
 """
 _START = "config-assigner.after_pipeline-start.before_conv-fp8-fallback"
+_READS_TRIP_COUNTS: Final = "collective-permute-valid-iteration-annotator"
+_PIPELINED: Final = "is_pipelined_while_loop"
+_LOOP = """
+HloModule m
+
+b {{
+  p = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  x = s32[] get-tuple-element(p), index=1
+  one = s32[] constant(1)
+  n = s32[] add(i, one)
+  y = s32[] collective-permute(x), channel_id=1, source_target_pairs={{{{0,1}},{{1,0}}}}
+  ROOT t = (s32[], s32[]) tuple(n, y)
+}}
+
+c {{
+  q = (s32[], s32[]) parameter(0)
+  j = s32[] get-tuple-element(q), index=0
+  last = s32[] constant(6)
+  ROOT less = pred[] compare(j, last), direction=LT
+}}
+
+ENTRY e {{
+  zero = s32[] constant(0)
+  s = (s32[], s32[]) tuple(zero, zero)
+  ROOT w = (s32[], s32[]) while(s), condition=c, body=b, \
+frontend_attributes={{is_pipelined_while_loop="true"}}{count}
+}}
+"""
+_ANNOTATED = f"module_0001.m.0002.p.after_{_READS_TRIP_COUNTS}.before_dce.txt"
+_UNREAD = f"module_0001.m.0001.p.after_dce.before_{_READS_TRIP_COUNTS}.txt"
 
 
 class RequiredPassOrder(Rule):
@@ -25,8 +59,10 @@ class RequiredPassOrder(Rule):
     slower, or computes something else. The passes that ran are known from the module's metadata
     (`xla_dump_module_metadata`), from the dumps with `xla_dump_hlo_pass_re=.+`, or from the
     release's list less what `xla_disable_hlo_passes` names. An order that the release itself does
-    not keep is left out, and so are folders with a compilation that died: `compilation-died` says
-    what it was.
+    not keep is left out; that a flag switched a pass off, and the program was compiled all the
+    same, is told for information. Left out are also folders with a compilation that died:
+    `compilation-died` says what it was. Before a pass that reads trip counts the loops show if they
+    had been annotated: one that counts to a constant, and does not say so, had not.
     """
 
     severity = Severity.WARNING
@@ -42,6 +78,15 @@ class RequiredPassOrder(Rule):
                 """,
             },
         ),
+        Bad(
+            _LOOP.format(count="  // error"),
+            file=_ANNOTATED,
+            beside={_UNREAD: _LOOP.format(count="")},
+        ),
+        Good(
+            _LOOP.format(count=', backend_config={"known_trip_count":{"n":"6"}}'),
+            file=_ANNOTATED,
+        ),
         Good(
             _MODULE,
             file=f"module_0001.jit_f.0013.{_START}.txt",
@@ -54,6 +99,27 @@ class RequiredPassOrder(Rule):
             },
         ),
     )
+
+    def check_annotations(self, compilation: Compilation) -> Findings:
+        """Each pipelined loop that counts, without the trip count that a pass had to read."""
+        for number, dump in enumerate(compilation.dumps):
+            if dump.name is None or dump.name.after != _READS_TRIP_COUNTS:
+                continue
+            for loop in loops(dump.module):
+                instruction, counter = loop.instruction, loop.counter
+                if _PIPELINED not in instruction.attributes_text or counter is None:
+                    continue
+                if loop.declared_trip_count is None and counter.trip_count is not None:
+                    yield Finding(
+                        instruction,
+                        f"{_READS_TRIP_COUNTS} ran while this loop had no known_trip_count",
+                        (
+                            f"the loop runs {counter.trip_count} times; no "
+                            "while-loop-trip-count-annotator has said so, and its permutes are "
+                            "valid in all iterations",
+                        ),
+                        file=number,
+                    )
 
     def check(self, folder: DumpFolder) -> Findings:
         """Yields one finding for each order that is broken, at the first module that breaks it."""
@@ -68,6 +134,7 @@ class RequiredPassOrder(Rule):
                 modules[key] = modules.get(key, 0) + 1
         for key, (number, breach) in by_key.items():
             contract = breach.contract
+            has_ended = folder.pipelines[number].final is not None
             notes = [
                 f"{contract.relies} relies on: {contract.promise}; otherwise: {contract.symptom}",
                 f"known from: {breach.how}",
@@ -80,5 +147,6 @@ class RequiredPassOrder(Rule):
                 first_line(folder.dumps[number]),
                 breach.order.breach(breach.guilty[1]),
                 tuple(notes),
+                severity=Severity.INFO if breach.disabled and has_ended else None,
                 file=number,
             )

@@ -101,22 +101,22 @@ class SideEffectLost(Rule):
         before, after = change.before, change.after
         if before.entry is None or _REPEATED.isdisjoint(before.entry.opcodes):
             return
-        at_first, left = Counter(map(_kind, before.entry.rows)), Counter[str]()
+        at_first, left = Counter(map(_effect, before.entry.rows)), Counter[str]()
         places: dict[str, Instruction] = {}
         for computation in after.computations:
             for number, row in enumerate(computation.rows):
-                kind = _kind(row)
-                if kind in at_first and kind:
-                    left[kind] += 1
+                effect = _effect(row)
+                if effect in at_first and effect:
+                    left[effect] += 1
                     is_entry = computation is after.entry
                     if not (is_entry and name_of(row) in before.entry.index):
-                        places[kind] = computation.at(number)
-        for kind, place in places.items():
-            if left[kind] > at_first[kind] == _count(before, kind):
+                        places[effect] = computation.at(number)
+        for effect, place in places.items():
+            if left[effect] > at_first[effect] == _count(before, effect):
                 yield Finding(
                     place,
-                    f"{change.pass_name} made {left[kind]} of {at_first[kind]} {kind}, which has "
-                    "an effect each time it runs",
+                    f"{change.pass_name} made {left[effect]} of {at_first[effect]} {effect}, which "
+                    "has an effect each time it runs",
                 )
 
     def check_merged(self, change: PassPair) -> Findings:
@@ -168,7 +168,7 @@ class SideEffectLost(Rule):
             )
 
 
-def _kind(record: InstructionRecord) -> str:
+def _effect(record: InstructionRecord) -> str:
     """The opcode, or the target of a custom call, that has an effect; else empty."""
     opcode = opcode_of(record)
     if opcode == "custom-call" and _has_effect(record):
@@ -178,9 +178,9 @@ def _kind(record: InstructionRecord) -> str:
     return opcode if opcode in _REPEATED and opcode != "custom-call" else ""
 
 
-def _count(module: Module, kind: str) -> int:
+def _count(module: Module, effect: str) -> int:
     return sum(
-        _kind(row) == kind for computation in module.computations for row in computation.rows
+        _effect(row) == effect for computation in module.computations for row in computation.rows
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from hlo_lint.analysis.async_chains import has_async, is_done, is_start
+from hlo_lint.analysis.async_chains import has_async, is_done, is_start, operation, starts
 from hlo_lint.analysis.device_groups import device_groups
-from hlo_lint.analysis.verifier.devices import communicating
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -53,15 +52,21 @@ class UnorderedCollectives(Rule):
     certain where the schedule ends the first before it begins the second; a control dependency
     between the done and the start makes it so.
 
-    Groups that have one device in common, as along two axes of a mesh, and collectives of the same
-    groups, which run on one communicator in their order, are left alone, and so is a module that
-    is not scheduled. `hlo-lint ranks` compares the orders of several processes.
+    Groups that have one device in common, as along two axes of a mesh, are left alone, and so is a
+    module that is not scheduled. Collectives of the same groups run in their order as long as they
+    are on one stream: a note, since XLA:GPU's scheduler lets no two overlap that share two devices
+    (`GpuScheduleCrossesOverlapLimit`). `hlo-lint ranks` compares the orders of several processes.
     """
 
     severity = Severity.WARNING
     mentions = ("-start",)
     examples = (
         Bad(_PROGRAM.format(body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE)))),
+        Bad(
+            _PROGRAM.format(
+                body="\n".join((f"{_START}  // error", _FIRST_DONE, _SECOND_DONE))
+            ).replace("{{0,1,2,3}}", "{{0,1},{2,3}}")
+        ),
         Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),
         Good(
             _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
@@ -76,24 +81,36 @@ class UnorderedCollectives(Rule):
         if not module.is_scheduled or not has_async(module):
             return
         for computation in module.nonfusion_computations:
-            collectives = communicating(computation)
+            collectives = [start for start in starts(computation) if _communicates(start)]
             if not 1 < len(collectives) <= _MAX_COLLECTIVES:
                 continue
             groups = {
                 start.name: tuple(map(frozenset, _cliques(start, module))) for start in collectives
             }
-            if len({frozenset(cliques) for cliques in groups.values() if cliques}) < 2:
-                continue
             reported: set[str] = set()
             for first, second in _in_flight(computation):
                 shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
                 if shared and second.name not in reported:
+                    is_same = set(groups[first.name]) == set(groups[second.name])
+                    if is_same and (":T(" in second.type_text or _is_permute(first, second)):
+                        continue  # a TPU, or point to point
                     reported.add(second.name)
                     yield Finding(
                         second,
                         f"this {second.opcode} begins while %{first.name} is in flight, and "
                         f"devices {listed(shared, 4)} take part in both",
+                        severity=Severity.INFO if is_same else None,
                     )
+
+
+def _communicates(start: Instruction) -> bool:
+    """True for a collective, also one whose start is printed by what it wraps."""
+    return start.opcode in COMMUNICATES or operation(start) in COMMUNICATES
+
+
+def _is_permute(*collectives: Instruction) -> bool:
+    """True if one of some collectives sends along pairs."""
+    return any("source_target_pairs=" in start.attributes_text for start in collectives)
 
 
 def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
@@ -115,12 +132,11 @@ def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...
 def _shared(
     ours: tuple[frozenset[int], ...], theirs: tuple[frozenset[int], ...]
 ) -> tuple[int, ...]:
-    """The devices that two different groups have in common, if there are two."""
-    if set(ours) == set(theirs):
-        return ()
+    """The devices that two groups have in common, if there are two."""
+    is_same = set(ours) == set(theirs)
     for one in ours:
         for other in theirs:
-            if one != other and len(one & other) > 1:
+            if (is_same or one != other) and len(one & other) > 1:
                 return tuple(sorted(one & other))
     return ()
 
@@ -131,7 +147,7 @@ def _in_flight(computation: Computation) -> Iterator[tuple[Instruction, Instruct
     for instruction in computation.instructions:
         if is_done(instruction):
             flying = [start for start in flying if start.name not in instruction.operand_names]
-        elif is_start(instruction) and instruction.opcode in COMMUNICATES:
+        elif is_start(instruction) and _communicates(instruction):
             yield from ((first, instruction) for first in flying)
             if instruction.opcode not in ("send", "recv"):
                 flying.append(instruction)

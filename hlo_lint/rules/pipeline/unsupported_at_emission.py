@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
+from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -90,6 +91,13 @@ class UnsupportedAtEmission(Rule):
     when the compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
     """
 
+    messages = (
+        "thunk_emitter.cc: Unsupported instruction opcode",
+        "thunk_emitter.cc: LayoutUtil::LayoutsInShapesEqual( instr->operand(0)->shape()",
+        "Stable sort not supported. Did stable_sort_expander run?",
+        "Block level fusion config is required for Triton fusions",
+        "ptxas exited with non-zero error code",
+    )
     severity = Severity.ERROR
     examples = (
         Bad(
@@ -198,14 +206,10 @@ class UnsupportedAtEmission(Rule):
 
 def _running(module: Module) -> Iterator[Computation]:
     """The entry computation, and what it runs step by step."""
-    waiting = [module.entry]
-    seen: set[Computation] = set()
-    while waiting:
-        computation = waiting.pop()
-        if computation is None or computation in seen:
-            continue
-        seen.add(computation)
-        yield computation
+
+    def run(computation: Computation) -> Iterator[Computation]:
         for opcode in computation.opcodes & CONTROL_FLOW:
             for instruction in computation.with_opcode(opcode):
-                waiting += map(module.computation, instruction.called_computations)
+                yield from filter(None, map(module.computation, instruction.called_computations))
+
+    return reached(filter(None, [module.entry]), run)

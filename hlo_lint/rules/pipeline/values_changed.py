@@ -53,7 +53,8 @@ class ValuesChanged(Rule):
 
     The dumps before and after the pass ran on the same seeded inputs, and a result differs by more
     than rounding allows. The finding stands at the first instruction whose value differs. The notes
-    say where the error is and how large, which inputs show it, and the bound.
+    say where the error is and how large, which inputs show it, and the bound. A module that XLA
+    refuses, though that of the step before runs, computes nothing any more, and is reported, too.
     """
 
     examples = (

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Set
+from functools import partial
 from typing import Final
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import result_array
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
@@ -12,7 +15,7 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 
 _COLLECTIVES: Final = {
-    "all-gather": "a collective-permute, or the operand itself, would give these",
+    "all-gather": "a permute or a broadcast of these alone would be less",
     "all-reduce": "a reduce-scatter would give these",
     "all-to-all": "fewer devices would have to send",
     "collective-permute": "a permute of the slice would give these",
@@ -104,59 +107,53 @@ class CollectiveMovesUnread(Rule):
             )
 
 
+_Read = tuple[Instruction, Instruction | None]
+"""A value, and the fusion that it is a parameter in."""
+
+
 def _read_as(value: Instruction, module: Module) -> set[str]:
     """The types to which all that reads a value converts it; empty if something does not."""
     types: set[str] = set()
-    for user in value.users:
-        if user.opcode == "convert":
-            types.add(user.type_text.partition("[")[0])
-            continue
-        if user.is_root or user.opcode not in (*_HANDS_ON, "transpose", "fusion"):
+    following = partial(_readers, module=module, hands_on=_HANDS_ON | {"transpose"})
+    start: _Read = value, None
+    for at, _ in reached([start], following):
+        if at.is_root or not at.users:
             return set()
-        readers = [user]
-        if user.opcode == "fusion":
-            body = module.callee(user)
-            names = user.operand_names
-            readers = [
-                parameter
-                for parameter in (() if body is None else body.parameters)
-                if parameter.parameter_number is not None
-                and parameter.parameter_number < len(names)
-                and names[parameter.parameter_number] == value.name
-            ]
-        read = [_read_as(reader, module) for reader in readers]
-        if not all(read) or not read:
-            return set()
-        types.update(*read)
-    return set() if value.is_root else types
+        for user in at.users:
+            if user.opcode == "convert":
+                types.add(user.type_text.partition("[")[0])
+            elif user.is_root or not any(following((at, None), [user])):
+                return set()
+    return types
 
 
 def _bytes_read(value: Instruction, module: Module) -> int | None:
     """Number of bytes that slices read of a value; None if something reads all of it."""
     total = 0
-    for user in value.users:
-        if user.opcode in _SLICES:
-            part = result_array(user)
-            if part is None or part.byte_size is None:
-                return None
-            total += part.byte_size
-        elif user.opcode == "fusion" and user.called_computations:
-            body = module.callee(user)
-            parameters = () if body is None else body.parameters
-            for number, name in enumerate(user.operand_names):
-                if name == value.name:
-                    inside = parameters[number] if number < len(parameters) else None
-                    read = None if inside is None else _bytes_read(inside, module)
-                    if read is None:
-                        return None
-                    total += read
-        elif user.opcode in _HANDS_ON and not user.is_root:
-            read = _bytes_read(user, module)
-            if read is None:
-                return None
-            total += read
-        else:
+    following = partial(_readers, module=module, hands_on=_HANDS_ON)
+    start: _Read = value, None
+    for at, _ in reached([start], following):
+        if at.is_root or not at.users:
             return None
-    if value.is_root or not value.users:
-        return None
+        for user in at.users:
+            part = result_array(user) if user.opcode in _SLICES else None
+            if part is not None and part.byte_size is not None:
+                total += part.byte_size
+            elif not any(following((at, None), [user])):
+                return None
     return total
+
+
+def _readers(
+    read: _Read, users: Iterable[Instruction] = (), *, module: Module, hands_on: Set[str]
+) -> Iterator[_Read]:
+    """The places of the same value: users that hand it on, and the parameters of fusions."""
+    value, fusion = read
+    for user in users or value.users:
+        if user.opcode in hands_on:
+            yield user, fusion
+        body = module.callee(user) if user.opcode == "fusion" else None
+        for parameter in () if body is None else body.parameters:
+            number = parameter.parameter_number
+            if number is not None and user.operand_names[number : number + 1] == (value.name,):
+                yield parameter, user

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule

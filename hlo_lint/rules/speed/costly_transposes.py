@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from hlo_lint.analysis.data_movement import moves
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.analysis.data_movement import Move, moves
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 
@@ -20,6 +21,16 @@ ENTRY e {
   ROOT t = f32[2048,%d]{1,0} transpose(p), dimensions={1,0}%s
 }
 """
+_BEFORE = "module_0001.m.0001.optimization.after_pipeline-start.before_dot-merger.txt"
+_AFTER = "module_0001.m.0002.optimization.after_dot-merger.before_simplify-sorts.txt"
+_PLAIN = """
+HloModule m
+
+ENTRY e {
+  p = f32[2048,2048]{1,0} parameter(0)
+  ROOT n = f32[2048,2048]{1,0} negate(p)
+}
+"""
 
 
 class CostlyTransposes(Rule):
@@ -30,6 +41,9 @@ class CostlyTransposes(Rule):
     whole array. It is there because the two sides of it want different orders: what a GEMM or a
     convolution demands, what the program's entry is told, what a custom call asks for. Another
     order of one side saves all of it. One report a module tells the sum, and stands at the largest.
+
+    Of a run that has not come to its end, what passes have added since its first dump counts: a
+    fusion may still take in what the program itself says.
     """
 
     severity = Severity.INFO
@@ -42,18 +56,38 @@ class CostlyTransposes(Rule):
     examples = (
         Bad(_PROGRAM % (2048, 2048, "  // error"), artefacts=_FINAL),
         Good(_PROGRAM % (64, 64, ""), artefacts=_FINAL),
+        Bad(_PROGRAM % (2048, 2048, "  // error"), file=_AFTER, beside={_BEFORE: _PLAIN}),
+        Good(
+            _PROGRAM % (2048, 2048, ""),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM % (2048, 2048, "")},
+        ),
     )
 
     def check(self, final: FinalModule) -> Findings:
         """The sum over all moves into another order, where it is large."""
-        if not final.is_final:
+        if final.is_final:
+            yield from self._judge(moves(final.module))
+
+    def check_unfinished(self, compilation: Compilation) -> Findings:
+        """The moves that passes have added to a run that did not end; all of a file."""
+        dumps = compilation.dumps
+        first, last = dumps[0], dumps[-1]
+        if compilation.pipeline.final is not None or (first is last and last.name is not None):
             return
-        costly = sorted(
-            (move for move in moves(final.module) if move.steps),
-            key=lambda move: -move.byte_count,
-        )
+        orders = [] if first is last else [_order(move) for move in moves(first.module)]
+        added = []
+        for move in moves(last.module):
+            if _order(move) in orders:
+                orders.remove(_order(move))
+            else:
+                added.append(move)
+        yield from self._judge(added, len(dumps) - 1)
+
+    def _judge(self, moved: Iterable[Move], file: int = 0) -> Findings:
+        costly = sorted((move for move in moved if move.steps), key=lambda move: -move.byte_count)
         total = sum(move.byte_count for move in costly)
-        if total < self.min_bytes:
+        if not costly or total < self.min_bytes:
             return
         largest = costly[0]
         others = f"; {len(costly)} of them move {total} bytes" if len(costly) > 1 else ""
@@ -66,4 +100,9 @@ class CostlyTransposes(Rule):
             f"this transpose moves {largest.byte_count} bytes each time it runs: {largest.before} "
             f"to {largest.after}{others}",
             notes,
+            file=file,
         )
+
+
+def _order(move: Move) -> tuple[object, ...]:
+    return move.before.dtype, move.steps

@@ -14,11 +14,11 @@ class NeedlessTranspose(Rule):
     """A kernel that moves an array for nothing.
 
     ## Why
-    A transpose or a copy to another order that only dimensions of size 1 change, or one that undoes
-    another one, reads and writes the whole array and ends where it began. A bitcast costs nothing.
-    Such pairs come of layouts that two passes chose differently, and of layers that were written
-    for other orders; after fusion nothing looks for them any more. A copy into the same layout is
-    not meant: XLA makes those where a value needs a second buffer.
+    A transpose or a copy of dimensions of size 1, or one that undoes another one, reads and writes
+    the whole array and ends where it began. A bitcast costs nothing. Such pairs result from layouts
+    that two passes chose differently, and from layers that were written for other orders; after
+    fusion nothing looks for them any more. A copy into the same layout is not meant: XLA makes
+    those where a value needs a second buffer.
     """
 
     severity = Severity.WARNING

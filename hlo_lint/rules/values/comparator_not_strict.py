@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.kinds import template_of
+from hlo_lint.analysis.value_numbering import ValueNumbering
+from hlo_lint.analysis.walks import operands_first, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -85,86 +89,76 @@ def _defect(comparator: Computation) -> str:
     root = comparator.root
     if root is None or root.type_text != "pred[]" or len(comparator.rows) > _MAX_SIZE:
         return ""
-    if _of_equals(root, {}) is True:
+    numbering = ValueNumbering()
+    equal = _forms(root, numbering, lambda number: number & ~1)
+    if _of_equals(root, equal) is True:
         return "it is true of two equal elements"
-    forth, back = _Form(swapped=False), _Form(swapped=True)
+    forth = _forms(root, numbering, lambda number: number)
+    back = _forms(root, numbering, lambda number: number ^ 1)
     read = _parameters_read(root)
     pairs = [number for number in read if number ^ 1 in read]
-    if pairs and forth.of(root) == back.of(root):
+    if pairs and forth[root] == back[root]:
         return "it is the same of two elements in either order"
     # A comparator that is constant orders nothing, and is left alone.
     return "" if pairs or not read else "it never reads both elements of a pair"
 
 
 def _parameters_read(root: Instruction) -> set[int]:
-    reached, waiting = {root.name: root}, [root]
-    while waiting:
-        for operand in waiting.pop().operands:
-            source = operand.instruction
-            if source is not None and source.name not in reached:
-                reached[source.name] = source
-                waiting.append(source)
-    numbers = (value.parameter_number for value in reached.values())
+    numbers = (value.parameter_number for value in reached([root], _PRODUCERS))
     return {number for number in numbers if number is not None}
 
 
-def _of_equals(value: Instruction, memo: dict[str, bool | None]) -> bool | None:
+def _of_equals(root: Instruction, forms: Mapping[Instruction, int]) -> bool | None:
     """The truth value where each element is compared with an equal one; None where unknown."""
-    if value.name in memo:
-        return memo[value.name]
-    memo[value.name] = None
-    operands = [operand.instruction for operand in value.operands]
-    result: bool | None = None
-    match value.opcode, operands:
-        case "constant", _:
-            text = value.operands_text.strip()
-            result = text == "true" if text in ("true", "false") else None
-        case "compare", [Instruction() as one, Instruction() as other]:
-            form = _Form(equal=True)
-            if form.of(one) == form.of(other):
-                result = _OF_EQUALS.get(value.attributes.get("direction", ""))
-        case "copy" | "not", [Instruction() as one]:
-            inner = _of_equals(one, memo)
-            result = inner if value.opcode == "copy" or inner is None else not inner
-        case "and" | "or", [Instruction() as one, Instruction() as other]:
-            sides = {_of_equals(one, memo), _of_equals(other, memo)}
-            decisive = value.opcode == "or"
-            result = decisive if decisive in sides else None if None in sides else not decisive
-        case "select", [Instruction() as chosen, Instruction() as one, Instruction() as other]:
-            condition = _of_equals(chosen, memo)
-            if condition is not None:
-                result = _of_equals(one if condition else other, memo)
-    memo[value.name] = result
-    return result
+    truths: dict[Instruction | None, bool | None] = {}
+    for value in operands_first([root], _PRODUCERS):
+        operands = [operand.instruction for operand in value.operands]
+        result: bool | None = None
+        match value.opcode, operands:
+            case "constant", _:
+                text = value.operands_text.strip()
+                result = text == "true" if text in ("true", "false") else None
+            case "compare", [Instruction() as one, Instruction() as other]:
+                if forms[one] == forms[other]:
+                    result = _OF_EQUALS.get(value.attributes.get("direction", ""))
+            case "copy" | "not", [inner]:
+                truth = truths.get(inner)
+                result = truth if value.opcode == "copy" or truth is None else not truth
+            case "and" | "or", [one, other]:
+                sides = {truths.get(one), truths.get(other)}
+                decisive = value.opcode == "or"
+                result = decisive if decisive in sides else None if None in sides else not decisive
+            case "select", [chosen, one, other]:
+                condition = truths.get(chosen)
+                if condition is not None:
+                    result = truths.get(one if condition else other)
+        truths[value] = result
+    return truths[root]
 
 
-class _Form:
-    """The term of a value, to be compared: with equal elements, or with swapped ones."""
-
-    def __init__(self, *, equal: bool = False, swapped: bool = False) -> None:
-        self._equal, self._swapped = equal, swapped
-        self._forms: dict[str, tuple[object, ...]] = {}
-        self._numbers: dict[tuple[object, ...], int] = {}
-
-    def of(self, value: Instruction) -> tuple[object, ...]:
-        """The opcode, the attributes and the forms of the operands."""
-        if value.name not in self._forms:
-            self._forms[value.name] = (value.name,)  # against a circle
-            self._forms[value.name] = self._made(value)
-        return self._forms[value.name]
-
-    def _made(self, value: Instruction) -> tuple[object, ...]:
+def _forms(
+    root: Instruction, numbering: ValueNumbering, numbered: Callable[[int], int]
+) -> Mapping[Instruction, int]:
+    """A number for each value, to be compared: with equal elements, or with swapped ones."""
+    forms: dict[Instruction | None, int] = {}
+    for value in operands_first([root], _PRODUCERS):
         number = value.parameter_number
         if number is not None:
-            return ("parameter", number & ~1 if self._equal else number ^ self._swapped)
-        forms = [
-            (self.of(operand.instruction), operand.index)
+            forms[value] = numbering.number(("parameter", numbered(number)))
+            continue
+        read = [
+            (forms[operand.instruction], operand.index)
             for operand in value.operands
-            if operand.instruction is not None
+            if operand.instruction in forms
         ]
         attributes, _, _ = value.attributes_text.partition(", metadata=")
         direction = value.attributes.get("direction", "")
         if direction in _SYMMETRIC or value.opcode in _COMMUTATIVE:
-            forms.sort(key=repr)
+            read.sort()
         literal = value.operands_text if value.opcode == "constant" else ""
-        return (value.opcode, value.type_text, attributes, literal, *forms)
+        what = value.opcode, value.type_text, attributes, literal, *read
+        forms[value] = numbering.number(what)
+    return {value: number for value, number in forms.items() if value is not None}
+
+
+_PRODUCERS: Final = attrgetter("producers")

@@ -36,46 +36,34 @@ class ConstantDoesNotFit(Rule):
     severity = Severity.WARNING
     opcodes = frozenset(_OPERANDS)
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             big = s64[] constant(5000000000)
             ROOT c = s32[] convert(big)  // error
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             big = f32[] constant(1000)
             ROOT c = f8e4m3fn[] convert(big)  // error
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             p = s32[8]{0} parameter(0)
             zero = s32[] constant(0)
             zeros = s32[8]{0} broadcast(zero), dimensions={}
             ROOT d = s32[8]{0} divide(p, zeros)  // error
-            """
-        ),
-        Bad.entry(
-            """
+        """),
+        Bad.entry("""
             p = f32[8]{0} parameter(0)
             size = s32[] constant(9)
             ROOT d = f32[<=8]{0} set-dimension-size(p, size), dimensions={0}  // error
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             p = f32[8]{0} parameter(0)
             size = s32[] constant(8)
             ROOT d = f32[<=8]{0} set-dimension-size(p, size), dimensions={0}
-            """
-        ),
-        Good.entry(
-            """
+        """),
+        Good.entry("""
             edge = f32[] constant(-inf)
             ROOT c = f16[] convert(edge)
-            """
-        ),
+        """),
     )
 
     def check(self, module: Module) -> Findings:

@@ -42,7 +42,7 @@ class IndexClaimUntrue(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset(INDEX_MAPS)
-    unfused = False
+    skip_fusion_bodies = False
     examples = (
         Bad.module(
             _PROGRAM.format(indices="{1}, {1}, {2}", claim="unique_indices", mark="  // error")

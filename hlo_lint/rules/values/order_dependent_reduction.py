@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any, Final
 
+from hlo_lint.analysis.buffers import renamed_source
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.hlo.arrays import operand_array, result_array
@@ -167,9 +168,7 @@ def _reduced(reduction: Instruction) -> int:
 
 def _step(step: Computation | None) -> Instruction | None:
     """The operation of the two elements, or a choice between pairs; None of anything else."""
-    root = None if step is None else step.root
-    while root is not None and root.opcode in _HANDS_ON and root.operands:
-        root = root.operands[0].instruction
+    root = _bare(None if step is None else step.root)
     if root is None or (root.opcode == "tuple" and not _leaves_ties(root)):
         return None
     if root.opcode == "tuple":
@@ -193,6 +192,9 @@ def _leaves_ties(pair: Instruction) -> bool:
 
 
 def _parameter(value: Instruction | None) -> int | None:
-    while value is not None and value.opcode in _HANDS_ON and value.operands:
-        value = value.operands[0].instruction
-    return None if value is None else value.parameter_number
+    source = _bare(value)
+    return None if source is None else source.parameter_number
+
+
+def _bare(value: Instruction | None) -> Instruction | None:
+    return None if value is None else renamed_source(value, _HANDS_ON)

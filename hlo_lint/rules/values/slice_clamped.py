@@ -7,9 +7,10 @@ from typing import Any
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
-from hlo_lint.hlo.ir import Instruction, Operand
+from hlo_lint.hlo.ir import Instruction, Module, Operand
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -62,13 +63,11 @@ class SliceClamped(Rule):
     severity = Severity.WARNING
     opcodes = frozenset((*FIRST_INDEX, *INDEX_MAPS))
     examples = (
-        Bad.entry(
-            """
+        Bad.entry("""
             p = f32[10]{0} parameter(0)
             i = s32[] constant(5)
             ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}  // error
-            """
-        ),
+        """),
         Bad.entry(
             """
             p = f32[8]{0} parameter(0)
@@ -79,13 +78,26 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         ),
         Bad.module(_LOOP.format(count=10, mark="  // error")),
         Good.module(_LOOP.format(count=7, mark="")),
-        Good.entry(
-            """
+        Good.entry("""
             p = f32[10]{0} parameter(0)
             i = s32[] constant(2)
             ROOT d = f32[8]{0} dynamic-slice(p, i), dynamic_slice_sizes={8}
-            """
-        ),
+        """),
+        Bad.entry("""
+            p = f32[10]{0} parameter(0)
+            u = f32[1]{0} parameter(1)
+            i = s32[] constant(10)
+            ROOT d = f32[10]{0} dynamic-update-slice(p, u, i)  // error
+        """),
+        Good.entry("""
+            p = f32[10]{0} parameter(0)
+            u = f32[1]{0} parameter(1)
+            i = s32[] constant(10)
+            fits = pred[] constant(false)
+            old = f32[1]{0} slice(p), slice={[9:10]}
+            new = f32[1]{0} select(fits, u, old)
+            ROOT d = f32[10]{0} dynamic-update-slice(p, new, i)
+        """),
     )
 
     def check(self, final: FinalModule) -> Findings:
@@ -95,6 +107,8 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
         values: LoopValues | None = None
         for opcode, first in FIRST_INDEX.items():
             for instruction in instructions_of(final.module, opcode):
+                if first == 2 and _writes_back(instruction, final.module):
+                    continue
                 values = values or LoopValues(final.module)
                 finding = _clamped(instruction, first, values)
                 if finding is not None:
@@ -120,6 +134,33 @@ def _outside(instruction: Instruction) -> Finding | None:
                     operand=1,
                 )
     return None
+
+
+def _writes_back(update: Instruction, module: Module) -> bool:
+    """True if what is written is a part of the array itself, or is where an index does not fit.
+
+    So `x.at[i].set(v, mode="drop")` is written: it reads what is there, and selects.
+    """
+    array, written = update.producer(0), update.producer(1)
+    if array is None or written is None:
+        return False
+    for value in reached([written], _chosen):
+        if value.opcode in ("slice", "dynamic-slice"):
+            if value.operand_names[:1] == (array.name,):
+                return True
+        elif value.opcode == "fusion" and array.name in value.operand_names:
+            body = next(map(module.computation, value.called_computations), None)
+            root = None if body is None else body.root
+            if root is not None and root.opcode in ("slice", "dynamic-slice"):
+                return True
+    return False
+
+
+def _chosen(value: Instruction) -> Iterator[Instruction]:
+    """The values of which one is a value as it is."""
+    numbers = {"select": (1, 2)}.get(value.opcode, (0,))
+    if value.opcode in ("bitcast", "copy", "reshape", "select"):
+        yield from filter(None, map(value.producer, numbers))
 
 
 def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Finding | None:

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, shape_of, value_or_none
-from hlo_lint.hlo.attributes import Alias, Donor, ProgramShape
+from hlo_lint.hlo.attributes.plain import Alias, Donor
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Good, Stage
@@ -23,6 +24,10 @@ class BadAliasing(VerifierRule):
     layout-assignment: before, its size function returns 0.
     """
 
+    messages = (
+        "is already aliased with one output, thus it cannot be added as a buffer donor",
+        "is registered as a buffer donor. However, it is also in the input output alias config",
+    )
     mentions = ("input_output_alias=", "buffer_donor=")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "must-alias-shape": (
@@ -43,8 +48,7 @@ class BadAliasing(VerifierRule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "must-alias-shape": Bad(
-            """
+        "must-alias-shape": Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },  // error
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{0,1}}
 
@@ -52,30 +56,24 @@ class BadAliasing(VerifierRule):
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(p)
             }
-            """
-        ),
-        "input-output-alias": Bad(
-            """
+        """),
+        "input-output-alias": Bad("""
             HloModule m, input_output_alias={ {}: (1, {}, may-alias) }  // error
 
             ENTRY e {
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
-        ),
-        "alias-size": Bad(
-            """
+        """),
+        "alias-size": Bad("""
             HloModule m, is_scheduled=true, input_output_alias={ {}: (0, {}, may-alias) }  // error
 
             ENTRY e {
               p = f32[4] parameter(0)
               ROOT r = f32[8] concatenate(p, p), dimensions={0}
             }
-            """
-        ),
-        "buffer-donor": Bad(
-            """
+        """),
+        "buffer-donor": Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) },  // error
                 buffer_donor={ (0, {}) }
 
@@ -83,23 +81,19 @@ class BadAliasing(VerifierRule):
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Bad(
-            """
+        Bad("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) }  // error
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT r = s32[8] bitcast-convert(p)
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, input_output_alias={ {}: (0, {}, must-alias) },
                 entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
@@ -107,28 +101,23 @@ class BadAliasing(VerifierRule):
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, input_output_alias={ {}: (0, {}, may-alias) }
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT r = f32[4] slice(p), slice={[0:4]}
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, buffer_donor={ (0, {}) }
 
             ENTRY e {
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
-        ),
+        """),
     )
 
     @on_entry

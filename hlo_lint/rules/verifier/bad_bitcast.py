@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.hlo.layouts import reshape_is_bitcast
@@ -27,6 +27,11 @@ class BadBitcast(VerifierRule):
     operand it reads what is after it, and from host memory to a device's it is a pointer that the
     device may not follow (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
     """
+
+    messages = (
+        "Bitcast cannot have different shape sizes of output",
+        "Bitcast cannot have different memory spaces of output",
+    )
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: as many bytes"),
@@ -64,7 +69,7 @@ class BadBitcast(VerifierRule):
         """With the option for it, a reshape outside of fusions is a bitcast."""
         if not scope.stage.layouts:
             return
-        before, after = operand_shape(reshape, 0), reshape.shape_or_none
+        before, after = reshape.operand_shape(0), reshape.shape_or_none
         if not isinstance(before, ArrayShape) or not isinstance(after, ArrayShape):
             return
         name = scope.computation.name
@@ -78,7 +83,7 @@ class BadBitcast(VerifierRule):
     @on("bitcast", option="layouts", concerns=_is_in_host_memory)
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
         """A bitcast stays in host memory, or out of it, unless its operand is a constant."""
-        before, after = operand_shape(bitcast, 0), bitcast.shape_or_none
+        before, after = bitcast.operand_shape(0), bitcast.shape_or_none
         if (
             isinstance(before, ArrayShape)
             and isinstance(after, ArrayShape)

@@ -7,8 +7,8 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.shape_inference.types import compatible, flags
 from hlo_lint.analysis.verifier.checks import on, on_computation
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, leaves, part
@@ -144,7 +144,7 @@ def _targets(scope: Scope) -> Iterator[Violation]:
     """Custom calls that make or end a buffer, where nothing is one."""
     for call in scope.computation.with_opcode("custom-call"):
         if call.custom_call_target in _TARGETS:
-            shapes = [operand_shape(call, place) for place in range(len(call.operand_names))]
+            shapes = [call.operand_shape(place) for place in range(len(call.operand_names))]
             if message := _target_error(call, shapes):
                 yield Violation("buffer-custom-call", call, message)
 
@@ -155,7 +155,7 @@ def _uses(scope: Scope) -> Iterator[Violation]:
         instruction = computation.at(number)
         opcode, result = instruction.opcode, instruction.shape_or_none
         shapes = [
-            operand_shape(instruction, place) for place in range(len(instruction.operand_names))
+            instruction.operand_shape(place) for place in range(len(instruction.operand_names))
         ]
         reads = [place for place, shape in enumerate(shapes) if _buffer_indices(shape)]
         if (reads or _buffer_indices(result)) and not (

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
 from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.device_groups import all_communicating
 from hlo_lint.analysis.verifier.checks import on_computation_if, on_module
-from hlo_lint.analysis.verifier.devices import all_communicating
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Good, Stage
@@ -22,6 +22,7 @@ class BadChannel(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("Expected to have the same channel id, actual channel ids are",)
     opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.device_groups import Mode, all_communicating, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on, on_module
-from hlo_lint.analysis.verifier.devices import Mode, all_communicating, groups_of, mode_of
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape, part
 from hlo_lint.rules.base import Bad, Good, Stage
@@ -23,6 +23,10 @@ class BadCollective(VerifierRule):
     is only told the number of elements.
     """
 
+    messages = (
+        "HloModule has a mix of layout constrained and unconstrained AllReduce instructions",
+        "All reduce channel id must be greater than 0 for",
+    )
     mentions = ("all-reduce",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "all-gather-shape": (
@@ -88,8 +92,7 @@ class BadCollective(VerifierRule):
             p = f32[8] parameter(0)
             ROOT g = f32[24] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
         """),
-        "all-reduce-shape": Bad.module(
-            """
+        "all-reduce-shape": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -100,10 +103,8 @@ class BadCollective(VerifierRule):
               p = f32[8] parameter(0)
               ROOT g = f32[9] all-reduce(p), replica_groups={}, to_apply=add  // error
             }
-            """
-        ),
-        "reduce-scatter-shape": Bad.module(
-            """
+        """),
+        "reduce-scatter-shape": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -115,8 +116,7 @@ class BadCollective(VerifierRule):
               ROOT g = f32[4] reduce-scatter(p), dimensions={0},  // error
                   replica_groups={{0,1,2,3}}, to_apply=add
             }
-            """
-        ),
+        """),
         "all-to-all-shape": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] all-to-all(p, p), dimensions={0}, replica_groups={{0,1}}  // error
@@ -135,8 +135,7 @@ class BadCollective(VerifierRule):
             p = f32[8] parameter(0)
             ROOT g = f32[9] collective-permute(p), source_target_pairs={{0,1}}  // error
         """),
-        "all-reduce-channel": Bad.module(
-            """
+        "all-reduce-channel": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -147,10 +146,8 @@ class BadCollective(VerifierRule):
               p = f32[8] parameter(0)
               ROOT g = f32[8] all-reduce(p), channel_id=0, replica_groups={}, to_apply=add  // error
             }
-            """
-        ),
-        "reducer-parameters": Bad.module(
-            """
+        """),
+        "reducer-parameters": Bad.module("""
             one {
               a = f32[] parameter(0)
               ROOT n = f32[] negate(a)
@@ -160,10 +157,8 @@ class BadCollective(VerifierRule):
               p = f32[8] parameter(0)
               ROOT g = f32[8] all-reduce(p), replica_groups={}, to_apply=one  // error
             }
-            """
-        ),
-        "all-reduce-constrained": Bad.module(
-            """
+        """),
+        "all-reduce-constrained": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -176,23 +171,19 @@ class BadCollective(VerifierRule):
               ROOT g = f32[8] all-reduce(q), replica_groups={}, constrain_layout=true,  // error
                   to_apply=add
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Bad(
-            """
+        Bad("""
             HloModule m, replica_count=4
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={}  // error
             }
-            """
-        ),
-        Bad(
-            """
+        """),
+        Bad("""
             HloModule m, replica_count=2, num_partitions=2
 
             add {
@@ -206,26 +197,41 @@ class BadCollective(VerifierRule):
               ROOT g = f32[4] reduce-scatter(p), dimensions={0}, channel_id=1,  // error
                   replica_groups={{0,1}}, to_apply=add
             }
-            """
-        ),
-        Bad(
-            """
+        """),
+        Bad("""
             HloModule m, replica_count=3
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT a = (f32[8], f32[8]) all-to-all(p, p), replica_groups={}  // error
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, replica_count=2, num_partitions=2
 
             ENTRY e {
               p = f32[8] parameter(0)
               g = f32[32] all-gather(p), dimensions={0}, channel_id=1, replica_groups={{0,1}}
-              ROOT a = (f32[32], f32[32]) all-to-all(g, g), replica_groups={}
+              s = f32[32] all-to-all(g), replica_groups={}, dimensions={0}
+              ROOT a = (f32[32], f32[32]) all-to-all(s, s), replica_groups={}
+            }
+        """),
+        Good.module(
+            """
+            add {
+              a = f32[] parameter(0)
+              b = f32[] parameter(1)
+              c = f32[] parameter(2)
+              d = f32[] parameter(3)
+              s = f32[] add(a, c)
+              t = f32[] add(b, d)
+              ROOT r = (f32[], f32[]) tuple(s, t)
+            }
+
+            ENTRY e {
+              p = f32[8] parameter(0)
+              q = f32[4] parameter(1)
+              ROOT g = (f32[8], f32[4]) all-reduce(p, q), replica_groups={{0,1}}, to_apply=add
             }
             """
         ),
@@ -233,8 +239,7 @@ class BadCollective(VerifierRule):
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}
         """),
-        Good.module(
-            """
+        Good.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -246,8 +251,7 @@ class BadCollective(VerifierRule):
               ROOT g = f32[2] reduce-scatter(p), dimensions={0}, channel_id=1,
                   use_global_device_ids=true, replica_groups={{0,1,2,3}}, to_apply=add
             }
-            """
-        ),
+        """),
     )
 
     @on("all-reduce", "all-reduce-start", local=True)
@@ -260,10 +264,10 @@ class BadCollective(VerifierRule):
 
     @on("all-reduce", "all-reduce-start", "reduce-scatter")
     def reducer(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
-        """A reducer takes two values; XLA dies without one where it generates code."""
+        """A reducer takes two values, or two for each operand; XLA dies without where it emits."""
         callee = scope.callee(collective)
         count = 2 if callee is None else len(callee.with_opcode("parameter"))
-        if callee is not None and count != 2:
+        if callee is not None and count not in (2, 2 * len(collective.operand_names)):
             message = (
                 f"the reducer %{callee.name} of {collective.opcode} takes {count} values, not 2"
             )
@@ -273,7 +277,7 @@ class BadCollective(VerifierRule):
     def size(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
         """Sizes follow from the groups and the counts of the module."""
         devices = _devices_by_module(scope, collective)
-        operands = [operand_shape(collective, n) for n in range(len(collective.operand_names))]
+        operands = [collective.operand_shape(n) for n in range(len(collective.operand_names))]
         if devices is None:
             return
         if collective.opcode == "all-to-all" and collective.attribute_text("dimensions") is None:
@@ -297,10 +301,12 @@ class BadCollective(VerifierRule):
                 large.dims[dim],
             ):
                 continue
-            if small.dims[dim] * devices != large.dims[dim]:
+            is_split = collective.opcode == "all-to-all"
+            size, made = small.dims[dim], large.dims[dim]
+            if made % devices if is_split else size * devices != made:
                 message = f"{collective.opcode} over {devices} devices makes {result} of {operand}"
                 check = "all-gather-size" if gathers else "reduce-scatter-shape"
-                yield Violation(check, collective, message)
+                yield Violation("all-to-all-shape" if is_split else check, collective, message)
                 return
 
     @on_module
@@ -308,18 +314,18 @@ class BadCollective(VerifierRule):
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
         """All all-reduces of a module have constrained layouts, or none has."""
-        kinds: dict[bool, Instruction] = {}
+        by_constraint: dict[bool, Instruction] = {}
         for instruction in all_communicating(module):
             if instruction.opcode.startswith("all-reduce"):
-                kinds.setdefault(
+                by_constraint.setdefault(
                     "constrain_layout=true" in instruction.attributes_text, instruction
                 )
-        if len(kinds) == 2:
+        if len(by_constraint) == 2:
             message = (
-                f"the layout of this {kinds[True].opcode} is constrained, "
-                f"that of %{kinds[False].name} is not"
+                f"the layout of this {by_constraint[True].opcode} is constrained, "
+                f"that of %{by_constraint[False].name} is not"
             )
-            yield Violation("all-reduce-constrained", kinds[True], message)
+            yield Violation("all-reduce-constrained", by_constraint[True], message)
 
 
 def _devices_by_module(scope: Scope, collective: Instruction) -> int | None:

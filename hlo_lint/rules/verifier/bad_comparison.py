@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -21,6 +21,8 @@ class BadComparison(VerifierRule):
     Signed, unsigned and floating-point numbers are compared by different instructions; which ones
     follows from the element type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
     """
+
+    messages = ("Expected comparison type",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "comparison-type": ("InstructionVerifier", "compare: the comparison of its element type"),
@@ -44,12 +46,14 @@ class BadComparison(VerifierRule):
         """The comparison is one of the element type."""
         if "type=" not in compare.attributes_text:
             return
-        kind, shape = compare.attribute_or_none("type"), operand_shape(compare, 0)
-        if not isinstance(shape, ArrayShape) or not isinstance(kind, str):
+        comparison, shape = compare.attribute_or_none("type"), compare.operand_shape(0)
+        if not isinstance(shape, ArrayShape) or not isinstance(comparison, str):
             return
-        kinds = _comparisons(shape.dtype)
-        if kinds and kind not in kinds:
-            message = f"the comparison type of {shape.dtype} is {' or '.join(kinds)}, not {kind}"
+        right = _comparisons(shape.dtype)
+        if right and comparison not in right:
+            message = (
+                f"the comparison type of {shape.dtype} is {' or '.join(right)}, not {comparison}"
+            )
             yield Violation("comparison-type", compare, message)
 
 

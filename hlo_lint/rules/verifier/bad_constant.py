@@ -25,6 +25,8 @@ class BadConstant(VerifierRule):
     Values of more than 1024 elements, and values that the dump left out, are not counted.
     """
 
+    messages = ("Constant is required to have a valid literal",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "constant-literal": ("ShapeVerifier::HandleConstant", "constant: a literal of its shape"),
     }

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import layout_mismatch
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import HOST_MEMORY, ArrayShape, part
 from hlo_lint.rules.base import Bad, Good
@@ -77,7 +77,7 @@ class BadCopy(VerifierRule):
         """Source and destination have the order of the operand; memory spaces may differ."""
         if not scope.stage.layouts:
             return
-        operand = operand_shape(start, 0)
+        operand = start.operand_shape(0)
         for index, what in enumerate(("destination", "source")):
             copied = part(start.shape_or_none, (index,))
             if mismatch := layout_mismatch(operand, copied, filled=scope.stage.exact_layouts):
@@ -88,7 +88,7 @@ class BadCopy(VerifierRule):
     @on("copy", local=True)
     def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:
         """A copy out of host memory may not transpose on the way."""
-        before, after = operand_shape(copy, 0), copy.shape_or_none
+        before, after = copy.operand_shape(0), copy.shape_or_none
         if not (
             scope.stage.layouts
             and isinstance(before, ArrayShape)

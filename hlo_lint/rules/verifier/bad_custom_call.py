@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatch
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape
+from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, OpaqueShape, TupleShape
 from hlo_lint.rules.base import Bad, Good
@@ -67,7 +67,7 @@ class BadCustomCall(VerifierRule):
             yield Violation("custom-call-constraints", call, message)
             return
         for number, shape in enumerate(constraints):
-            operand = operand_shape(call, number)
+            operand = call.operand_shape(number)
             if not isinstance(shape, ArrayShape | TupleShape | BufferShape | OpaqueShape):
                 return
             if operand is not None and not compatible(operand, shape):

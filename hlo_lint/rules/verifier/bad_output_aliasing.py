@@ -11,8 +11,8 @@ from hlo_lint.analysis.shape_inference.types import (
     without_memory_space,
 )
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, part, spelled_index
 from hlo_lint.rules.base import Bad, Good
@@ -47,8 +47,7 @@ class BadOutputAliasing(VerifierRule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "fusion-aliasing": Bad.module(
-            """
+        "fusion-aliasing": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -59,15 +58,13 @@ class BadOutputAliasing(VerifierRule):
               ROOT r = f32[8]{0} fusion(p), kind=kCustom,  // error
                   output_to_operand_aliasing={{}: (1, {})}, calls=wrapped
             }
-            """
-        ),
+        """),
         "custom-call-aliasing": Bad.entry("""
             p = f32[8]{0} parameter(0)
             ROOT c = f32[9]{0} custom-call(p), custom_call_target="f",  // error
                 output_to_operand_aliasing={{}: (0, {})}
         """),
-        "async-start-aliasing": Bad.module(
-            """
+        "async-start-aliasing": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -79,10 +76,8 @@ class BadOutputAliasing(VerifierRule):
                   output_to_operand_aliasing={{}: (0, {})}, calls=wrapped
               ROOT d = f32[8]{0} async-done(s)
             }
-            """
-        ),
-        "async-update-aliasing": Bad.module(
-            """
+        """),
+        "async-update-aliasing": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -95,8 +90,7 @@ class BadOutputAliasing(VerifierRule):
                   output_to_operand_aliasing={{2}: (1, {2})}
               ROOT d = f32[8]{0} async-done(u)
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
@@ -140,7 +134,7 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
     if not 0 <= alias.operand < count:
         return f"the aliasing names operand {alias.operand}, but there are {count} operands"
     if alias.operand < len(instruction.operand_names):
-        operand = operand_shape(instruction, alias.operand)
+        operand = instruction.operand_shape(alias.operand)
     else:
         operand = shape_of(parameter(callee, alias.operand))
     if operand is None:

@@ -17,6 +17,12 @@ class BadReduction(VerifierRule):
     accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = (
+        "Reduction function must take",
+        "Reduction function must produce a",
+        "-th parameter shape differs from the",
+    )
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "reducer-shape": (
             "ShapeVerifier::HandleReduce",
@@ -25,8 +31,7 @@ class BadReduction(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"reducer-shape": "reduce reduce-window map"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "reducer-shape": Bad.module(
-            """
+        "reducer-shape": Bad.module("""
             twice {
               a = f32[] parameter(0)
               ROOT s = f32[] add(a, a)
@@ -37,13 +42,11 @@ class BadReduction(VerifierRule):
               z = f32[] constant(0)
               ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=twice  // error
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -55,6 +58,5 @@ class BadReduction(VerifierRule):
               z = f32[] constant(0)
               ROOT r = f32[] reduce(p, z), dimensions={0}, to_apply=add
             }
-            """
-        ),
+        """),
     )

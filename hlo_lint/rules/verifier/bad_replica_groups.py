@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.device_groups import Mode, groups_of, mode_of
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.devices import Mode, groups_of, mode_of
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good
@@ -22,6 +22,13 @@ class BadReplicaGroups(VerifierRule):
     `xla/service/hlo_verifier.cc`). `collective-broadcast`, whose groups XLA does not look at, is
     held to the same, but for sizes and devices that take no part.
     """
+
+    messages = (
+        "Instruction cannot have an empty replica group",
+        "doesn't appear in replica groups",
+        "Replica groups expected to be of uniform size",
+        "Replica groups must be specified in flattened-id mode",
+    )
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
@@ -61,18 +68,15 @@ class BadReplicaGroups(VerifierRule):
             p = f32[8] parameter(0)
             ROOT g = f32[16] all-gather(p), dimensions={0}, replica_groups={{0,1},{2,1}}  // error
         """),
-        "replica-count": Bad(
-            """
+        "replica-count": Bad("""
             HloModule m, replica_count=8
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}  // error
             }
-            """
-        ),
-        "partition-count": Bad(
-            """
+        """),
+        "partition-count": Bad("""
             HloModule m, num_partitions=8
 
             ENTRY e {
@@ -80,10 +84,8 @@ class BadReplicaGroups(VerifierRule):
               ROOT g = f32[8] all-to-all(p), dimensions={0}, channel_id=1,  // error
                   replica_groups={{0,1,2,3}}
             }
-            """
-        ),
-        "device-count": Bad(
-            """
+        """),
+        "device-count": Bad("""
             HloModule m, num_partitions=8
 
             ENTRY e {
@@ -91,15 +93,13 @@ class BadReplicaGroups(VerifierRule):
               ROOT g = f32[32] all-gather(p), dimensions={0}, channel_id=1,  // error
                   use_global_device_ids=true, replica_groups={{0,1,2,3}}
             }
-            """
-        ),
+        """),
         "replica-group-size": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] all-to-all(p), dimensions={0},  // error
                 replica_groups={{0,1,2,3},{4,5}}
         """),
-        "replica-groups-missing": Bad.module(
-            """
+        "replica-groups-missing": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -111,10 +111,8 @@ class BadReplicaGroups(VerifierRule):
               ROOT g = f32[8] all-reduce(p), channel_id=1, use_global_device_ids=true,  // error
                   replica_groups={}, to_apply=add
             }
-            """
-        ),
-        "device-ids-without-channel": Bad.module(
-            """
+        """),
+        "device-ids-without-channel": Bad.module("""
             sum {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -126,8 +124,7 @@ class BadReplicaGroups(VerifierRule):
               ROOT r = f32[8] all-reduce(p), replica_groups={{0,1}},  // error
                   use_global_device_ids=true, to_apply=sum
             }
-            """
-        ),
+        """),
         "collective-broadcast-groups": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,1},{1,2}}  // error
@@ -135,8 +132,7 @@ class BadReplicaGroups(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Bad(
-            """
+        Bad("""
             HloModule m
 
             add {
@@ -150,14 +146,12 @@ class BadReplicaGroups(VerifierRule):
               ROOT g = f32[8] all-reduce(p), channel_id=1, to_apply=add,  // error
                   use_global_device_ids=true
             }
-            """
-        ),
+        """),
         Good.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-broadcast(p), replica_groups={{0,2},{3}}
         """),
-        Good(
-            """
+        Good("""
             HloModule m, num_partitions=8
 
             ENTRY e {
@@ -165,8 +159,7 @@ class BadReplicaGroups(VerifierRule):
               ROOT g = f32[32] all-gather(p), dimensions={0}, channel_id=1,
                   use_global_device_ids=true, replica_groups=[2,4]<=[8]
             }
-            """
-        ),
+        """),
         Good.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[32] all-gather(p), dimensions={0}, replica_groups={{0,1,2,3}}

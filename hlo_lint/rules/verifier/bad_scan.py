@@ -34,8 +34,7 @@ class BadScan(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"scan-shape": "scan"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "scan-dimension": Bad.module(
-            """
+        "scan-dimension": Bad.module("""
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)
@@ -49,8 +48,7 @@ class BadScan(VerifierRule):
               ROOT r = (f32[8], f32[]) scan(p, z), dimensions={0,1}, num_carries=1,  // error
                   is_associative=true, to_apply=step
             }
-            """
-        ),
+        """),
         "scan-associative": Bad.module(
             """
             step {
@@ -89,8 +87,7 @@ class BadScan(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             step {
               x = f32[] parameter(0)
               c = f32[] parameter(1)
@@ -104,8 +101,7 @@ class BadScan(VerifierRule):
               ROOT r = (f32[8], f32[]) scan(p, z), dimensions={0}, num_carries=1,
                   is_associative=true, to_apply=step
             }
-            """
-        ),
+        """),
     )
 
     @on("scan")

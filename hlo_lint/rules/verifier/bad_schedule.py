@@ -25,6 +25,11 @@ class BadSchedule(VerifierRule):
     parser still wants operands first (`xla/hlo/ir/hlo_schedule.cc`).
     """
 
+    messages = (
+        "is not scheduled after its operand",
+        "is not scheduled after its control predecessor",
+    )
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
         "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),
@@ -36,8 +41,7 @@ class BadSchedule(VerifierRule):
             q = f32[8] sine(p)
             ROOT s = f32[8] add(r, q)
         """),
-        "schedule-control": Bad(
-            """
+        "schedule-control": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -46,13 +50,11 @@ class BadSchedule(VerifierRule):
               q = f32[8] sine(p)
               ROOT s = f32[8] add(r, q)
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
+        Good("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -61,8 +63,7 @@ class BadSchedule(VerifierRule):
               r = f32[8] negate(p), control-predecessors={q}
               ROOT s = f32[8] add(r, q)
             }
-            """
-        ),
+        """),
     )
 
     @on_computation_if(names=True)

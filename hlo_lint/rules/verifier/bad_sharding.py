@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation, device_list_error, value_or_none
-from hlo_lint.hlo.attributes import NamedSharding, TiledSharding, TupleSharding, device_numbers
+from hlo_lint.hlo.attributes.devices import device_numbers
+from hlo_lint.hlo.attributes.sharding import NamedSharding, TiledSharding, TupleSharding
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, BufferShape, ShapeSyntaxError, leaves, parse_shape
 from hlo_lint.rules.base import Bad, Good
@@ -26,20 +27,20 @@ class BadSharding(VerifierRule):
     array to no device.
     """
 
+    messages = ("While validating sharding",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "sharding": ("HloSharding::Validate", "a sharding fits its shape and the devices"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "sharding": Bad(
-            """
+        "sharding": Bad("""
             HloModule m, num_partitions=2
 
             ENTRY e {
               p = f32[8,4] parameter(0), sharding={devices=[2]0,1}  // error
               ROOT n = f32[8,4] negate(p)
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
@@ -47,16 +48,14 @@ class BadSharding(VerifierRule):
             p = f32[8] parameter(0), sharding={{replicated}}  // error
             ROOT n = f32[8] negate(p)
         """),
-        Good(
-            """
+        Good("""
             HloModule m, num_partitions=2
 
             ENTRY e {
               p = f32[8,4] parameter(0), sharding={devices=[2,1]<=[2]}
               ROOT n = f32[8,4] negate(p), sharding={replicated}
             }
-            """
-        ),
+        """),
     )
 
     @on_attribute("sharding=", local=True)
@@ -124,7 +123,7 @@ def _array_error(
         numbers = device_numbers(sharding.devices)
     except OverflowError:
         return ""
-    if sharding.kind == "tiled":
+    if sharding.type == "tiled":
         rank = len(sharding.tiles) - len(sharding.subgroups)
         # XLA reads one subgroup of all devices as what it says, without dimensions.
         is_whole = prod(sharding.tiles[:rank]) == 1 and len(set(sharding.subgroups)) == 1
@@ -134,7 +133,7 @@ def _array_error(
             return f"{prod(sharding.tiles)} tiles for {len(numbers)} devices"
     if len(set(numbers)) != len(numbers):
         return "the sharding names a device twice"
-    if sharding.kind == "tiled" and is_spmd and len(numbers) != devices != 1:
+    if sharding.type == "tiled" and is_spmd and len(numbers) != devices != 1:
         return f"the sharding is over {len(numbers)} devices, and the module has {devices}"
     for number in numbers:
         if devices != 1 and not 0 <= number < devices:

@@ -25,8 +25,7 @@ class BadSort(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"sort-comparator": "sort"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "sort-comparator": Bad.module(
-            """
+        "sort-comparator": Bad.module("""
             less {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -37,13 +36,11 @@ class BadSort(VerifierRule):
               p = f32[8] parameter(0)
               ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less  // error
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             less {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -54,6 +51,5 @@ class BadSort(VerifierRule):
               p = f32[8] parameter(0)
               ROOT s = f32[8] sort(p), dimensions={0}, to_apply=less
             }
-            """
-        ),
+        """),
     )

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from hlo_lint.analysis.device_groups import Mode, mode_of
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.devices import Mode, mode_of
 from hlo_lint.analysis.verifier.scope import Scope, Violation
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good
@@ -22,6 +22,8 @@ class BadSourceTargetPairs(VerifierRule):
     (`CheckSourceTargetPairs` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("appears more than once in instruction's source-target pairs",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "source-target-range": (
             "CheckDuplicatedSourceOrTarget",
@@ -33,8 +35,7 @@ class BadSourceTargetPairs(VerifierRule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "source-target-range": Bad(
-            """
+        "source-target-range": Bad("""
             HloModule m, num_partitions=2
 
             ENTRY e {
@@ -42,8 +43,7 @@ class BadSourceTargetPairs(VerifierRule):
               ROOT g = f32[8] collective-permute(p), channel_id=1,  // error
                   source_target_pairs={{0,1},{1,2}}
             }
-            """
-        ),
+        """),
         "source-target-repeated": Bad.entry("""
             p = f32[8] parameter(0)
             ROOT g = f32[8] collective-permute(p), source_target_pairs={{0,1},{0,2}}  // error
@@ -51,16 +51,14 @@ class BadSourceTargetPairs(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Good(
-            """
+        Good("""
             HloModule m, num_partitions=2
 
             ENTRY e {
               p = f32[8] parameter(0)
               ROOT g = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}
             }
-            """
-        ),
+        """),
     )
 
     @on("collective-permute", "collective-permute-start", local=True)

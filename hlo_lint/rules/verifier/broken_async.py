@@ -10,7 +10,7 @@ from hlo_lint.analysis.shape_inference.asynchronous import prefix_error
 from hlo_lint.analysis.shape_inference.types import brief, compatible
 from hlo_lint.analysis.verifier.calls import shapes_differ
 from hlo_lint.analysis.verifier.checks import on, on_computation_if
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import PASSES_STATE, wrapped_opcode
 from hlo_lint.hlo.records import name_in, opcode_of, references_of
@@ -91,8 +91,7 @@ class BrokenAsync(VerifierRule):
         "async-operand-count": "async-done",
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "async-shape": Bad.module(
-            """
+        "async-shape": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -103,10 +102,8 @@ class BrokenAsync(VerifierRule):
               s = (f32[8]{0}, f32[8]{0}, u32[]) async-start(p), calls=wrapped  // error
               ROOT d = f32[8]{0} negate(p)
             }
-            """
-        ),
-        "async-start-operands": Bad.module(
-            """
+        """),
+        "async-start-operands": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -117,10 +114,8 @@ class BrokenAsync(VerifierRule):
               s = ((f32[9]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped  // error
               ROOT d = f32[8]{0} async-done(s)
             }
-            """
-        ),
-        "async-update-shape": Bad.module(
-            """
+        """),
+        "async-update-shape": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -133,10 +128,8 @@ class BrokenAsync(VerifierRule):
               u = ((f32[9]{0}), f32[8]{0}, u32[]) async-update(s, q)  // error
               ROOT d = f32[8]{0} async-done(u)
             }
-            """
-        ),
-        "async-update-computation": Bad.module(
-            """
+        """),
+        "async-update-computation": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -153,10 +146,8 @@ class BrokenAsync(VerifierRule):
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s), calls=other  // error
               ROOT d = f32[8]{0} async-done(u)
             }
-            """
-        ),
-        "async-done-computation": Bad.module(
-            """
+        """),
+        "async-done-computation": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -172,10 +163,8 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s), calls=other  // error
             }
-            """
-        ),
-        "async-computation-shapes": Bad.module(
-            """
+        """),
+        "async-computation-shapes": Bad.module("""
             wrapped {
               a = f32[8,3]{0,1} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(a)
@@ -186,10 +175,8 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8,3]{1,0}), f32[8,3]{1,0}, u32[]) async-start(p), calls=wrapped  // error
               ROOT d = f32[8,3]{1,0} async-done(s)
             }
-            """
-        ),
-        "async-done-shape": Bad.module(
-            """
+        """),
+        "async-done-shape": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -200,8 +187,7 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
               ROOT d = f32[9]{0} async-done(s)  // error
             }
-            """
-        ),
+        """),
         "start-consumer": Bad.entry("""
             p = f32[8]{0} parameter(0)
             s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),  // error
@@ -213,8 +199,7 @@ class BrokenAsync(VerifierRule):
             p = (f32[8]{0}, f32[8]{0}) custom-call(), custom_call_target="make"
             ROOT d = f32[8]{0} collective-permute-done(p)  // error
         """),
-        "async-consumer": Bad.module(
-            """
+        "async-consumer": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -226,10 +211,8 @@ class BrokenAsync(VerifierRule):
               c = f32[8]{0} custom-call(s), custom_call_target="peek"
               ROOT d = f32[8]{0} async-done(s)
             }
-            """
-        ),
-        "async-operand-count": Bad.module(
-            """
+        """),
+        "async-operand-count": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -240,10 +223,8 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s, p)  // error
             }
-            """
-        ),
-        "async-chain": Bad.module(
-            """
+        """),
+        "async-chain": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -257,10 +238,8 @@ class BrokenAsync(VerifierRule):
               d.1 = f32[8]{0} async-done(u)
               ROOT d = f32[8]{0} async-done(v)
             }
-            """
-        ),
-        "async-computation": Bad.module(
-            """
+        """),
+        "async-computation": Bad.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               b = f32[8]{0} sine(a)
@@ -272,8 +251,7 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped  // error
               ROOT d = f32[8]{0} async-done(s)
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
@@ -282,8 +260,14 @@ class BrokenAsync(VerifierRule):
             ROOT s = ((f32[8]), f32[8], u32[])  // error
                 custom-call-start(p), custom_call_target="f"
         """),
-        Good.module(
-            """
+        Good.entry("""
+            p = f32[8]{0} parameter(0)
+            s = (f32[8]{0}, f32[8]{0}) collective-permute-start(p),
+                source_target_pairs={{0,1}}
+            c = () custom-call(s, p), custom_call_target="control_dep"
+            ROOT d = f32[8]{0} collective-permute-done(s)
+        """),
+        Good.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -295,10 +279,8 @@ class BrokenAsync(VerifierRule):
               u = ((f32[8]{0}), f32[8]{0}, u32[]) async-update(s)
               ROOT d = f32[8]{0} async-done(u)
             }
-            """
-        ),
-        Good.module(
-            """
+        """),
+        Good.module("""
             wrapped {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -309,8 +291,7 @@ class BrokenAsync(VerifierRule):
               s = ((f32[8]{0}), f32[8]{0}, u32[]) async-start(p), calls=wrapped
               ROOT d = f32[8]{0} async-done(s)
             }
-            """
-        ),
+        """),
     )
 
     @on("async-start")
@@ -365,6 +346,10 @@ def _passes_on(instruction: Instruction) -> bool:
     return instruction.opcode == "custom-call" and instruction.custom_call_target in _SHARDING
 
 
+def _only_orders(user: Instruction) -> bool:
+    return user.opcode == "custom-call" and user.custom_call_target == "control_dep"
+
+
 _SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
 """Opcodes that do no work."""
 
@@ -378,7 +363,7 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
         for start in computation.with_opcode(start_opcode):
             yield from _unless_read_once(start, done)
             for user in start.users:
-                if user.opcode != done and not _passes_on(user):
+                if user.opcode != done and not _passes_on(user) and not _only_orders(user):
                     message = f"the consumer of {start_opcode} is {done}, not {user.opcode}"
                     note = f"read by %{user.name}"
                     yield Violation("start-consumer", start, message, notes=(note,))
@@ -399,7 +384,7 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
 def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
     """Exactly one instruction reads a start (`VerifySingleUser`)."""
     opcode = start.opcode
-    users = [user for user in start.users if user.custom_call_target != "control_dep"]
+    users = [user for user in start.users if not _only_orders(user)]
     # A transfer that ends an asynchronous computation is done with the computation.
     is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
     if start.is_root and not users and not is_wrapped:
@@ -460,7 +445,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
 
 def _result_layout(scope: Scope, done: Instruction) -> Iterator[Violation]:
     """The result has the layout that the start gives it."""
-    given = part(operand_shape(done, 0), (1,))
+    given = part(done.operand_shape(0), (1,))
     if mismatch := shapes_differ(scope, done.shape_or_none, given):
         message = f"the result and that of the start have different layouts: {mismatch}"
         yield Violation("async-done-shape", done, message)
@@ -480,7 +465,7 @@ def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation
     for number, shape in enumerate(bound.elements if isinstance(bound, TupleShape) else ()):
         pairs = [(f"parameter {number}", shape_of(parameter(callee, number)))]
         if instruction.opcode.endswith("-start"):
-            pairs.append((f"operand {number}", operand_shape(instruction, number)))
+            pairs.append((f"operand {number}", instruction.operand_shape(number)))
         for what, other in pairs:
             if mismatch := shapes_differ(scope, other, shape):
                 message = f"{what} and the state have different layouts: {mismatch}"
@@ -498,7 +483,7 @@ def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[V
     """Updates bind parameters in order, and all are bound where the operation is done."""
     if start.opcode not in ("async-start", "call-start", "fusion-start"):
         return  # what others call is not what they wrap
-    callee, before = scope.callee(start), operand_shape(after, 0)
+    callee, before = scope.callee(start), after.operand_shape(0)
     is_done = after.opcode.endswith("-done")
     state = before if is_done else after.shape_or_none
     bound, result = part(state, (0,)), part(state, (1,))

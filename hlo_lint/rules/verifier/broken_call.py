@@ -23,6 +23,8 @@ class BrokenCall(VerifierRule):
     (`HandleCall` in `xla/service/hlo_verifier.cc`). A composite call has to say what it stands for.
     """
 
+    messages = ("expects parent computation thread name same as called computation's thread name",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "control-flow-thread": (
             "CheckCallableInstructionThreadName",
@@ -48,8 +50,7 @@ class BrokenCall(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"call-shapes": "call"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "control-flow-thread": Bad.module(
-            """
+        "control-flow-thread": Bad.module("""
             yes {
               a = f32[8] parameter(0)
               ROOT n = f32[8] negate(a)
@@ -66,10 +67,8 @@ class BrokenCall(VerifierRule):
               ROOT r = f32[8] conditional(i, p, p), true_computation=yes,  // error
                   false_computation=no
             }
-            """
-        ),
-        "caller-opcode": Bad.module(
-            """
+        """),
+        "caller-opcode": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -79,10 +78,8 @@ class BrokenCall(VerifierRule):
               p = f32[8]{0} parameter(0)
               ROOT r = f32[8]{0} negate(p), to_apply=f  // error
             }
-            """
-        ),
-        "call-shapes": Bad.module(
-            """
+        """),
+        "call-shapes": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -92,10 +89,8 @@ class BrokenCall(VerifierRule):
               p = f32[9]{0} parameter(0)
               ROOT r = f32[8]{0} call(p), to_apply=f  // error
             }
-            """
-        ),
-        "composite-name": Bad.module(
-            """
+        """),
+        "composite-name": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -106,10 +101,8 @@ class BrokenCall(VerifierRule):
               ROOT r = f32[8]{0} call(p), to_apply=f, is_composite=true,  // error
                   frontend_attributes={composite.version="1"}
             }
-            """
-        ),
-        "call-aliasing": Bad.module(
-            """
+        """),
+        "call-aliasing": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -120,13 +113,11 @@ class BrokenCall(VerifierRule):
               ROOT r = f32[8]{0} call(p), to_apply=f,  // error
                   output_to_operand_aliasing={{}: (0, {})}
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -136,8 +127,7 @@ class BrokenCall(VerifierRule):
               p = f32[8]{0} parameter(0)
               ROOT r = f32[8]{0} call(p), to_apply=f
             }
-            """
-        ),
+        """),
     )
 
     @on("call", option="layouts")

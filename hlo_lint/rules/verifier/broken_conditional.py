@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.calls import branches, different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -34,8 +34,7 @@ class BrokenConditional(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"conditional-shapes": "conditional"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "conditional-shapes": Bad.module(
-            """
+        "conditional-shapes": Bad.module("""
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -52,10 +51,8 @@ class BrokenConditional(VerifierRule):
               ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes,  // error
                   false_computation=no
             }
-            """
-        ),
-        "conditional-sharding": Bad.module(
-            """
+        """),
+        "conditional-sharding": Bad.module("""
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a), sharding={replicated}
@@ -72,13 +69,11 @@ class BrokenConditional(VerifierRule):
               ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes,  // error
                   false_computation=no, sharding={maximal device=0}
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             yes {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -94,8 +89,7 @@ class BrokenConditional(VerifierRule):
               p = f32[8]{0} parameter(1)
               ROOT r = f32[8]{0} conditional(i, p, p), true_computation=yes, false_computation=no
             }
-            """
-        ),
+        """),
     )
 
     @on("conditional")
@@ -106,7 +100,7 @@ class BrokenConditional(VerifierRule):
         for number, branch in enumerate(branches(scope, conditional), 1):
             if branch is None:
                 continue
-            given = operand_shape(conditional, number)
+            given = conditional.operand_shape(number)
             if mismatch := shapes_differ(scope, given, shape_of(parameter(branch, 0))):
                 message = (
                     f"operand {number} and the parameter of %{branch.name} have different layouts: "

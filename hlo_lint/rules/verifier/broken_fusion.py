@@ -25,6 +25,7 @@ class BrokenFusion(VerifierRule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("Shape mismatch between parameter number … and its operand in",)
     opcodes = frozenset({"fusion"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-computation": (
@@ -48,8 +49,7 @@ class BrokenFusion(VerifierRule):
             p = f32[8]{0} parameter(0)
             ROOT r = f32[8]{0} fusion(p), kind=kLoop  // error
         """),
-        "fusion-shape": Bad.module(
-            """
+        "fusion-shape": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -59,10 +59,8 @@ class BrokenFusion(VerifierRule):
               p = f32[8]{0} parameter(0)
               ROOT r = f32[4]{0} fusion(p), kind=kLoop, calls=f  // error
             }
-            """
-        ),
-        "fusion-parameters": Bad.module(
-            """
+        """),
+        "fusion-parameters": Bad.module("""
             f {
               a = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(a)
@@ -72,10 +70,8 @@ class BrokenFusion(VerifierRule):
               p = f32[8,3]{0,1} parameter(0)
               ROOT r = f32[8,3]{1,0} fusion(p), kind=kLoop, calls=f  // error
             }
-            """
-        ),
-        "fusion-dead-instruction": Bad.module(
-            """
+        """),
+        "fusion-dead-instruction": Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               m = f32[8]{0} sine(a)  // error
@@ -86,10 +82,8 @@ class BrokenFusion(VerifierRule):
               p = f32[8]{0} parameter(0)
               ROOT r = f32[8]{0} fusion(p), kind=kLoop, calls=f
             }
-            """
-        ),
-        "fusion-shared": Bad(
-            """
+        """),
+        "fusion-shared": Bad("""
             HloModule m
 
             f {
@@ -102,13 +96,11 @@ class BrokenFusion(VerifierRule):
               r = f32[8]{0} fusion(p), kind=kLoop, calls=f
               ROOT s = f32[8]{0} fusion(r), kind=kLoop, calls=f  // error
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Bad.module(
-            """
+        Bad.module("""
             f {
               a = f32[8]{0} parameter(0)
               ROOT n = f32[8]{0} negate(a)
@@ -119,10 +111,25 @@ class BrokenFusion(VerifierRule):
               q = f32[8]{0} sine(p)
               ROOT r = f32[8]{0} fusion(p, q), kind=kLoop, calls=f  // error
             }
+        """),
+        Good(
             """
+            HloModule m, is_scheduled=true
+
+            f {
+              a = f32[8]{0} parameter(0)
+              ROOT n = f32[8]{0} negate(a)
+            }
+
+            ENTRY e {
+              p = f32[8]{0} parameter(0)
+              r = f32[8]{0:S(1)} fusion(p), kind=kLoop, calls=f
+              ROOT c = f32[8]{0} copy(r)
+            }
+            """,
+            file="module_0001.m.sm_9.0_gpu_after_optimizations.txt",
         ),
-        Good.module(
-            """
+        Good.module("""
             f {
               a = f32[8,3]{0,1} parameter(0)
               ROOT n = f32[8,3]{0,1} negate(a)
@@ -132,8 +139,7 @@ class BrokenFusion(VerifierRule):
               p = f32[8,3]{0,1} parameter(0)
               ROOT r = f32[8,3]{0,1} fusion(p), kind=kLoop, calls=f
             }
-            """
-        ),
+        """),
     )
 
     @on("fusion", local=True)
@@ -172,7 +178,9 @@ class BrokenFusion(VerifierRule):
             for at in _dead_instructions(scope.first_alike(body)):
                 dead = body.at(at)
                 message = f"%{dead.name} is dead: no instruction in fusion %{body.name} uses it"
-                yield Violation("fusion-dead-instruction", dead, message)
+                # Tests of later releases verify such a parameter; jax 0.11.2 refuses it.
+                is_given = dead.opcode == "parameter"
+                yield Violation("fusion-dead-instruction", dead, message, is_warning=is_given)
 
     @on_module
     def shared(

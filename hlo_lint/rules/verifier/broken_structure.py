@@ -9,13 +9,7 @@ from typing import ClassVar
 from hlo_lint.analysis.shape_inference.module import parameter_types
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if, on_module
 from hlo_lint.analysis.verifier.scope import Scope, Violation, header_span
-from hlo_lint.analysis.verifier.structure import (
-    StructureError,
-    doubled_names,
-    doubled_roots,
-    misnumbered_parameters,
-)
-from hlo_lint.hlo.ir import Computation, Module
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, name_of, references_of, root_mark_of
 from hlo_lint.rules.base import Bad, Good, Stage
 from hlo_lint.rules.verifier import VerifierRule
@@ -31,6 +25,12 @@ class BrokenStructure(VerifierRule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`). That the names of a module differ is
     asked of numbered dumps only.
     """
+
+    messages = (
+        "Instruction name is not unique",
+        "HLO has name that is not unique within module",
+        "Computation name is not unique",
+    )
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
@@ -62,8 +62,7 @@ class BrokenStructure(VerifierRule):
             ROOT q = f32[8] negate(p)
             ROOT r = f32[8] add(p, q)  // error
         """),
-        "module-entry": Bad.module(
-            """
+        "module-entry": Bad.module("""
             f {
               a = f32[8] parameter(0)
               ROOT b = f32[8] fusion(a), kind=kLoop, calls=e  // error
@@ -73,10 +72,8 @@ class BrokenStructure(VerifierRule):
               p = f32[8] parameter(0)
               ROOT r = f32[8] negate(p)
             }
-            """
-        ),
-        "operand-defined": Bad.module(
-            """
+        """),
+        "operand-defined": Bad.module("""
             f {
               a = f32[8] parameter(0)
               ROOT b = f32[8] negate(a)
@@ -86,8 +83,7 @@ class BrokenStructure(VerifierRule):
               p = f32[8] parameter(0)
               ROOT r = f32[8] add(p, a)  // error
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
@@ -101,20 +97,22 @@ class BrokenStructure(VerifierRule):
     @on_computation_if(names=True)
     def names(self, scope: Scope) -> Iterable[Violation]:
         """A name stands for one instruction, and operands are instructions of the computation."""
-        doubled = _violations("unique-name", scope, doubled_names(scope.computation))
-        return chain(doubled, _undefined(scope.computation))
+        return chain(_doubled_names(scope.computation), _undefined(scope.computation))
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
         """Parameters are numbered from 0, each number once."""
-        return () if all(parameter_types(scope.computation)) else _misnumbered(scope)
+        return () if all(parameter_types(scope.computation)) else _misnumbered(scope.computation)
 
     @on_computation
-    def roots(self, scope: Scope) -> Iterable[Violation]:
+    def roots(self, scope: Scope) -> Iterator[Violation]:
         """A computation has one root."""
-        if len(list(filter(root_mark_of, scope.computation.rows))) < 2:
-            return ()
-        return _violations("single-root", scope, doubled_roots(scope.computation))
+        computation = scope.computation
+        roots = [number for number, row in enumerate(computation.rows) if root_mark_of(row)]
+        for number in roots[1:]:
+            first = name_of(computation.rows[roots[0]])
+            message = f"one computation should have only one ROOT: %{first} is the first"
+            yield Violation("single-root", computation.at(number), message)
 
     @on_computation_if(option="names_unchanged")
     def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
@@ -172,18 +170,36 @@ class BrokenStructure(VerifierRule):
 _find_scheduling_name = late(r'scheduling_name="([^"]*)"').search
 
 
-def _violations(check: str, scope: Scope, errors: Iterable[StructureError]) -> Iterator[Violation]:
-    for number, message in errors:
-        yield Violation(check, scope.computation.at(number), message)
+def _doubled_names(computation: Computation) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for number, row in enumerate(computation.rows):
+        if name_of(row) in seen:
+            message = f"instruction already exists: %{name_of(row)}"
+            yield Violation("unique-name", computation.at(number), message)
+        seen.add(name_of(row))
 
 
-def _misnumbered(scope: Scope) -> Iterator[Violation]:
-    for parameter in scope.computation.with_opcode("parameter"):
+def _misnumbered(computation: Computation) -> Iterator[Violation]:
+    """Parameters without a number, with that of another, and the last if one before is missing."""
+    parameters = computation.with_opcode("parameter")
+    for parameter in parameters:
         if parameter.parameter_number is None:
             message = f"{parameter.operands_text.strip() or 'nothing'} is not a parameter number"
             yield Violation("parameter-number", parameter, message)
-    errors = misnumbered_parameters(scope.computation)
-    yield from _violations("parameter-number", scope, errors)
+    by_number: dict[int, Instruction] = {}
+    for parameter in parameters:
+        number = parameter.parameter_number
+        if number in by_number:
+            first = by_number[number]
+            message = f"duplicate parameter number {number}: %{first.name} is the first"
+            yield Violation("parameter-number", parameter, message)
+        elif number is not None:
+            by_number[number] = parameter
+    last = max(by_number, default=-1)
+    if last >= len(by_number):
+        missing = next(number for number in range(last) if number not in by_number)
+        message = f"parameter {last} is there, and parameter {missing} is not"
+        yield Violation("parameter-number", by_number[last], message)
 
 
 def _undefined(computation: Computation) -> Iterator[Violation]:

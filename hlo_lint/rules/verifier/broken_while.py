@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.calls import different_shardings, shapes_differ
 from hlo_lint.analysis.verifier.checks import on
-from hlo_lint.analysis.verifier.scope import Scope, Violation, operand_shape, parameter, shape_of
+from hlo_lint.analysis.verifier.scope import Scope, Violation, parameter, shape_of
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
@@ -22,6 +22,8 @@ class BrokenWhile(VerifierRule):
     `xla/service/hlo_verifier.cc`), and so it does with the sharding.
     """
 
+    messages = ("Conditional computation shape does not lead to a scalar predicate shape",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "while-parameters": ("CheckParameterCount", "condition and body have one parameter"),
         "while-shapes": (
@@ -32,8 +34,7 @@ class BrokenWhile(VerifierRule):
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"while-shapes": "while"}
     rows: ClassVar[Mapping[str, Bad]] = {
-        "while-parameters": Bad.module(
-            """
+        "while-parameters": Bad.module("""
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)
@@ -50,10 +51,8 @@ class BrokenWhile(VerifierRule):
               p = (s32[], f32[8]{0}) parameter(0)
               ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
             }
-            """
-        ),
-        "while-shapes": Bad.module(
-            """
+        """),
+        "while-shapes": Bad.module("""
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)
@@ -69,10 +68,8 @@ class BrokenWhile(VerifierRule):
               p = (s32[], f32[8]{0}) parameter(0)
               ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body  // error
             }
-            """
-        ),
-        "while-sharding": Bad.module(
-            """
+        """),
+        "while-sharding": Bad.module("""
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q), sharding={{replicated}, {maximal device=0}}
@@ -89,13 +86,11 @@ class BrokenWhile(VerifierRule):
               ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body,  // error
                   sharding={{replicated}, {replicated}}
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good.module(
-            """
+        Good.module("""
             body {
               q = (s32[], f32[8]{0}) parameter(0)
               ROOT b = (s32[], f32[8]{0}) copy(q)
@@ -111,8 +106,7 @@ class BrokenWhile(VerifierRule):
               p = (s32[], f32[8]{0}) parameter(0)
               ROOT w = (s32[], f32[8]{0}) while(p), condition=condition, body=body
             }
-            """
-        ),
+        """),
     )
 
     @on("while")
@@ -120,7 +114,7 @@ class BrokenWhile(VerifierRule):
         """The value that a loop carries has one layout in its condition and its body."""
         if not scope.stage.layouts:
             return
-        carried = operand_shape(loop, 0)
+        carried = loop.operand_shape(0)
         for name in ("condition", "body"):
             callee = scope.named(loop, name)
             if callee is None:

@@ -10,7 +10,7 @@ from hlo_lint.analysis.shape_inference.types import compatible, describe_mismatc
 from hlo_lint.analysis.verifier.checks import on_entry
 from hlo_lint.analysis.verifier.scope import Violation, header_span, value_or_none
 from hlo_lint.analysis.verifier.shapes import type_errors
-from hlo_lint.hlo.attributes import ProgramShape
+from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import Shape, arrays
 from hlo_lint.rules.base import Bad, Good, Stage
@@ -25,6 +25,11 @@ class EntryLayoutDisagrees(VerifierRule):
     its parameters say (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = (
+        "Shape of the root instruction of entry computation",
+        "Shape of the entry computation parameter",
+        "Number of parameters in entry computation layout",
+    )
     mentions = ("entry_computation_layout=",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "entry-result": (
@@ -39,6 +44,7 @@ class EntryLayoutDisagrees(VerifierRule):
             "VerifyEntryComputationLayout",
             "parameters have the shapes of the header",
         ),
+        "entry-memory": ("", "parameters are in the memory spaces of the header"),
         "entry-layout": ("VerifyEntryComputationLayout", "layouts in the header are valid"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -75,6 +81,16 @@ class EntryLayoutDisagrees(VerifierRule):
             """,
             artefacts={".ir-no-opt.ll": ""},
         ),
+        "entry-memory": Bad(
+            """
+            HloModule m, is_scheduled=true, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+            ENTRY e {
+              p = f32[8]{0:S(1)} parameter(0)  // error
+              ROOT n = f32[8]{0} negate(p)
+            }
+            """
+        ),
         "entry-layout": Bad(
             """
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,1}}  // error
@@ -88,16 +104,14 @@ class EntryLayoutDisagrees(VerifierRule):
     }
     examples = (
         *rows.values(),
-        Good(
-            """
+        Good("""
             HloModule m, entry_computation_layout={(f32[8,3]{1,0})->f32[8,3]{1,0}}
 
             ENTRY e {
               p = f32[8,3]{1,0} parameter(0)
               ROOT n = f32[8,3]{1,0} negate(p)
             }
-            """
-        ),
+        """),
     )
 
     @on_entry
@@ -134,6 +148,8 @@ class EntryLayoutDisagrees(VerifierRule):
                 wanted = program.parameters[number]
                 if error := _error(parameter, f"parameter {number}", wanted, stage):
                     yield Violation("entry-parameters", parameter, error)
+                elif stage.layouts and (error := _other_memory(parameter, wanted)):
+                    yield Violation("entry-memory", parameter, error, is_warning=True)
         if entry.root is not None and (
             error := _error(entry.root, "the result", program.result, stage)
         ):
@@ -152,6 +168,18 @@ def _is_printed_alike(module: Module, entry: Computation) -> bool:
     return f"entry_computation_layout={{({', '.join(counted)})->{result}}}" in module.header and (
         not any(map(type_errors, {*parameters, result}))
     )
+
+
+def _other_memory(parameter: Instruction, wanted: Shape) -> str:
+    """The spaces of an array that the caller puts into another memory; empty if there is none."""
+    for ours, theirs in zip(arrays(parameter.shape_or_none), arrays(wanted), strict=False):
+        spaces = ours.memory_space, theirs.memory_space
+        if spaces[0] and spaces[0] != spaces[1]:
+            return (
+                f"parameter {parameter.parameter_number} is in memory space {spaces[0]}, and in "
+                f"{spaces[1]} by entry_computation_layout, where the caller puts it"
+            )
+    return ""
 
 
 def _error(at: Instruction, what: str, wanted: Shape, stage: Stage) -> str:

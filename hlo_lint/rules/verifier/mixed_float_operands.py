@@ -19,6 +19,8 @@ class MixedFloatOperands(VerifierRule):
     where it is known which verifier would run.
     """
 
+    messages = ("Seen floating point types of different precisions in",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "operand-precision": (
             "ShapeVerifier::CheckShape",

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hlo_lint.analysis.verifier.checks import on_attribute
 from hlo_lint.analysis.verifier.scope import Scope, Violation
-from hlo_lint.hlo.attributes import Origin, OriginalArray
+from hlo_lint.hlo.attributes.origin import Origin, OriginalArray
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import Shape, TupleShape
 from hlo_lint.rules.base import Bad, Good

@@ -7,6 +7,7 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on_module
 from hlo_lint.analysis.verifier.scope import Violation, value_or_none
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
@@ -24,6 +25,10 @@ class SendRecvDeadlock(VerifierRule):
     starts of asynchronous collectives, which are reported here as well.
     """
 
+    messages = (
+        "Deadlock detected. Last checked instructions",
+        "Expected send and recv instructions to have the same source-target pairs",
+    )
     opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "send-recv-cycle": (
@@ -49,8 +54,7 @@ class SendRecvDeadlock(VerifierRule):
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
-        "send-recv-cycle": Bad(
-            """
+        "send-recv-cycle": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -63,10 +67,8 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1},{1,0}}"}
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
-            """
-        ),
-        "send-recv-order": Bad(
-            """
+        """),
+        "send-recv-order": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -82,10 +84,8 @@ class SendRecvDeadlock(VerifierRule):
               d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
-            """
-        ),
-        "collective-between-send-and-recv": Bad(
-            """
+        """),
+        "collective-between-send-and-recv": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -99,10 +99,8 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
-            """
-        ),
-        "send-recv-pending": Bad(
-            """
+        """),
+        "send-recv-pending": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -112,10 +110,8 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               ROOT sd = token[] send-done(s), channel_id=1
             }
-            """
-        ),
-        "send-recv-pairs": Bad(
-            """
+        """),
+        "send-recv-pairs": Bad("""
             // hlo-lint: stage gpu scheduled verify_no_collective_deadlocks=true
             HloModule m, is_scheduled=true
 
@@ -125,10 +121,8 @@ class SendRecvDeadlock(VerifierRule):
               s = (f32[8]{0}, u32[], token[]) send(p, t), channel_id=1  // error
               ROOT sd = token[] send-done(s), channel_id=1
             }
-            """
-        ),
-        "collective-start-between-send-and-recv": Bad(
-            """
+        """),
+        "collective-start-between-send-and-recv": Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -144,13 +138,11 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{0,1}}"}
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
-            """
-        ),
+        """),
     }
     examples = (
         *rows.values(),
-        Good(
-            """
+        Good("""
             HloModule m, is_scheduled=true
 
             body {
@@ -184,10 +176,8 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
               ROOT sd = token[] send-done(s), channel_id=2
             }
-            """
-        ),
-        Bad(
-            """
+        """),
+        Bad("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -200,10 +190,8 @@ class SendRecvDeadlock(VerifierRule):
                   frontend_attributes={_xla_send_recv_source_target_pairs="{{1,2}}"}
               ROOT d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -222,10 +210,8 @@ class SendRecvDeadlock(VerifierRule):
               d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
               ROOT d.1 = (f32[8]{0}, token[]) recv-done(r.1), channel_id=2
             }
-            """
-        ),
-        Good(
-            """
+        """),
+        Good("""
             HloModule m, is_scheduled=true
 
             ENTRY e {
@@ -239,8 +225,7 @@ class SendRecvDeadlock(VerifierRule):
               d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
               ROOT g = f32[16]{0} all-gather(p), dimensions={0}, replica_groups={{0,1}}
             }
-            """
-        ),
+        """),
     )
 
     @on_module
@@ -272,20 +257,14 @@ _DESCENDS: Final = frozenset(("while", "call", "conditional", "async-start"))
 
 def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
     """The communicating instructions in execution order; a callee stands at its first call."""
-    seen = {entry.name}
-    stack = [iter(_relevant(entry))]
-    while stack:
-        instruction = next(stack[-1], None)
-        if instruction is None:
-            stack.pop()
-        elif instruction.opcode in COMMUNICATES:
-            yield instruction
-        else:
-            for name in reversed(instruction.called_computations):
-                callee = by_name.get(name)
-                if callee and name not in seen and not callee.opcodes <= _GROUPED:
-                    seen.add(name)
-                    stack.append(iter(_relevant(callee)))
+
+    def inside(at: Instruction) -> Iterator[Instruction]:
+        names = () if at.opcode in COMMUNICATES else at.called_computations
+        for callee in filter(None, map(by_name.get, reversed(names))):
+            yield from () if callee.opcodes <= _GROUPED else reversed(_relevant(callee))
+
+    executed = reached(reversed(_relevant(entry)), inside)
+    return (at for at in executed if at.opcode in COMMUNICATES)
 
 
 @cached_analysis

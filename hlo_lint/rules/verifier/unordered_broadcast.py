@@ -21,6 +21,11 @@ class UnorderedBroadcast(VerifierRule):
     counts that go to one place is said nowhere.
     """
 
+    messages = (
+        "Broadcast dimensions should be ordered, got",
+        "Broadcast dimensions order is wrong",
+    )
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "broadcast-order": (
             "InstructionVerifier::HandleBroadcast",

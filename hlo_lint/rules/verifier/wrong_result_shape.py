@@ -22,6 +22,14 @@ class WrongResultShape(VerifierRule):
     only where an opcode hands on what lies in memory.
     """
 
+    messages = (
+        "Expected instruction to have shape equal to … actual shape is",
+        "Implicit broadcast is not allowed in HLO",
+        "Binary op with incompatible shapes",
+        "Reshape operation has mismatched element counts",
+        "are not a permutation of the operand dimensions",
+    )
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
         "operand-count": ("CheckOperandCount", "as many operands as the opcode has"),
@@ -171,8 +179,7 @@ class WrongResultShape(VerifierRule):
             n = s32[] parameter(1)
             ROOT s = f32[<=8] set-dimension-size(p, n), dimensions={1}  // error
         """),
-        "scatter-dimensions": Bad.module(
-            """
+        "scatter-dimensions": Bad.module("""
             add {
               a = f32[] parameter(0)
               b = f32[] parameter(1)
@@ -187,8 +194,7 @@ class WrongResultShape(VerifierRule):
                   inserted_window_dims={0}, scatter_dims_to_operand_dims={1}, index_vector_dim=1,
                   to_apply=add
             }
-            """
-        ),
+        """),
         "broadcast-dimensions": Bad.entry("""
             p = f32[8,3] parameter(0)
             ROOT b = f32[8,3,2] broadcast(p), dimensions={0}  // error

@@ -92,13 +92,13 @@ class AutotunedAliasesDiffer(Rule):
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Writes the declared pairs into the payload."""
-        from hlo_lint.kernels.custom_calls import encode
+        from hlo_lint.kernels.custom_calls import encode_payload
         from hlo_lint.kernels.custom_calls.triton import with_aliases
 
         for call, payload, _ in autotuned_calls(module):
             if call is instruction:
                 changed = with_aliases(payload, _declared(call, module))
-                text = encode(call, changed)
+                text = encode_payload(call, changed)
                 edit = attribute_edit(call, module, "backend_config", text)
                 if edit is not None:
                     return Fix("save what the call declares", (edit,), Safety.SAFE)

@@ -210,7 +210,7 @@ def _parameter_of(buffers: BufferAssignment, given: tuple[AssignedValue, ...]) -
 
 
 def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix | None:
-    from hlo_lint.kernels.custom_calls import encode
+    from hlo_lint.kernels.custom_calls import encode_payload
     from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
 
     given, made = len(call.operands), results(call)
@@ -222,7 +222,7 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
         for result, size in zip(made, sizes, strict=True)
         if size is not None
     ]
-    config = encode(call, with_aliases(payload, pairs))
+    config = encode_payload(call, with_aliases(payload, pairs))
     changed = attribute_edit(call, module, "backend_config", config)
     if changed is None:
         return None

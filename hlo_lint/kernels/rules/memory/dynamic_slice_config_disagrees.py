@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
-from hlo_lint.analysis.loops import backend_config, integer_field, read_loop
+from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
 from hlo_lint.analysis.rewrite import attribute_edit
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
@@ -52,15 +51,6 @@ _LINEAR = '"loop_index":"0","byte_offset":"%d","byte_stride":"%d"'
 _NESTED = '"byte_offset":"0","byte_stride":"0","linear":{"byte_offset":"%d","byte_stride":"%d"},"loop_index":"0"'  # noqa: E501
 _TABLE = '"table":{"offsets":["0"]},"loop_index":"0"'
 _CONFIG = re.compile(r'("dynamic_slice_config"\s*:\s*)\{(?:[^{}]|\{[^{}]*\})*\}')
-
-
-class _Descriptor(NamedTuple):
-    """A `DynamicSliceConfig`: `byte_offset + iteration * byte_stride`."""
-
-    byte_offset: int
-    byte_stride: int
-    loop_index: int | None
-    """The enclosing loop whose iterations count; None if the offset is constant."""
 
 
 def _with(config: str) -> str:
@@ -149,28 +139,15 @@ class DynamicSliceConfigDisagrees(Rule):
         return None if edit is None else Fix(title, (edit,), Safety.SAFE)
 
 
-def _described(module: Module) -> Iterator[tuple[Instruction, _Descriptor]]:
+def _described(module: Module) -> Iterator[tuple[Instruction, SliceDescriptor]]:
     """The slices that carry a descriptor, bodies of fusions included."""
     for opcode in sorted(DynamicSliceConfigDisagrees.opcodes):
         for instruction in instructions_of(module, opcode):
-            if '"dynamic_slice_config"' not in instruction.attributes_text:
-                continue
-            config = backend_config(instruction).get("dynamic_slice_config")
-            if isinstance(config, dict) and (descriptor := _descriptor(config)) is not None:
+            if (descriptor := slice_descriptor(instruction)) is not None:
                 yield instruction, descriptor
 
 
-def _descriptor(config: Mapping[str, object]) -> _Descriptor | None:
-    """The offsets that a `DynamicSliceConfig` gives; None for a form that is not known."""
-    if "table" in config:
-        return None  # no dump at hand has one, so it is not judged
-    loop = integer_field(config, "loop_index") if "loop_index" in config else None
-    linear = config.get("linear", config)
-    offset, stride = (integer_field(linear, name) for name in ("byte_offset", "byte_stride"))
-    return None if offset is None or stride is None else _Descriptor(offset, stride, loop)
-
-
-def _claimed(descriptor: _Descriptor, context: Context | None) -> list[int]:
+def _claimed(descriptor: SliceDescriptor, context: Context | None) -> list[int]:
     """The offsets that the descriptor may mean there; in a nest either end may be loop 0."""
     loop = descriptor.loop_index
     if loop is None or context is None:
@@ -182,18 +159,18 @@ def _claimed(descriptor: _Descriptor, context: Context | None) -> list[int]:
     ]
 
 
-def _place(descriptor: _Descriptor, context: Context | None) -> str:
+def _place(descriptor: SliceDescriptor, context: Context | None) -> str:
     loops = [] if context is None else list(context.loops)
     if not loops:
         return "here"
     at = descriptor.loop_index or 0
-    inner = loops[at] if at < len(loops) else loops[0]
+    inner = loops[at] if 0 <= at < len(loops) else loops[0]
     loop = read_loop(inner.call)
     count = "" if loop is None else f" of {loop.trip_count}"
     return f"in iteration {inner.iteration}{count} of %{inner.call.name}"
 
 
-def _spelled(descriptor: _Descriptor) -> str:
+def _spelled(descriptor: SliceDescriptor) -> str:
     if descriptor.loop_index is None:
         return f"{descriptor.byte_offset}"
     return f"{descriptor.byte_offset} + iteration * {descriptor.byte_stride}"

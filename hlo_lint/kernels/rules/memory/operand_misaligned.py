@@ -78,11 +78,11 @@ def _divisors(call: Instruction) -> dict[int, int]:
     """The divisibility of addresses that a call demands, by operand."""
     if not any(compiler in call.attributes_text for compiler in ("mosaic", "triton")):
         return {}  # the readers of payloads take longer to import than most checks take
-    from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, TritonCall, decode
+    from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, TritonCall, decode_payload
     from hlo_lint.kernels.custom_calls.triton import Array
 
     try:
-        payload = decode(call)
+        payload = decode_payload(call)
     except PayloadError:
         return {}
     operands = range(len(call.operands))

@@ -147,10 +147,10 @@ def _changed_calls(change: PassPair) -> Iterator[tuple[Instruction, GemmConfig, 
 
 def _config(call: Instruction) -> GemmConfig | None:
     """The configuration of a call with one factor for its product; an f8 one has several."""
-    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode
+    from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload
 
     try:
-        config = decode(call)
+        config = decode_payload(call)
     except PayloadError:
         return None
     if not isinstance(config, GemmConfig) or config.target.endswith("$f8"):

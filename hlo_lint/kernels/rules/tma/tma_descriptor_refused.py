@@ -68,6 +68,7 @@ class TmaDescriptorRefused(Rule):
     no edit.
     """
 
+    messages = ("cuTensorMapEncodeTiled",)
     opcodes = frozenset({"custom-call"})
     mentions = ("TMA", "Tma", "tma")
     examples = (
@@ -126,7 +127,7 @@ class TmaDescriptorRefused(Rule):
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Writes legal strides for dimensions of size 1 into the payload."""
-        from hlo_lint.kernels.custom_calls import encode
+        from hlo_lint.kernels.custom_calls import encode_payload
         from hlo_lint.kernels.custom_calls.triton import with_tensor_strides
         from hlo_lint.kernels.tma.conditions import repair, violations
         from hlo_lint.kernels.tma.descriptor import Consumer
@@ -144,7 +145,7 @@ class TmaDescriptorRefused(Rule):
                     strides[config, number] = repaired.row_major_strides()
             if not strides:
                 return None
-            text = encode(call, with_tensor_strides(payload, strides))
+            text = encode_payload(call, with_tensor_strides(payload, strides))
             edit = attribute_edit(call, module, "backend_config", text)
             if edit is not None:
                 title = "give dimensions of size 1 an aligned stride"
@@ -170,10 +171,10 @@ def _mosaic_calls(module: Module) -> Iterator[tuple[Instruction, bytes]]:
     for call in instructions_where(module, "custom-call", _is_mosaic):
         if call.computation.name in module.fusion_computations:
             continue
-        from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode
+        from hlo_lint.kernels.custom_calls import MosaicCall, PayloadError, decode_payload
 
         try:
-            payload = decode(call)
+            payload = decode_payload(call)
         except PayloadError:
             continue
         if isinstance(payload, MosaicCall) and b"mosaic_gpu_init_tma_desc" in payload.module:

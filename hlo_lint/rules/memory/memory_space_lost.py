@@ -1,0 +1,88 @@
+"""Memory spaces that a pass takes from the parameters and results of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.verifier.scope import header_span
+from hlo_lint.dumps.transitions import may
+from hlo_lint.hlo.attributes.shapes import ProgramShape
+from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_PROGRAM = """
+HloModule m, entry_computation_layout={{(f32[8]{{0}})->f32[8]{{0{space}}}}}{mark}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT n = f32[8]{{0}} {opcode}(p)
+}}
+"""
+_BEFORE = "module_0001.m.0001.layout_assignment.after_pipeline-start.before_layout-assignment.txt"
+_AFTER = "module_0001.m.0002.layout_assignment.after_layout-assignment.before_pipeline-end.txt"
+
+
+class MemorySpaceLost(Rule):
+    """A parameter or a result of the program that a pass moves back to the default memory.
+
+    ## Why
+    The caller says in `entry_computation_layout` where arguments lie and where it wants results:
+    host memory is S(5). A pass that sets the layout of the entry anew has to keep that. Where it
+    does not, the caller and the program disagree about whose memory a buffer is in: a result that
+    was offloaded takes device memory, or a kernel reads from another device's address.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            _PROGRAM.format(space="", mark="  // error", opcode="negate"),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(space=":S(5)", mark="", opcode="negate")},
+        ),
+        Good(
+            _PROGRAM.format(space=":S(5)", mark="", opcode="negate"),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(space=":S(5)", mark="", opcode="abs")},
+        ),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """One finding, with the first parameter or result that lost its memory space."""
+        before, after = change.before, change.after
+        if ":S(" not in before.header or before.header == after.header:
+            return
+        if may(change.pass_name, "memory-spaces"):
+            return
+        ours, theirs = dict(_places(before)), dict(_places(after))
+        if ours.keys() != theirs.keys():
+            return  # the program has another interface now
+        lost = [
+            (place, shape.memory_space)
+            for place, shape in ours.items()
+            if shape.memory_space
+            and not theirs[place].memory_space
+            and (shape.dtype, shape.dims) == (theirs[place].dtype, theirs[place].dims)
+        ]
+        if lost:
+            (place, space), more = lost[0], f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            yield Finding(
+                header_span(after),
+                f"{change.pass_name} lost the memory space S({space}) of {place}{more}",
+                notes=("before it, entry_computation_layout had it",),
+            )
+
+
+def _places(module: Module) -> Iterator[tuple[str, ArrayShape]]:
+    """The arrays that the program takes and gives, by what they are."""
+    layout = module.attribute_or_none("entry_computation_layout")
+    if not isinstance(layout, ProgramShape):
+        return
+    parts: list[tuple[str, Shape]] = [("the result", layout.result)]
+    parts += [(f"parameter {at}", shape) for at, shape in enumerate(layout.parameters)]
+    for name, shape in parts:
+        for index, leaf in leaves(shape):
+            if isinstance(leaf, ArrayShape):
+                yield name + (f", part {spelled_index(index)}" if index else ""), leaf

@@ -1,0 +1,163 @@
+"""Calls, fusions and regions that are not what a library or an emitter of XLA takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hlo_lint.analysis.callees import EmittedRegion, callees, configuration
+from hlo_lint.analysis.calls import calls_of, instructions_of
+from hlo_lint.analysis.walks import reached
+from hlo_lint.dumps.pass_lists import jax_release
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import TupleShape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
+from hlo_lint.rules.findings import Finding, Severity
+
+_GEMM = """
+p = f32[6,4]{{1,0}} parameter(0)
+q = f32[4,35]{{1,0}} parameter(1)
+b = f32[{columns}]{{0}} parameter(2)
+ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(p, q, b), \
+custom_call_target="__cublas$lt$matmul", \
+backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"BIAS"}}}}{mark}
+"""
+_ONEDNN = """
+p = f32[6,4]{{1,0}} parameter(0)
+q = f32[4,3]{{1,0}} parameter(1)
+ROOT g = f32[6,3]{{1,0}} custom-call(p, q), custom_call_target="__onednn$matmul", backend_config=\
+{{"onednn_matmul_config":{{"fusions":{{"ops":["LINEAR","TANH","LINEAR"],\
+"alpha_typecast":{scales}}}}}}}{mark}
+"""
+_SCAN = """
+p = f32[100]{{0}} parameter(0)
+z = f32[] constant(0)
+ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
+custom_call_target="__cub$DeviceScanUnassignedScratchSize"{mark}
+"""
+_SMALL = """
+body {{
+  q = c64[8]{{0}} parameter(0)
+  ROOT r = c64[8]{{0}} {operation}
+}}
+
+small {{
+  s = c64[8]{{0}} parameter(0)
+  ROOT t = c64[8]{{0}} call(s), to_apply=body
+}}
+
+ENTRY e {{
+  p = c64[8]{{0}} parameter(0)
+  ROOT c = c64[8]{{0}} call(p), to_apply=small, \
+frontend_attributes={{xla_cpu_small_call="true"}}{mark}
+}}
+"""
+_COMMANDS = """
+moved {{
+  x = f32[64]{{0}} parameter(0)
+  i = s32[] constant(32)
+  ROOT d = f32[32]{{0}} {operation}
+}}
+
+command_buffer {{
+  q = f32[64]{{0}} parameter(0)
+  s = ((f32[64]{{0}}), f32[32]{{0}}) fusion-start(q), kind=kLoop, calls=moved
+  ROOT r = f32[32]{{0}} fusion-done(s)
+}}
+
+ENTRY e {{
+  p = f32[64]{{0}} parameter(0)
+  ROOT c = f32[32]{{0}} call(p), to_apply=command_buffer{mark}
+}}
+"""
+_MOVE = "dynamic-slice(x, i), dynamic_slice_sizes={32}"
+_READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
+_MOVES = frozenset({"dynamic-slice", "dynamic-update-slice"})
+_STARTED = "fusion-start"
+
+
+class UnfitForCallee(Rule):
+    """A call of a library, or a region, that is not what XLA emits there.
+
+    ## Why
+    XLA's own custom calls carry no signature: the pass that makes one and the thunk that runs it
+    agree on operands, results and the fields of the configuration, and nothing between them looks.
+    A missing operand is a RET_CHECK of the emitter; a bias that is too short is read beyond its
+    end. So do regions that are emitted in their own way: a small call of XLA:CPU has no thread
+    pool, a command buffer records what has a command. The rows, each with its releases and with how
+    it is known, are `hlo_lint/analysis/callees.toml`.
+
+    It is a warning where a row is of some releases, and that of the module is not known.
+
+    Reports: openxla/xla@24c1fac9bb, openxla/xla@fcf97e619e.
+    """
+
+    severity = Severity.ERROR
+    opcodes = frozenset({"call", "custom-call", "fusion"})
+    examples = (
+        Bad.entry(_GEMM.format(columns=7, mark="  // error")),
+        Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
+        Bad.module(
+            _SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}", mark="  // error")
+        ),
+        Bad.module(_COMMANDS.format(operation=_MOVE, mark="  // error")),
+        Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
+        Good.entry(_GEMM.format(columns=35, mark="")),
+        Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
+        Good.entry(_SCAN.format(operands="p", mark="")),
+        Good.module(_SMALL.format(operation="negate(q)", mark="")),
+        Good.module(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
+    )
+
+    def check(self, module: Module, stage: Stage) -> Findings:
+        """Each such call and region."""
+        calls, regions = callees()
+        for call in instructions_of(module, "custom-call"):
+            rows = calls.get(call.custom_call_target, ())
+            if not rows or (result := call.shape_or_none) is None:
+                continue
+            config = configuration(call.attribute_text("backend_config") or "")
+            operands = [operand.shape for operand in call.operands]
+            wrong = [row.mismatch(operands, result, config) for row in rows if row.holds(config)]
+            if wrong and all(wrong):
+                message = " or ".join(dict.fromkeys(wrong))
+                yield Finding(call, f"{call.custom_call_target} {message}")
+        release = jax_release(stage.release)
+        for region in regions:
+            if not region.is_of(release):
+                continue
+            severity = Severity.WARNING if region.releases and not release else None
+            for runner in instructions_of(module, region.opcode):
+                if any(word in runner.attributes_text for word in region.spells):
+                    held = _held(region, runner, module)
+                    if held is not None:
+                        message = (
+                            f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
+                        )
+                        yield Finding(runner, message, severity=severity)
+
+
+def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
+    """The first instruction that a region may not hold, or None."""
+
+    def called(name: str) -> Iterator[str]:
+        computation = module.computation(name)
+        for names in () if computation is None else calls_of(computation).values():
+            yield from names
+
+    for name in reached(runner.called_computations, called):
+        computation = module.computation(name)
+        for inside in () if computation is None else computation.instructions:
+            opcode = inside.opcode.removesuffix("-start")
+            if opcode in region.holds_no:
+                return inside
+            if opcode in region.tuples and isinstance(inside.shape_or_none, TupleShape):
+                return inside
+            if inside.opcode == _STARTED and region.moves and _only_moves(inside, module):
+                return inside
+    return None
+
+
+def _only_moves(fusion: Instruction, module: Module) -> bool:
+    """True for a fusion of a dynamic-slice or a dynamic-update-slice, which is a copy of bytes."""
+    body = module.callee(fusion)
+    return body is not None and len(body.opcodes & _MOVES) == 1 and body.opcodes <= _READS | _MOVES

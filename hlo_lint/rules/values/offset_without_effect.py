@@ -1,0 +1,115 @@
+"""Slices and updates as large as their array, which a pass gives an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.hlo.arrays import operand_array, result_array
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import FIRST_INDEX
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_PROGRAM: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[16] parameter(0)
+  u = f32[{size}] parameter(1)
+  i = s32[] parameter(2)
+  ROOT r = f32[16] {operation}
+}}
+"""
+_EXPANDABLE: Final = ("gather", "scatter")
+_UPDATE: Final = "dynamic-update-slice(p, u, i)"
+_BEFORE: Final = "module_0001.m.0001.optimization.after_pipeline-start.before_decomposer.txt"
+_AFTER: Final = "module_0001.m.0002.optimization.after_decomposer.before_pipeline-end.txt"
+_PLAIN: Final = _PROGRAM.format(size=16, operation="add(p, u)")
+_SCATTER: Final = """
+HloModule m
+
+second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
+""" + _PROGRAM.partition("HloModule m\n")[2].format(
+    size=16,
+    operation="scatter(p, i, u), to_apply=second, update_window_dims={0}, "
+    "inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=0",
+)
+
+
+class OffsetWithoutEffect(Rule):
+    """A dynamic slice or update of a whole array that a pass makes, at an offset that it computes.
+
+    ## Why
+    XLA moves the start of a slice until all of it lies in the array. One that is as large as its
+    array has one place, and whatever offset is computed for it counts as 0: a pass that wants rows
+    to lie at the offset has to make room for them. It is reported of what a pass adds, in a
+    dimension of more than one element; a program may say so itself. Where a gather or scatter is
+    expanded, offsets of 0 are computed, too.
+
+    Reports: openxla/xla@0c0461629c.
+    """
+
+    severity = Severity.WARNING
+    opcodes = frozenset(FIRST_INDEX)
+    examples = (
+        Bad(
+            _PROGRAM.format(size=16, operation=f"{_UPDATE}  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _PLAIN},
+        ),
+        Good(
+            _PROGRAM.format(size=8, operation=_UPDATE),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(size=8, operation="copy(p)")},
+        ),
+        Good(
+            _PROGRAM.format(size=16, operation=_UPDATE),
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(size=16, operation=_UPDATE).replace("ROOT r", "ROOT s")
+            },
+        ),
+        Good(
+            _PROGRAM.format(size=16, operation=_UPDATE),
+            file=_AFTER,
+            beside={_BEFORE: _SCATTER},
+        ),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """Each of them in what a pass has changed, where there was none before."""
+        added = [update for computation in change.added for update in _whole(computation)]
+        if not added or any(any(_whole(computation)) for computation in change.before.computations):
+            return
+        if _expandable(change.before) > _expandable(change.after):
+            return
+        for update in added:
+            yield Finding(
+                update,
+                f"{change.pass_name} makes a {update.opcode} as large as its array, "
+                f"{operand_array(update, 0)}: its offset counts as 0",
+            )
+
+
+def _expandable(module: Module) -> int:
+    """The number of gathers and scatters."""
+    positions = [one.positions(name) for one in module.computations for name in _EXPANDABLE]
+    return sum(map(len, positions))
+
+
+def _whole(computation: Computation) -> Iterator[Instruction]:
+    for opcode, first in FIRST_INDEX.items():
+        for instruction in computation.with_opcode(opcode):
+            array = operand_array(instruction, 0)
+            part = result_array(instruction) if first == 1 else operand_array(instruction, 1)
+            if array is None or part is None or array.dims != part.dims:
+                continue
+            starts = zip(array.dims, instruction.operands[first:], strict=False)
+            if any(size > 1 and _is_computed(start.instruction) for size, start in starts):
+                yield instruction
+
+
+def _is_computed(start: Instruction | None) -> bool:
+    return start is not None and start.opcode != "constant"

@@ -1,0 +1,82 @@
+"""Dots whose algorithm multiplies in fewer bits than their operand_precision asks for."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.hlo.arrays import operand_array
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_ASKED: Final = {"high": 16, "highest": 24}
+"""The significant bits of an f32 that each precision keeps."""
+_KEPT: Final = {
+    "dot_any_f8_any_f8_f32": 4,
+    "dot_any_f8_any_f8_f32_fast_accum": 4,
+    "dot_bf16_bf16_bf16": 8,
+    "dot_bf16_bf16_f32": 8,
+    "dot_bf16_bf16_f32_x3": 16,
+    "dot_f16_f16_f16": 11,
+    "dot_f16_f16_f32": 11,
+    "dot_tf32_tf32_f32": 11,
+    "dot_tf32_tf32_f32_x3": 22,
+}
+"""The significant bits of an f32 that the factors of each algorithm keep; others keep all."""
+_PROGRAM: Final = """
+p = f32[8,8] parameter(0)
+q = f32[8,8] parameter(1)
+a = bf16[8,8] convert(p)
+b = bf16[8,8] convert(q)
+ROOT d = f32[8,8] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, \
+operand_precision={{{asked},{asked}}}, algorithm={algorithm}{mark}
+"""
+
+
+class PrecisionDisagrees(Rule):
+    """A dot of f32 that is to be exact, and whose algorithm rounds its factors.
+
+    ## Why
+    A program asks for more than the default by `operand_precision`: decompositions do, which lose
+    all digits otherwise. `algorithm` says how a dot is computed, and goes before it. A pass that
+    sets one on a dot with the other takes the precision away, and no type shows it.
+
+    Reports: openxla/xla@224a478aa9.
+    """
+
+    severity = Severity.WARNING
+    opcodes = frozenset({"dot"})
+    examples = (
+        Bad.entry(
+            _PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32", mark="  // error")
+        ),
+        Good.entry(_PROGRAM.format(asked="default", algorithm="dot_bf16_bf16_f32", mark="")),
+        Good.entry(_PROGRAM.format(asked="highest", algorithm="dot_bf16_bf16_f32_x9", mark="")),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """Each such dot whose factors are f32, or were."""
+        for dot in instructions_of(module, "dot"):
+            if "algorithm=" not in dot.attributes_text:
+                continue
+            kept = _KEPT.get((dot.attribute_text("algorithm") or "").lower())
+            asked = (dot.attribute_text("operand_precision") or "").strip("{}").split(",")
+            for number, precision in enumerate(asked):
+                wanted = _ASKED.get(precision.strip(), 0)
+                if kept is not None and kept < wanted and _was_f32(dot, number):
+                    yield Finding(
+                        dot,
+                        f"operand_precision asks for {precision.strip()}, and the algorithm keeps "
+                        f"{kept} of the 24 bits of an f32",
+                        operand=number,
+                    )
+                    break
+
+
+def _was_f32(dot: Instruction, number: int) -> bool:
+    """True if an operand is f32, or was until a convert."""
+    array, producer = operand_array(dot, number), dot.producer(number)
+    if producer is not None and producer.opcode == "convert":
+        array = operand_array(producer, 0)
+    return array is not None and array.dtype == "f32"

@@ -1,0 +1,68 @@
+"""Bounded dimensions that become static ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar, Final
+
+from hlo_lint.analysis.verifier.checks import on
+from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.kinds import RowKind
+from hlo_lint.hlo.opcodes import KEEPS_TYPE
+from hlo_lint.rules.base import Bad, Good
+from hlo_lint.rules.verifier import VerifierRule
+
+_KEEPS_ELEMENTS: Final = sorted({*KEEPS_TYPE, "convert", "copy", "reshape", "transpose"})
+
+
+def _loses_size(kind: RowKind) -> bool:
+    """True if a bounded dimension is there before, and none after."""
+    return "<=" not in kind[1] and any("<=" in (text or "") for text in kind[3])
+
+
+class DynamicSizeLost(VerifierRule):
+    """A result that is as large as can be, of an operand that may be smaller.
+
+    ## Why
+    Of a dimension `<=8` the program knows at run time how many elements there are; what lies beyond
+    them is padding. An opcode that keeps all elements gives a static dimension only where shape
+    inference forgot the bound: from there on the padding counts as values. XLA's verifier does not
+    compare the flags of dynamic dimensions.
+
+    Reports: openxla/xla@ad6475a0a3.
+    """
+
+    demands: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "dynamic-size": ("", "elementwise opcodes, reshape, transpose: bounded sizes stay"),
+    }
+    rows: ClassVar[Mapping[str, Bad]] = {
+        "dynamic-size": Bad.entry("""
+            p = f32[8,<=4] parameter(0)
+            ROOT r = f32[2,4,4] reshape(p)  // error
+        """),
+    }
+    examples = (
+        *rows.values(),
+        Good.entry("""
+            p = f32[8,<=4] parameter(0)
+            ROOT r = f32[2,4,<=4] reshape(p)
+        """),
+    )
+
+    @classmethod
+    def needs(cls) -> tuple[Iterable[str], Iterable[str]]:
+        """A bounded dimension: few texts have one, and all have the opcodes."""
+        return (), ("<=",)
+
+    @on(*_KEEPS_ELEMENTS, concerns=_loses_size)
+    def kept(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
+        """The opcodes that keep all elements keep dimensions whose sizes are known at run time."""
+        bounded = ["<=" in f"{operand.shape}" for operand in instruction.operands]
+        if not any(bounded) or "<=" in instruction.type_text:
+            return
+        message = (
+            f"{instruction.type_text} has every element that may be there: the number of those "
+            "that are there, which an operand has, is lost"
+        )
+        yield Violation("dynamic-size", instruction, message, is_warning=True)
