@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hlo_lint.engine.checks import call_fix
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
 from hlo_lint.engine.fingerprints import fingerprint, identity_of
 from hlo_lint.engine.timeline import LocatedFinding
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
+from hlo_lint.rules.checks import call_fix
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.edits import Fix, Region
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:
-    from hlo_lint.hlo.attributes import OpMetadata
+    from hlo_lint.hlo.attributes.metadata import OpMetadata
 
 NOT_EDITED = (
     "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
@@ -27,7 +27,7 @@ def diagnose(
     place: LocatedFinding,
     introduced: PassRef | None = None,
     *,
-    cured: PassRef | None = None,
+    resolved: PassRef | None = None,
     seen_in: int | None = None,
 ) -> Diagnostic:
     """The finding as a report shows it: place, excerpt, Python line, fix."""
@@ -66,7 +66,7 @@ def diagnose(
         origin=origin,
         notes=notes,
         fix=fix,
-        cured_by=cured,
+        resolved_by=resolved,
         seen_in=seen_in,
         excerpt=lines.line(start.line),
         regions=tuple(Region.of(stretch, lines) for stretch in (caret, *replaced)),
@@ -119,7 +119,7 @@ def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | N
 
 
 def _metadata(instruction: Instruction) -> OpMetadata | None:
-    from hlo_lint.hlo.attributes import OpMetadata
+    from hlo_lint.hlo.attributes.metadata import OpMetadata
 
     metadata = instruction.attribute_or_none("metadata")
     return metadata if isinstance(metadata, OpMetadata) else None

@@ -57,7 +57,7 @@ class Diagnostic:
     origin: SourceLine | None = None
     notes: tuple[str, ...] = ()
     fix: Fix | None = None
-    cured_by: PassRef | None = None
+    resolved_by: PassRef | None = None
     """The pass that resolved it; None if it is there at the end of the run."""
     seen_in: int | None = None
     """The number of dumps of its module that have it; None if the rule looks at one only."""
@@ -172,3 +172,5 @@ class FixedFile:
     after: str
     edits: tuple[Edit, ...]
     """All edits, in characters of `before` where one round was enough."""
+    causes: tuple[Diagnostic, ...] = ()
+    """The findings whose fixes these are, but for those that overlap others."""

@@ -10,8 +10,9 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, FixedFile
 from hlo_lint.engine.fingerprints import nameless
-from hlo_lint.engine.reporter import PlannedFix, Result
-from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.limits import Stopwatch
+from hlo_lint.engine.reporter import PlannedFix, Reporter, Result
+from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
 from hlo_lint.engine.suppressions.baseline import Baseline
@@ -32,7 +33,7 @@ IsWanted = Callable[[str, Safety, Iterable[str]], bool]
 
 def fix_dump(
     dump: Dump,
-    new_checker: Callable[[], Checker],
+    task: Task,
     is_wanted: IsWanted,
     allowances: Sequence[Allowance] = (),
     baseline: Baseline | None = None,
@@ -48,11 +49,12 @@ def fix_dump(
     result = Result()
     single = len(dump.pipelines) == 1 and len(dump.pipelines[0].dumps) == 1
     for pipeline in dump:
-        checker = new_checker()
-        checker.check_pipeline(pipeline, progress)
+        checker = Checker(task)
+        stopwatch = Stopwatch(task.limits.seconds)
+        checker.check_pipeline(pipeline, progress, stopwatch)
         suppressed = checker.suppress(allowances, baseline)
         for _ in range(MAX_ROUNDS):
-            plans = _plans_by_file(checker.result, suppressed, pipeline, is_wanted)
+            plans = _plans_by_file(checker.reporter, suppressed, pipeline, is_wanted)
             if gate is not None:
                 plans = gate.admit(pipeline, plans)
             if not plans:
@@ -60,22 +62,25 @@ def fix_dump(
             before = checker, suppressed
             states = {file: (file.file, file.edited, fixed.get(file)) for file in plans}
             for file, of_file in plans.items():
-                fixes = [plan.fix for plan in of_file]
-                fixed[file] = _fix_file(file, fixes, fixed.get(file))
+                fixed[file] = _fix_file(file, of_file, fixed.get(file))
             # Names and places have moved, and a fix may have resolved other findings, too.
-            checker = new_checker()
-            checker.check_pipeline(pipeline)
+            checker = Checker(task)
+            checker.check_pipeline(pipeline, stopwatch=stopwatch)
             refused = _refused(before[0])
             new = [message for key, message in _refused(checker).items() if key not in refused]
-            if new:  # what compiled may not compile now
+            reason = f"XLA would refuse the outcome: {min(new)}" if new else ""
+            if stopwatch.left <= 0:
+                reason = "there was no time to check the outcome (max-seconds)"
+            if reason:  # what compiled may not compile now
                 for file, (content, edited, earlier) in states.items():
                     file.replace_file(content, edited=edited)
                     fixed.pop(file)
                     if earlier is not None:
                         fixed[file] = earlier
                 checker, suppressed = before
-                reason = f"not fixed: XLA would refuse the outcome: {min(new)}"
-                checker.result.skipped += [Skipped(str(file.path), reason) for file in states]
+                checker.result.skipped += [
+                    Skipped(str(file.path), f"not fixed: {reason}") for file in states
+                ]
                 break
             suppressed = checker.suppress(allowances, baseline)
         result.add(checker.result)
@@ -89,9 +94,9 @@ def fix_dump(
 
 def _refused(checker: Checker) -> dict[Hashable, str]:
     """The messages of the findings of XLA's verifier, by rule and place."""
-    errors = [at for at in checker.result.diagnostics if at.severity is Severity.ERROR]
-    families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if errors else {}
-    return {finding_key(at): at.message for at in errors if families.get(at.rule) == "verifier"}
+    reported = [at for at in checker.result.diagnostics if at.severity is not Severity.INFO]
+    families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if reported else {}
+    return {finding_key(at): at.message for at in reported if families.get(at.rule) == "verifier"}
 
 
 def finding_key(at: Diagnostic) -> tuple[Hashable, ...]:
@@ -101,12 +106,12 @@ def finding_key(at: Diagnostic) -> tuple[Hashable, ...]:
 
 
 def _plans_by_file(
-    result: Result, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
+    reporter: Reporter, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
 ) -> dict[PassDump, list[PlannedFix]]:
     """The wanted fixes of findings that count, and of comments that allow nothing."""
     plans: dict[PassDump, list[PlannedFix]] = {}
     kept = {id(diagnostic) for diagnostic in suppressed.kept}
-    for plan in result.fixes:
+    for plan in reporter.fixes:
         diagnostic = plan.diagnostic
         paths = {diagnostic.path, str(plan.dump.path)}
         if id(diagnostic) in kept and is_wanted(diagnostic.rule, plan.fix.safety, paths):
@@ -120,13 +125,14 @@ def _plans_by_file(
     return plans
 
 
-def _fix_file(file: PassDump, fixes: Iterable[Fix], earlier: FixedFile | None) -> FixedFile:
+def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | None) -> FixedFile:
     """Change the text of a file; `earlier` is the outcome of the rounds before."""
     before = file.file.text
-    after, edits = apply_fixes(before, fixes)
-    fixed = FixedFile(file.file.path, before, after, edits)
+    after, edits = apply_fixes(before, [plan.fix for plan in plans])
+    causes = tuple(plan.diagnostic for plan in plans)
     if earlier is not None:
-        fixed = FixedFile(file.file.path, earlier.before, after, earlier.edits + edits)
+        before, edits, causes = earlier.before, earlier.edits + edits, earlier.causes + causes
+    fixed = FixedFile(file.file.path, before, after, edits, causes)
     file.replace_text(after)
     return fixed
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, operands_of, type_of
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.patterns import late
 
@@ -25,6 +26,7 @@ DefectKey = tuple[int, str, str, str, int | None, int]
 """Module of the file, computation, instruction (else the text), message, operand, and a number that
 tells defects apart that are equal in all this."""
 
+_NUMBERS = late(r"\d+")
 _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 
@@ -36,6 +38,7 @@ class FindingHistory:
     """The key in its last dump."""
     seen: list[Occurrence]
     """One for each dump, in the order of the run."""
+    timeline: Timeline
     beside: list[Occurrence] = field(default_factory=list)
     """Those in dumps without a known position."""
 
@@ -49,10 +52,68 @@ class FindingHistory:
         """The position of the last dump."""
         return self.seen[-1].ref.position
 
-    @property
-    def everywhere(self) -> list[Occurrence]:
-        """All occurrences."""
-        return self.seen + self.beside
+    def introduction(self, *, unless_established: bool = False) -> PassRef | None:
+        """The pass after which it is there for the first time; None if that is unknown.
+
+        A defect of the first dump may be older, unless other passes remove it before
+        (`unless_established`); one at the start of a pipeline came from outside these dumps. A pass
+        that annotated other instructions, and changed nothing else, brought none: it shows now.
+        """
+        timeline, position = self.timeline, self.first
+        if position >= timeline.length or (position == 0 and not unless_established):
+            return None
+        dump = timeline.dumps[position]
+        name = dump.name
+        if name is None or name.step is None or name.after == "pipeline-start":
+            return None
+        if position and self._only_shows():
+            return None
+        from hlo_lint.engine.findings import PassRef
+
+        return PassRef(name.after, name.pipeline, name.step, str(dump.path))
+
+    def _only_shows(self) -> bool:
+        """True if its instruction was there before, and all that changed are others' attributes."""
+        (finding, ref), timeline = self.seen[0], self.timeline
+        modules = timeline.dumps[ref.position - 1].file.modules
+        if not isinstance(finding.at, Instruction) or ref.number >= len(modules):
+            return False
+        before, after = modules[ref.number], timeline.module(ref)
+        computation = before.computation(finding.at.computation.name)
+        as_it_was = computation.instruction(finding.at.name) if computation else None
+        return (
+            as_it_was is not None
+            and as_it_was.row == finding.at.row
+            and before.pieces is not after.pieces  # else it is the stage that is another
+            and before.text != after.text
+            and len(before.computations) == len(after.computations)
+            and all(
+                one is other or list(map(_computed, one.rows)) == list(map(_computed, other.rows))
+                for one, other in zip(before.computations, after.computations, strict=True)
+            )
+        )
+
+    def resolving_pass(self) -> PassRef | None:
+        """The pass that resolved it after its last dump; None at the end of the run.
+
+        The name of the pass is empty if it left no dump of its own.
+        """
+        timeline, after = self.timeline, self.last + 1
+        if after >= timeline.length:
+            return None
+        from hlo_lint.engine.findings import PassRef
+
+        dump = timeline.dumps[after]
+        name = dump.name
+        if name is None:
+            return PassRef("", "", None, str(dump.path))
+        is_named = name.step is not None and name.after != "pipeline-start"
+        return PassRef(name.after if is_named else "", name.pipeline, name.step, str(dump.path))
+
+
+def _computed(row: InstructionRecord) -> tuple[object, ...]:
+    """All of an instruction but its attributes; of a constant its value is among the operands."""
+    return name_of(row), opcode_of(row), type_of(row), operands_of(row)
 
 
 def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[FindingHistory]:
@@ -95,7 +156,7 @@ def followed_back(
     `look` finds the defects of another module as if it were that one.
     """
     histories = [
-        FindingHistory(_key(occurrence, timeline), [occurrence])
+        FindingHistory(_key(occurrence, timeline), [occurrence], timeline)
         for occurrence in _occurrences(findings, ref)
     ]
     following = histories if ref.position < timeline.length else []
@@ -145,42 +206,6 @@ def _still_there(
     return there
 
 
-def introduction(
-    timeline: Timeline, position: int, *, unless_established: bool = False
-) -> PassRef | None:
-    """The pass after which a defect is there for the first time; None if that is unknown.
-
-    A defect of the first dump may be older, unless other passes remove it before
-    (`unless_established`); one at the start of a pipeline came from outside these dumps.
-    """
-    if position >= timeline.length or (position == 0 and not unless_established):
-        return None
-    dump = timeline.dumps[position]
-    name = dump.name
-    if name is None or name.step is None or name.after == "pipeline-start":
-        return None
-    from hlo_lint.engine.findings import PassRef
-
-    return PassRef(name.after, name.pipeline, name.step, str(dump.path))
-
-
-def resolving_pass(timeline: Timeline, position: int) -> PassRef | None:
-    """The pass that resolved a defect after its last dump; None at the end of the run.
-
-    The name of the pass is empty if it left no dump of its own.
-    """
-    if position + 1 >= timeline.length:
-        return None
-    from hlo_lint.engine.findings import PassRef
-
-    dump = timeline.dumps[position + 1]
-    name = dump.name
-    if name is None:
-        return PassRef("", "", None, str(dump.path))
-    is_named = name.step is not None and name.after != "pipeline-start"
-    return PassRef(name.after if is_named else "", name.pipeline, name.step, str(dump.path))
-
-
 def _key(occurrence: Occurrence, timeline: Timeline) -> DefectKey:
     finding, ref = occurrence
     at = finding.at
@@ -197,34 +222,32 @@ def _stretches(
     """The unbroken stretches of one key; a dump without a position is one if there is no other."""
     histories: list[FindingHistory] = []
     for position in sorted(seen):
-        if position >= timeline.length:
-            if histories:
-                histories[-1].beside.append(seen[position])
-            else:
-                histories.append(FindingHistory(key, [seen[position]]))
-        elif histories and histories[-1].last == position - 1:
-            histories[-1].seen.append(seen[position])
+        last = histories[-1] if histories else None
+        if last is not None and position >= timeline.length:
+            last.beside.append(seen[position])
+        elif last is not None and last.last == position - 1:
+            last.seen.append(seen[position])
         else:
-            histories.append(FindingHistory(key, [seen[position]]))
+            histories.append(FindingHistory(key, [seen[position]], timeline))
     return histories
 
 
 def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[FindingHistory]:
-    """Join each stretch with one that ends in the dump before it and is equal but for names."""
+    """Join each stretch with one that ends in the dump before it and is equal but for names, else
+    but for numbers, too: a loop that is unrolled counts other iterations."""
     joined: list[FindingHistory] = []
     ended: dict[int, list[FindingHistory]] = {}
-    waiting: dict[int, dict[tuple[str, str, str], deque[FindingHistory]]] = {}
+    waiting: dict[int, dict[RenamingKey, deque[FindingHistory]]] = {}
     for history in sorted(stretches, key=lambda history: history.first):
         before = history.first - 1
         if before in ended and history.first < timeline.length:
             if before not in waiting:  # complete: what ends there began earlier in the sorted list
                 waiting[before] = {}
                 for candidate in ended[before]:
-                    same = waiting[before].setdefault(renaming_key(candidate.seen[-1]), deque())
-                    same.append(candidate)
-            older = waiting[before].get(renaming_key(history.seen[0]))
-            if older:
-                earlier = older.popleft()
+                    for key in _renaming_keys(candidate.seen[-1]):
+                        waiting[before].setdefault(key, deque()).append(candidate)
+            earlier = _taken(waiting[before], history, before)
+            if earlier is not None:
                 earlier.key = history.key
                 earlier.seen += history.seen
                 earlier.beside += history.beside
@@ -235,9 +258,34 @@ def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[Finding
     return joined
 
 
+def _taken(
+    waiting: dict[RenamingKey, deque[FindingHistory]], history: FindingHistory, before: int
+) -> FindingHistory | None:
+    """The first history that waits for one like this; one that goes on already waits no more."""
+    for key in _renaming_keys(history.seen[0]):
+        older = waiting.get(key)
+        while older:
+            earlier = older.popleft()
+            if earlier.last == before:
+                return earlier
+    return None
+
+
+RenamingKey = tuple[str, str, str]
+
+
+def _renaming_keys(occurrence: Occurrence) -> tuple[RenamingKey, RenamingKey]:
+    message, opcode, shape = renaming_key(occurrence)
+    return (message, opcode, shape), (_NUMBERS.sub("#", message), opcode, shape)
+
+
 def renaming_key(occurrence: Occurrence) -> tuple[str, str, str]:
-    """Message, opcode and type of a finding without names: equal before and after a renaming."""
+    """Message, opcode and type of a finding without names: equal before and after a renaming.
+
+    Of a loop the type is left out."""
     finding = occurrence.finding
     at = finding.at
     opcode, shape = (at.opcode, at.type_text) if isinstance(at, Instruction) else ("", "")
+    if opcode == "while":
+        shape = ""  # what is hoisted out of a loop widens its state
     return _NAMES.sub("", finding.message), opcode, shape

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic
-    from hlo_lint.engine.reporter import Part
 
 
 class Limits(NamedTuple):
@@ -28,38 +29,19 @@ class Limits(NamedTuple):
     """Levels of brackets in a file."""
 
 
+_LATE: Final = 0.1
+"""Seconds after the end at which a rule is ended."""
 NO_LIMITS = Limits()
-# A string or a comment that never ends is taken up to the end: each character is looked at once.
-_brackets = late(
-    r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+|[({\[]|[)}\]]', re.S
-).findall
 
 
-def nests_deeper(text: str, levels: int) -> bool:
-    """True if brackets of a text stand in each other deeper than so many levels.
-
-    >>> nests_deeper("{ { ( /* [ */ ) } }", 2), nests_deeper("{ [ ] ( ) }", 2)
-    (True, False)
-    """
-    depth = 0
-    for token in _brackets(text):
-        if token in "({[":
-            depth += 1
-            if depth > levels:
-                return True
-        elif token in ")}]":
-            depth = max(0, depth - 1)
-    return False
-
-
-class OutOfTimeError(Exception):
-    """The rules of one compilation have had their time."""
+class OutOfTimeError(BaseException):
+    """The rules of one compilation have had their time; no rule catches it for a failure of its."""
 
 
 class Stopwatch:
     """The CPU time of this process since it began."""
 
-    def __init__(self, seconds: int | None) -> None:
+    def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.process_time() + seconds
 
     def check(self) -> None:
@@ -68,13 +50,38 @@ class Stopwatch:
         Raises:
             OutOfTimeError: there is none.
         """
-        if self._end is not None and time.process_time() > self._end:
+        if self.left <= 0:
             raise OutOfTimeError
 
+    @property
+    def left(self) -> float:
+        """Seconds of CPU time; infinite without a limit."""
+        return inf if self._end is None else self._end - time.process_time()
 
-def is_incomplete(part: Part) -> bool:
-    """True if a crash or a limit kept something from being checked: another run may do better."""
-    return bool(part.internal_errors) or any(entry.cut for entry in part.skipped)
+    @contextmanager
+    def interrupting(self) -> Iterator[None]:
+        """End what runs in the block when the time is over, by a signal.
+
+        Python handles signals in the main thread. In another one, on Windows, and under a profiler
+        that has the signal, only `check` looks at the time.
+        """
+        number = getattr(signal, "SIGPROF", None)
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._end is None or number is None or not is_main:
+            yield
+            return
+        before = signal.getsignal(number)
+        if before is not signal.SIG_DFL:
+            yield
+            return
+        signal.signal(number, lambda *_: self.check())
+        # Again, where what was raised went into a callback, which Python goes on after.
+        signal.setitimer(signal.ITIMER_PROF, max(self.left, 0) + _LATE, _LATE)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            signal.signal(number, before)
 
 
 def within_limit(

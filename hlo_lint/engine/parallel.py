@@ -5,27 +5,22 @@ The result is that of `Checker.check_dump`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Executor, Work, open_executor
 from hlo_lint.engine.input_size import PARALLEL_MIN_BYTES, cost_of
-from hlo_lint.engine.parts import (
-    Task,
-    check_part,
-    content_digest,
-    moved,
-    places,
-    relocated,
-    signature,
-)
+from hlo_lint.engine.parts import check_part, content_digest, moved, places, relocated, signature
 from hlo_lint.engine.reporter import Part, Result
 from hlo_lint.engine.runner import Checker, Progress
+
+if TYPE_CHECKING:  # it needs sqlite3
+    from hlo_lint.engine.cache.parts import CachedParts
 
 _BATCH_COST = 2 << 20
 """Cost, in bytes, of small pipelines that are sent to a process together."""
@@ -33,24 +28,12 @@ _BATCHES_PER_JOB = 4
 """With fewer batches the last one would be waited for."""
 
 
-class PartCache(Protocol):
-    """Parts of earlier runs over files of the same content."""
-
-    def get(
-        self, pipelines: Sequence[Pipeline], digests: Sequence[bytes | None]
-    ) -> list[Part | None]:
-        """The part of each pipeline, where there is one."""
-
-    def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
-        """Keep a part."""
-
-
 def check_in_parts(
     checker: Checker,
     dump: Dump,
     jobs: int = 1,
     progress: Progress = lambda _: None,
-    cache: PartCache | None = None,
+    cache: CachedParts | None = None,
     address: str | None = None,
 ) -> Result:
     """The result of `checker.check_dump`, by that many processes or a cluster, and by a cache.
@@ -58,12 +41,13 @@ def check_in_parts(
     Raises:
         DumpError: where a process dies, as it does where memory is short.
     """
-    if any(map(_is_read, dump)) or (cache is None and address is None and jobs < 2):
+    # Texts that came from elsewhere, or were changed, stay here.
+    is_read = any(file.is_read for pipeline in dump for file in pipeline.dumps)
+    if is_read or (cache is None and address is None and jobs < 2):
         return checker.check_dump(dump, progress)
-    task = Task.of(checker)
     check_folders = partial(checker.check_folders, dump.pipelines)
-    with open_executor(address, jobs, task) as executor:
-        parts = parts_of(dict(enumerate(dump)), task, executor, progress, cache, check_folders)
+    with open_executor(address, jobs, checker.task) as executor:
+        parts = parts_of(dict(enumerate(dump)), executor, progress, cache, check_folders)
     for at, pipeline in enumerate(dump):
         checker.reporter.add_part(parts[at])
         checker.logs += [pipeline.dumps[log] for log in parts[at].logs]
@@ -72,17 +56,16 @@ def check_in_parts(
 
 def parts_of(
     pipelines: Mapping[int, Pipeline],
-    task: Task,
     executor: Executor,
     progress: Progress = lambda _: None,
-    cache: PartCache | None = None,
+    cache: CachedParts | None = None,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[int, Part]:
     """The part of each pipeline, by its position: files of equal content are checked once.
 
     `meanwhile` is called once, where possible while other processes check.
     """
-    digests = _digests(pipelines, task, executor, needs_all=cache is not None)
+    digests = _digests(pipelines, executor, needs_all=cache is not None)
     parts: dict[int, Part] = {}
     if cache is not None:
         kept = cache.get(list(pipelines.values()), [digests.get(at) for at in pipelines])
@@ -101,7 +84,7 @@ def parts_of(
             new[at] = pipelines[at]
         else:
             copies[at] = first
-    for at, part in _checked(new, task, executor, progress, meanwhile):
+    for at, part in _checked(new, executor, progress, meanwhile):
         parts[at] = part
         if cache is not None:
             cache.put(pipelines[at], digests.get(at), part)
@@ -113,7 +96,6 @@ def parts_of(
 
 def _checked(
     pipelines: Mapping[int, Pipeline],
-    task: Task,
     executor: Executor,
     progress: Progress,
     meanwhile: Callable[[], None],
@@ -121,7 +103,7 @@ def _checked(
     if executor.is_local and (executor.jobs < 2 or len(pipelines) < 2):
         meanwhile()
         for at, pipeline in pipelines.items():
-            yield at, check_part(task, pipeline, progress)
+            yield at, check_part(executor.task, pipeline, progress)
         return
     results = _mapped(check_part, pipelines, executor)
     meanwhile()
@@ -131,11 +113,7 @@ def _checked(
 
 
 def _digests(
-    pipelines: Mapping[int, Pipeline],
-    task: Task,
-    executor: Executor,
-    *,
-    needs_all: bool,
+    pipelines: Mapping[int, Pipeline], executor: Executor, *, needs_all: bool
 ) -> dict[int, bytes | None]:
     """The digest of each content; without a cache, of those alone that may be equal to another."""
     wanted = pipelines
@@ -147,7 +125,7 @@ def _digests(
     here = executor.is_local and executor.jobs < 2
     size = sum(pipeline.size for pipeline in wanted.values())
     if here or (executor.is_local and size < PARALLEL_MIN_BYTES):
-        return {at: content_digest(task, pipeline) for at, pipeline in wanted.items()}
+        return {at: content_digest(executor.task, pipeline) for at, pipeline in wanted.items()}
     return dict(_mapped(content_digest, wanted, executor))
 
 
@@ -182,8 +160,3 @@ def _batches(pipelines: Mapping[int, Pipeline], jobs: int) -> list[dict[int, Pip
         batches[-1][at] = pipelines[at]
         filled += costs[at]
     return batches
-
-
-def _is_read(pipeline: Pipeline) -> bool:
-    """True if it holds texts that came from elsewhere, or were changed: those stay here."""
-    return any(dump.is_read for dump in pipeline.dumps)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,49 +13,16 @@ from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
-from hlo_lint.engine.findings import PassRef
-from hlo_lint.engine.limits import NO_LIMITS, Limits
-from hlo_lint.engine.memo import RunMemo
+from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.reporter import Part
-from hlo_lint.engine.runner import Checker, Progress
-from hlo_lint.engine.stages import StageOf
-from hlo_lint.engine.suppressions.comments import Comment
-from hlo_lint.rules.base import Rule
+from hlo_lint.engine.runner import Checker, Progress, Task
+from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
 from hlo_lint.text.digests import blake2b
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.stored import on_disk
 
 DIGEST_BYTES: Final = 20
 _CHUNK_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True)
-class Task:
-    """The input that the checks of all pipelines of a run share."""
-
-    rules: Sequence[Rule]
-    before: str | None
-    stage_of: StageOf | None
-    resolved: bool
-    """True to report what a later pass resolved."""
-    notes_files: bool
-    limits: Limits = NO_LIMITS
-    memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
-    version: str = hlo_lint.__version__
-
-    @classmethod
-    def of(cls, checker: Checker) -> Task:
-        """The task of a checker that has not checked anything."""
-        reporter = checker.reporter
-        return cls(
-            checker.rules,
-            reporter.before,
-            checker.stage_of,
-            reporter.resolved,
-            checker.notes_files,
-            checker.limits,
-            memo=checker.memo,
-        )
 
 
 def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
@@ -66,15 +33,7 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
     """
     if task.version != hlo_lint.__version__:
         raise DumpError(f"a worker runs hlo-lint {hlo_lint.__version__}, not {task.version}")
-    checker = Checker(
-        task.rules,
-        before=task.before,
-        stage_of=task.stage_of,
-        resolved=task.resolved,
-        notes_files=task.notes_files,
-        limits=task.limits,
-        memo=task.memo,
-    )
+    checker = Checker(task)
     checker.check_pipeline(pipeline, progress)
     logs = [pipeline.dumps.index(log) for log in checker.logs]
     checker.memo.release(pipeline)
@@ -149,7 +108,9 @@ def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:
 
 def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
     """The outcome of a pipeline whose files have other paths."""
-    if not any((part.diagnostics, part.skipped, part.unread, part.internal_errors, part.checked)):
+    result = part.result
+    held = result.diagnostics, result.skipped, part.unread, result.internal_errors, result.checked
+    if not any(held):
         return part  # most files have nothing wrong
 
     def path_of(path: str) -> str:
@@ -166,24 +127,24 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         new = path_of(entry.path)
         return entry._replace(path=new, reason=entry.reason.replace(entry.path, new))
 
-    return part._replace(
-        diagnostics=tuple(
-            replace(
-                diagnostic,
-                path=path_of(diagnostic.path),
-                introduced_by=pass_of(diagnostic.introduced_by),
-                first_path=path_of(diagnostic.first_path),
-                cured_by=pass_of(diagnostic.cured_by),
-            )
-            for diagnostic in part.diagnostics
-        ),
-        skipped=tuple(map(skipped_of, part.skipped)),
-        unread=frozenset(map(path_of, part.unread)),
-        internal_errors=tuple(
-            replace(error, path=path_of(error.path)) for error in part.internal_errors
-        ),
-        checked=tuple(
-            replace(file, path=path_of(file.path), comments=tuple(map(comment_of, file.comments)))
-            for file in part.checked
-        ),
+    def finding_of(finding: Diagnostic) -> Diagnostic:
+        return replace(
+            finding,
+            path=path_of(finding.path),
+            introduced_by=pass_of(finding.introduced_by),
+            first_path=path_of(finding.first_path),
+            resolved_by=pass_of(finding.resolved_by),
+        )
+
+    def file_of(file: CheckedFile) -> CheckedFile:
+        comments = tuple(map(comment_of, file.comments))
+        return replace(file, path=path_of(file.path), comments=comments)
+
+    there = replace(
+        result,
+        diagnostics=list(map(finding_of, result.diagnostics)),
+        skipped=list(map(skipped_of, result.skipped)),
+        checked=list(map(file_of, result.checked)),
+        internal_errors=list(map(finding_of, result.internal_errors)),
     )
+    return part._replace(result=there, unread=frozenset(map(path_of, part.unread)))

@@ -8,39 +8,40 @@ it binds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from typing import TYPE_CHECKING
+from typing import Final
 
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
-from hlo_lint.engine.checks import Check
-from hlo_lint.engine.history import FindingHistory, histories_of, resolving_pass
-from hlo_lint.engine.reporter import Reporter, introduced_by
+from hlo_lint.engine.history import FindingHistory, histories_of
+from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import DefectEnd
 from hlo_lint.engine.timeline import Timeline
-from hlo_lint.rules.base import UnmetPrecondition
+from hlo_lint.rules.base import Rule, UnmetPrecondition
+from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import UsageError, nearest
 
-if TYPE_CHECKING:
-    from hlo_lint.engine.findings import PassRef
-
-
-def binding_passes() -> list[str]:
-    """The passes that a rule binds before."""
-    return [*DEMANDING, *AUTOTUNERS]
+BINDING_PASSES: Final = (*DEMANDING, *AUTOTUNERS)
+"""The passes that a rule binds before."""
 
 
 def known_pass(name: str | None) -> str | None:
-    """The name of a pass that a rule binds before, or None.
+    """The name of a pass or a pipeline that a release has, or None.
 
     Raises:
-        UsageError: naming the passes there are.
+        UsageError: naming the nearest.
     """
-    passes = binding_passes()
-    if name is not None and name not in passes:
-        raise UsageError(f"no rule binds before a pass named {name}: {nearest(name, passes)}")
+    if name is not None and name not in BINDING_PASSES:
+        lists = pass_lists()  # to read them takes longer than most checks
+        names = {
+            *BINDING_PASSES,
+            *(part for release in lists for run in release.passes for part in run),
+        }
+        if name not in names:
+            near = nearest(name, sorted(names), ", ".join(BINDING_PASSES))
+            raise UsageError(f"no release has a pass or a pipeline named {name}: {near}")
     return name
 
 
@@ -70,10 +71,10 @@ def check_precondition(
     binds = _binds(demand, status)
     for history in histories_of(bound_occurrences, timeline):
         if before or (binds and history.last == end):
-            _add_binding(check, demand, status, history, timeline, reporter)
-        elif reporter.resolved and (resolved_by := resolving_pass(timeline, history.last)):
+            _add_binding(check.rule, demand, status, history, reporter)
+        elif reporter.resolved and (resolved_by := history.resolving_pass()):
             over = DefectEnd(resolved_by)
-            reporter.add_history(check.rule, history, timeline, end=over, severity=Severity.INFO)
+            reporter.add_history(check.rule, history, end=over, severity=Severity.INFO)
     never = status.outcome is Fate.NEVER and not demand.only_if_certain
     if never and last.name is None and bound_occurrences:
         reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
@@ -93,10 +94,7 @@ def unmet_preconditions(
         status = status_of(pipeline, last, demand)
         if not _binds(demand, status):
             continue
-        certain, reported = (
-            status.outcome is Fate.BREAKS,
-            check.rule.name() in chosen,
-        )
+        certain, reported = status.outcome is Fate.BREAKS, check.rule.name() in chosen
         for finding, _ in timeline.find_at(check, position):
             yield UnmetPrecondition(check.rule.name(), demand, finding, certain, reported)
 
@@ -125,25 +123,22 @@ def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: 
 
 
 def _add_binding(
-    check: Check,
+    rule: Rule,
     demand: Precondition,
     status: PreconditionStatus,
     history: FindingHistory,
-    timeline: Timeline,
     reporter: Reporter,
 ) -> None:
     """Report a defect that a pass dies of at the end of its history, or may die of."""
     certain = status.outcome is Fate.BREAKS
-    introduced = introduced_by(check.rule, history, timeline)
-    is_stated = bool(reporter.before or timeline.next_pass)
+    is_stated = bool(reporter.before or history.timeline.next_pass)
     reporter.add_history(
-        check.rule,
+        rule,
         history,
-        timeline,
-        binding=0 if is_stated else _first_binding(demand, history, timeline),
-        end=DefectEnd(resolving_pass(timeline, history.last)),
+        binding=0 if is_stated else _first_binding(demand, history),
+        end=DefectEnd(history.resolving_pass()),
         severity=Severity.ERROR if certain else Severity.WARNING,
-        notes=tuple(_verdict(demand, status, introduced, timeline.pipeline, certain=certain)),
+        notes=tuple(_verdict(demand, status, history)),
         next_pass=demand.demanded_by if certain else "",
     )
 
@@ -154,9 +149,9 @@ def _binds(demand: Precondition, status: PreconditionStatus) -> bool:
     return unsure or status.outcome is Fate.BREAKS
 
 
-def _first_binding(demand: Precondition, history: FindingHistory, timeline: Timeline) -> int:
+def _first_binding(demand: Precondition, history: FindingHistory) -> int:
     """The number of the first dump of a history from which on no pass establishes the demand."""
-    first = len(history.seen) - 1
+    timeline, first = history.timeline, len(history.seen) - 1
     while first:
         dump = timeline.dumps[history.seen[first - 1].ref.position]
         status = status_of(timeline.pipeline, dump, demand)
@@ -167,25 +162,17 @@ def _first_binding(demand: Precondition, history: FindingHistory, timeline: Time
 
 
 def _verdict(
-    demand: Precondition,
-    status: PreconditionStatus,
-    introduced: PassRef | None,
-    pipeline: Pipeline,
-    *,
-    certain: bool,
+    demand: Precondition, status: PreconditionStatus, history: FindingHistory
 ) -> Iterator[str]:
     """Notes on what XLA does about it, and which pass is missing."""
-    guards = " or ".join(demand.established_by)
-    disabled = [
-        name
-        for name in demand.established_by
-        if pipeline.options and pipeline.options.disabled(name)
-    ]
-    if certain:
+    guards, options = " or ".join(demand.established_by), history.timeline.pipeline.options
+    disabled = [name for name in demand.established_by if options and options.disabled(name)]
+    if status.outcome is Fate.BREAKS:
         yield f"XLA stops at {demand.demanded_by} with {demand.failure}"
         if disabled:
             yield f"{', '.join(disabled)} would repair it and is disabled (xla_disable_hlo_passes)"
         else:
+            introduced = history.introduction(unless_established=True)
             place = f" after {introduced.pass_name}" if introduced else ""
             yield f"missing: {guards}{place}; {status.why}"
     else:

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import Check
-from hlo_lint.engine.history import (
-    FindingHistory,
-    followed_back,
-    introduction,
-    renaming_key,
-    resolving_pass,
-)
+from hlo_lint.engine.history import FindingHistory, followed_back, renaming_key
 from hlo_lint.engine.states import DefectEnd, ReportLevel, level_of
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.checks import Check
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
@@ -45,19 +39,18 @@ class PlannedFix(NamedTuple):
 
 @dataclass
 class Result:
-    """The outcome of a run over a dump."""
+    """The outcome of a run over a dump, or a part of it, which can be sent to another process."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     files: int = 0
     modules: int = 0
-    fixes: list[PlannedFix] = field(default_factory=list)
     checked: list[CheckedFile] = field(default_factory=list)
     internal_errors: list[Diagnostic] = field(default_factory=list)
     """Crashes of rules and readers: they are reported whatever is suppressed."""
 
     def add(self, part: Result) -> None:
-        """Add the outcome of another part of the same run, without its fixes."""
+        """Add the outcome of another part of the same run."""
         self.diagnostics += part.diagnostics
         self.skipped += part.skipped
         self.files += part.files
@@ -69,8 +62,7 @@ class Result:
 class Part(NamedTuple):
     """The outcome of one pipeline, with what was read of it; it depends on nothing else."""
 
-    diagnostics: tuple[Diagnostic, ...]
-    skipped: tuple[Skipped, ...]
+    result: Result
     unread: frozenset[str]
     """Artefacts whose parse errors are among the diagnostics."""
     of_modules: frozenset[Identity]
@@ -78,10 +70,6 @@ class Part(NamedTuple):
     of_helpers: tuple[tuple[int, Identity], ...]
     """Diagnostics, by position, in a module that the autotuner made: they do not count where a
     pipeline before it reports the same."""
-    internal_errors: tuple[Diagnostic, ...]
-    files: int
-    modules: int
-    checked: tuple[CheckedFile, ...]
     logs: tuple[int, ...]
     """The positions of its dumps that are logs of the autotuner."""
 
@@ -96,6 +84,7 @@ class Reporter:
         self.resolved = resolved
         """True if defects that a later pass resolved are reported, as information."""
         self.result = Result()
+        self.fixes: list[PlannedFix] = []
         self.unread: set[str] = set()
         """Artefacts whose parse errors have been reported."""
         self._crashes: set[tuple[str, str]] = set()
@@ -106,19 +95,8 @@ class Reporter:
 
     def part(self, logs: Iterable[int]) -> Part:
         """The report so far, as a value that can be sent to another process."""
-        result = self.result
-        return Part(
-            tuple(result.diagnostics),
-            tuple(result.skipped),
-            frozenset(self.unread),
-            frozenset(self.of_modules),
-            tuple(self.of_helpers.items()),
-            tuple(result.internal_errors),
-            result.files,
-            result.modules,
-            tuple(result.checked),
-            tuple(logs),
-        )
+        read, of_modules = frozenset(self.unread), frozenset(self.of_modules)
+        return Part(self.result, read, of_modules, tuple(self.of_helpers.items()), tuple(logs))
 
     def add_part(self, part: Part) -> None:
         """Add the outcome of the next pipeline of a dump.
@@ -129,19 +107,16 @@ class Reporter:
         result = self.result
         shared = self.unread & part.unread
         of_helpers = dict(part.of_helpers)
-        for at, diagnostic in enumerate(part.diagnostics):
+        for at, diagnostic in enumerate(part.result.diagnostics):
             identity = of_helpers.get(at)
             if diagnostic.path in shared or identity in self.of_modules:
                 continue
             if identity is not None:
                 self.of_helpers[len(result.diagnostics)] = identity
             result.diagnostics.append(diagnostic)
-        for error in part.internal_errors:
+        for error in part.result.internal_errors:
             self._add_crash(error)
-        result.skipped += part.skipped
-        result.files += part.files
-        result.modules += part.modules
-        result.checked += part.checked
+        result.add(replace(part.result, diagnostics=[], internal_errors=[]))
         self.unread |= part.unread
         self.of_modules |= part.of_modules
 
@@ -172,7 +147,7 @@ class Reporter:
         diagnostic = diagnose(place, introduced)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.fix is not None:
-            self.result.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
+            self.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
 
     def add_in(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
         """A finding in one of several files: that with the number `finding.file`."""
@@ -209,35 +184,32 @@ class Reporter:
     ) -> None:
         """Findings in one dump, with the pass after which each is there; `look` runs the check."""
         for history in followed_back(findings, ref, timeline, look):
-            self.add_history(rule, history, timeline, binding=len(history.seen) - 1)
+            self.add_history(rule, history, binding=len(history.seen) - 1)
 
-    def add_unless_resolved(
-        self, check: Check, history: FindingHistory, timeline: Timeline
-    ) -> None:
+    def add_unless_resolved(self, check: Check, history: FindingHistory) -> None:
         """A defect in the state that the end of the run leaves it in (`states.py`).
 
         Modules that the autotuner took out to try backends repeat the defects of the whole module:
         those are reported of the whole module only.
         """
-        rule, pipeline = check.rule, timeline.pipeline
+        rule, pipeline = check.rule, history.timeline.pipeline
         identity = rule.name(), renaming_key(history.seen[-1])
         if not pipeline.is_helper:
             self.of_modules.add(identity)
         elif identity in self.of_modules:
             return
-        end = _end_of(check, history, timeline)
+        end = _end_of(check, history)
         level = level_of(end, rule, pipeline, asked=self.resolved)
         if level is not ReportLevel.NONE:
             if pipeline.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
             severity = Severity.INFO if level is ReportLevel.INFO else None
-            self.add_history(rule, history, timeline, end=end, severity=severity)
+            self.add_history(rule, history, end=end, severity=severity)
 
     def add_history(
         self,
         rule: Rule,
         history: FindingHistory,
-        timeline: Timeline,
         *,
         binding: int = 0,
         end: DefectEnd | None = None,
@@ -248,16 +220,17 @@ class Reporter:
         """A defect, in the dump number `binding` of its history; `severity` overrides its own."""
         from hlo_lint.engine.diagnose import can_stand, diagnose, fix_of
 
+        timeline = history.timeline
         place = self.place(rule, history.seen[binding], timeline, next_pass)
-        introduced = introduced_by(rule, history, timeline)
+        introduced = history.introduction(unless_established=rule.precondition is not None)
         context: tuple[str, ...] = ()
         if introduced is not None and history.first and not binding:
             at, before = place.finding.at, timeline.dumps[history.first - 1]
             if isinstance(at, Instruction) and place.module is not None:
                 context = rule.introduction_notes(at, before.module, place.module)
-        finding, cured_by = place.finding, None
+        finding, resolved_by = place.finding, None
         if end is not None:
-            cured_by, notes = end.resolved_by, (*end.notes, *notes)
+            resolved_by, notes = end.resolved_by, (*end.notes, *notes)
         if context or notes or severity is not None:
             finding = replace(
                 finding,
@@ -265,13 +238,13 @@ class Reporter:
                 severity=severity or finding.severity,
             )
             place = place._replace(finding=finding)
-        seen = len(history.everywhere)
-        diagnostic = diagnose(place, introduced, cured=cured_by, seen_in=seen)
+        seen = len(history.seen) + len(history.beside)
+        diagnostic = diagnose(place, introduced, resolved=resolved_by, seen_in=seen)
         if binding:
             first = diagnose(self.place(rule, history.seen[0], timeline, next_pass), None)
             diagnostic = replace(diagnostic, first_path=first.path, first_start=first.start)
         self.result.diagnostics.append(diagnostic)
-        if diagnostic.severity is Severity.INFO and cured_by is not None:
+        if diagnostic.severity is Severity.INFO and resolved_by is not None:
             return  # nothing is left to fix
         if finding.fix is None and type(rule).fix is Rule.fix:
             return  # there is no fix to look for in every dump
@@ -281,7 +254,7 @@ class Reporter:
             is_diagnosed = occurrence is history.seen[binding]
             fix = diagnostic.fix if is_diagnosed else fix_of(again)
             if fix is not None and can_stand(fix, again):
-                self.result.fixes.append(PlannedFix(again.dump, fix, diagnostic))
+                self.fixes.append(PlannedFix(again.dump, fix, diagnostic))
 
     def place(
         self, rule: Rule, occurrence: Occurrence, timeline: Timeline, next_pass: str = ""
@@ -297,29 +270,23 @@ class Reporter:
         return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
 
 
-def introduced_by(rule: Rule, history: FindingHistory, timeline: Timeline) -> PassRef | None:
-    """The pass after which a defect is there for the first time; None if that is not known."""
-    established = rule.precondition is not None
-    return introduction(timeline, history.first, unless_established=established)
-
-
-def _end_of(check: Check, history: FindingHistory, timeline: Timeline) -> DefectEnd | None:
+def _end_of(check: Check, history: FindingHistory) -> DefectEnd | None:
     """The end of a defect; None if it is in the last dump."""
-    resolved_by = resolving_pass(timeline, history.last)
+    resolved_by = history.resolving_pass()
     if resolved_by is None:
         return None
-    if not _ends_with_the_stage(check, history, timeline):
+    if not _ends_with_the_stage(check, history):
         return DefectEnd(resolved_by)
-    after = timeline.dumps[history.last + 1]
+    after = history.timeline.dumps[history.last + 1]
     label = after.name.label if after.name else after.path.name
     return DefectEnd(None, (f"the dump {label} still has it, where it does not bind",))
 
 
-def _ends_with_the_stage(check: Check, history: FindingHistory, timeline: Timeline) -> bool:
+def _ends_with_the_stage(check: Check, history: FindingHistory) -> bool:
     """True if a defect ends only because it does not bind at the stage of the next dump."""
     if not check.takes_stage:
         return False
-    last = history.seen[-1]
+    timeline, last = history.timeline, history.seen[-1]
     stage, after = timeline.stage(last.ref), ModuleRef(last.ref.position + 1, last.ref.number)
     modules = timeline.dumps[after.position].file.modules
     if after.number >= len(modules) or stage == timeline.stage(after):

@@ -10,21 +10,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import hlo_lint
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import STAGE, Check
-from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch, nests_deeper
+from hlo_lint.engine.limits import NO_LIMITS, Limits, OutOfTimeError, Stopwatch
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.reporter import Reporter, Result
 from hlo_lint.engine.stages import StageOf
 from hlo_lint.engine.timeline import Timeline, has_cycle
 from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, WholeRun, checks_of
 from hlo_lint.rules.base import Rule
+from hlo_lint.rules.checks import STAGE, Check
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
 
@@ -40,28 +42,32 @@ Progress = Callable[[int], None]
 raises ends the run."""
 
 
+@dataclass(frozen=True)
+class Task:
+    """The input that the checks of all pipelines of a run share, here and in other processes."""
+
+    rules: Sequence[Rule]
+    before: str | None = None
+    """The pass that the caller says comes next."""
+    stage_of: StageOf | None = None
+    resolved: bool = False
+    """True to report what a later pass resolved."""
+    notes_files: bool = True
+    """True if `Result.checked` has files without comments, too: allowances are compared with
+    them."""
+    limits: Limits = NO_LIMITS
+    memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
+    version: str = hlo_lint.__version__
+
+
 class Checker:
     """Rules and their findings so far, for the files of one call."""
 
-    def __init__(
-        self,
-        rules: Sequence[Rule],
-        *,
-        before: str | None = None,
-        stage_of: StageOf | None = None,
-        resolved: bool = False,
-        notes_files: bool = True,
-        limits: Limits = NO_LIMITS,
-        memo: RunMemo | None = None,
-    ) -> None:
-        self.rules = ChosenRules.of(rules)
-        self.reporter = Reporter(self.rules, before, resolved=resolved)
-        self.stage_of = stage_of
-        self.notes_files = notes_files
-        """True if `Result.checked` has files without comments, too: allowances are compared with
-        them."""
-        self.limits = limits
-        self.memo = memo or RunMemo()
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.rules = ChosenRules.of(task.rules)
+        self.reporter = Reporter(self.rules, task.before, resolved=task.resolved)
+        self.memo = task.memo
         self._stopwatch = Stopwatch(None)
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
@@ -84,8 +90,13 @@ class Checker:
         self.check_folders(dump.pipelines)
         return self.conclude(dump.skipped)
 
-    def check_pipeline(self, pipeline: Pipeline, progress: Progress = lambda _: None) -> None:
-        """Check the dumps of one module."""
+    def check_pipeline(
+        self,
+        pipeline: Pipeline,
+        progress: Progress = lambda _: None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
+        """Check the dumps of one module, in what time is left."""
         self.memo.free()
         dumps = []
         for dump in pipeline.dumps:
@@ -102,18 +113,21 @@ class Checker:
             except Exception as error:
                 self.reporter.add_crash("the parser", dump.path, dump.path.name, error)
                 continue
-            levels = self.limits.nesting
-            if levels is not None and nests_deeper(dump.file.text, levels):
-                reason = f"brackets nest deeper than {levels} (max-nesting)"
-                self.result.skipped.append(Skipped(str(dump.path), reason, cut=True))
-                continue
+            levels = self.task.limits.nesting
+            if levels is not None:
+                from hlo_lint.hlo.parser.tokens import nests_deeper  # only with a limit
+
+                if nests_deeper(dump.file.text, levels):
+                    reason = f"brackets nest deeper than {levels} (max-nesting)"
+                    self.result.skipped.append(Skipped(str(dump.path), reason, cut=True))
+                    continue
             self.result.files += 1
             if dump.file_type is FileType.AUTOTUNE_LOG:
                 self.logs.append(dump)
             dumps.append(dump)
         files = [*dumps, *pipeline.kernels]
         for file in files:
-            if self.notes_files or file.may_have_directives:
+            if self.task.notes_files or file.may_have_directives:
                 from hlo_lint.engine.suppressions.comments import checked_file
 
                 self.result.checked.append(checked_file(file, lone=pipeline.lone))
@@ -121,19 +135,23 @@ class Checker:
         cyclic = list(filter(has_cycle, texts))
         self.result.skipped += [Skipped(str(dump.path), _CYCLIC) for dump in cyclic]
         self._path = (dumps or pipeline.dumps)[-1].path
-        self._stopwatch = Stopwatch(self.limits.seconds)
-        timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
+        self._stopwatch = stopwatch or Stopwatch(self.task.limits.seconds)
+        timeline = Timeline(pipeline, texts, self.memo, self.task.stage_of)
         run = form = Run(timeline, files, self.reporter)
         if cyclic:
             texts = [dump for dump in texts if dump not in cyclic]
-            timeline = Timeline(pipeline, texts, self.memo, self.stage_of)
+            timeline = Timeline(pipeline, texts, self.memo, self.task.stage_of)
             run = Run(timeline, files, self.reporter)
         runs = (run, form) if cyclic else (run,)
         views = {STAGE} | {name for name, view in VIEWS.items() if any(map(view.has_subject, runs))}
         views.update(filter(run.may_need, ARTEFACT_TYPES))
-        for check in self._checks(views, _contents(files)):
-            progress(0)
-            self.run_check(check, form if check.rule.family() == "form" else run)
+        try:
+            with self._stopwatch.interrupting():
+                for check in self._checks(views, _contents(files)):
+                    progress(0)
+                    self.run_check(check, form if check.rule.family() == "form" else run)
+        except OutOfTimeError:
+            self._cut_short()
 
     def run_check(self, check: Check, run: Run) -> None:
         """Report what one check finds in a pipeline."""
@@ -142,7 +160,7 @@ class Checker:
 
     def _size_error(self, dump: PassDump) -> str:
         """The reason that a file is not read; empty if it is."""
-        most = self.limits.megabytes
+        most = self.task.limits.megabytes
         if most is None or dump.is_read:
             return ""
         try:
@@ -158,10 +176,7 @@ class Checker:
         try:
             yield
         except OutOfTimeError:
-            reason = f"not every rule was checked in {self.limits.seconds} s (max-seconds)"
-            cut = Skipped(str(self._path), reason, cut=True)
-            if cut not in self.result.skipped:
-                self.result.skipped.append(cut)
+            self._cut_short()
         except HloLintError as error:
             if not isinstance(error, RuleError):
                 raise
@@ -169,8 +184,11 @@ class Checker:
         except Exception as error:
             self._report_crash(check.rule, check.view, error)
 
-    def _check_time(self) -> None:
-        self._stopwatch.check()
+    def _cut_short(self) -> None:
+        reason = f"not every rule was checked in {self.task.limits.seconds} s (max-seconds)"
+        cut = Skipped(str(self._path), reason, cut=True)
+        if cut not in self.result.skipped:
+            self.result.skipped.append(cut)
 
     def _report_crash(self, rule: Rule, subject: object, error: Exception) -> None:
         path = getattr(getattr(subject, "module", subject), "path", None)
@@ -183,7 +201,7 @@ class Checker:
             if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
                 for check in checks_of(chosen.rule):
                     if check.view in views:
-                        yield check.reporting(self._report_crash, self._check_time)
+                        yield check.reporting(self._report_crash, self._stopwatch.check)
 
     def suppress(
         self,
@@ -195,7 +213,7 @@ class Checker:
         from hlo_lint.engine.suppressions.apply import CheckedRun, apply_suppressions
 
         result = result or self.result
-        run = CheckedRun(self.rules, result.checked, result.skipped, self.reporter.before)
+        run = CheckedRun(self.rules, result.checked, result.skipped, self.task.before)
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
     def check_folders(
@@ -232,9 +250,14 @@ class Checker:
             for name, view in VIEWS.items()
             if isinstance(view, WhenAllIsRead) and view.has_any(whole)
         }
-        for check in self._checks({STAGE, *views}, None):
-            with self._reported_crashes(check):
-                views[check.view].check_all(check, whole, self.reporter)
+        self._stopwatch = Stopwatch(self.task.limits.seconds)
+        try:
+            with self._stopwatch.interrupting():
+                for check in self._checks({STAGE, *views}, None):
+                    with self._reported_crashes(check):
+                        views[check.view].check_all(check, whole, self.reporter)
+        except OutOfTimeError:
+            self._cut_short()
 
 
 def _contents(files: Sequence[PassDump]) -> Contents | None:

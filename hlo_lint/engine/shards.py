@@ -194,12 +194,9 @@ def _entries(report: ShardReport) -> Iterator[tuple[int, Part, list[PassDump]]]:
 
 def _require_one_run(reports: Sequence[ShardReport]) -> None:
     count = reports[0].shard.count
-    for name in ("listing", "arguments"):
+    reasons = {"listing": "the files had changed", "arguments": "the arguments differ"}
+    for name, reason in reasons.items():
         if len({json.dumps(to_json(getattr(report, name))) for report in reports}) > 1:
-            reason = {
-                "listing": "the files had changed",
-                "arguments": "the arguments differ",
-            }[name]
             raise DumpError(f"not shards of one run: {reason} between them")
     numbers = sorted(report.shard.number for report in reports)
     if any(report.shard.count != count for report in reports):

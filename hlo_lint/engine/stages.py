@@ -35,28 +35,23 @@ class Stages:
         self.pipeline = pipeline
         self._stage_of = stage_of
         self._stated: dict[PassDump, Stage | None] = {}
-        self._stated_stages: dict[Stage, Stage] = {}
         self._known: dict[tuple[PassDump, bool], Stage] = {}
-        self._made: dict[tuple[bool | None, ...], Stage] = {}
+        self._distinct: dict[Stage, Stage] = {}
         self._last_places: dict[str, tuple[int, ...]] = {}
 
     def of(self, dump: PassDump, module: Module) -> Stage:
         """The stage of a module of a dump: the same object for equal stages."""
         key = dump, module.is_scheduled
-        cached = self._known.get(key)
-        if cached is None:
+        if key not in self._known:
             stated = self.stated(dump)
             if stated is not None:
                 made = replace(stated, scheduled=stated.scheduled or module.is_scheduled)
-                cached = self._known[key] = self._stated_stages.setdefault(made, made)
-                return cached
-            if dump.name is None:
-                cached = self._of_file(dump, scheduled=module.is_scheduled)
+            elif dump.name is None:
+                made = self._of_file(dump, scheduled=module.is_scheduled)
             else:
-                is_body = is_fusion_body(dump.path, module)
-                cached = self._of_step(dump, scheduled=module.is_scheduled, is_body=is_body)
-            self._known[key] = cached
-        return cached
+                made = self._of_step(dump, module)
+            self._known[key] = self._distinct.setdefault(made, made)
+        return self._known[key]
 
     def stated(self, dump: PassDump) -> Stage | None:
         """The stage that a comment in the text states, else a caller; None if nobody does."""
@@ -78,36 +73,27 @@ class Stages:
         """Of a file that no compiler named."""
         name = dump.path.name.rpartition(".")[0]
         layouts, final = scheduled or self.pipeline.has_layouts(dump), name.endswith(FINAL)
-        key = layouts, scheduled, final
-        cached = self._made.get(key)
-        if cached is None:
-            cached = self._made[key] = Stage(
-                layouts=layouts, scheduled=scheduled, final=final, assumed=True
-            )
-        return cached
+        return Stage(layouts=layouts, scheduled=scheduled, final=final, assumed=True)
 
-    def _of_step(self, dump: PassDump, *, scheduled: bool, is_body: bool) -> Stage:
+    def _of_step(self, dump: PassDump, module: Module) -> Stage:
         assert dump.name is not None
         layouts, final = self._has_layouts(dump), dump.name.is_final
+        is_body = is_fusion_body(dump.path, module)
         normalized = None if is_body else self._is_behind(dump, LAYOUT_NORMALIZATION)
         backend, release = self.pipeline.backend, self.pipeline.release
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
-        key = layouts, normalized, scheduled, host_memory, final
-        cached = self._made.get(key)
-        if cached is None:
-            cached = self._made[key] = stage_at(
-                backend,
-                release=release.name if release else None,
-                layouts=layouts,
-                normalized=normalized,
-                scheduled=scheduled,
-                host_memory=host_memory,
-                final=final,
-                unique_names=backend is not None,
-                assumed=backend is None,
-            )
-        return cached
+        return stage_at(
+            backend,
+            release=release.name if release else None,
+            layouts=layouts,
+            normalized=normalized,
+            scheduled=module.is_scheduled,
+            host_memory=host_memory,
+            final=final,
+            unique_names=backend is not None,
+            assumed=backend is None,
+        )
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:

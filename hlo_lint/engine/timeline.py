@@ -16,11 +16,11 @@ from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import VIOLATIONS, Check, WatchedStage
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.stages import StageOf, Stages
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
+from hlo_lint.rules.checks import VIOLATIONS, Check, WatchedStage
 from hlo_lint.rules.findings import Finding
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class _Everything(NamedTuple):
 
     stages: Mapping[object, Sequence[Stage]]
     """The distinct stages of each."""
-    unfused: Mapping[object, object]
+    outside_fusions: Mapping[object, object]
     """The subjects that are outside fusions in at least one module, as keys."""
 
 
@@ -164,7 +164,9 @@ class Timeline:
         if self.can_skip(check, modules):
             return
         everything = self._everything(check.view)
-        for view in _with_opcodes(check, everything.unfused if rule.unfused else everything.stages):
+        for view in _with_opcodes(
+            check, everything.outside_fusions if rule.skip_fusion_bodies else everything.stages
+        ):
             # A computation that stays the same is dumped at several stages. The check runs again
             # only if it reads a field of the stage that differs from those it has seen.
             earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
@@ -176,7 +178,7 @@ class Timeline:
                     findings = self._run_at_stages(check, view, stage, earlier)
                 if not findings:
                     continue
-                places = list(self._places(check.view, rule.unfused, view, stage))
+                places = list(self._places(check.view, rule.skip_fusion_bodies, view, stage))
                 for finding in findings:
                     for ref in places:
                         yield Occurrence(finding, ref)
@@ -188,7 +190,9 @@ class Timeline:
         for number, module in enumerate(self.dumps[position].file.modules):
             ref = ModuleRef(position, number)
             there = stage or self.stage(ref) if check.takes_stage else None
-            for view in _with_opcodes(check, _views(check.view, check.rule.unfused, module)):
+            for view in _with_opcodes(
+                check, _views(check.view, check.rule.skip_fusion_bodies, module)
+            ):
                 for finding in self._run(check, view, there):
                     yield Occurrence(finding, ref)
 
@@ -227,23 +231,23 @@ class Timeline:
             for stage, groups in held.items():
                 for view in dict.fromkeys(chain.from_iterable(groups)):
                     stages.setdefault(view, []).append(stage)
-            unfused: Mapping[object, object] = stages
+            outside_fusions: Mapping[object, object] = stages
             if view_name == "Computation":
                 outside = (module.nonfusion_computations for _, module in self._modules)
-                unfused = dict.fromkeys(chain.from_iterable(outside))
-            cached = self._views[view_name] = _Everything(stages, unfused)
+                outside_fusions = dict.fromkeys(chain.from_iterable(outside))
+            cached = self._views[view_name] = _Everything(stages, outside_fusions)
         return cached
 
     def _places(
-        self, view_name: str, unfused: bool, view: object, stage: Stage | None
+        self, view_name: str, skip_fusion_bodies: bool, view: object, stage: Stage | None
     ) -> Iterator[ModuleRef]:
         """The places of a subject at a stage."""
         # Made when first asked for: most checks find nothing, and need no places.
-        held = self._refs.get((view_name, unfused))
+        held = self._refs.get((view_name, skip_fusion_bodies))
         if held is None:
-            held = self._refs[view_name, unfused] = {}
+            held = self._refs[view_name, skip_fusion_bodies] = {}
             for refs, module in self._modules:
-                for viewed in dict.fromkeys(_views(view_name, unfused, module)):
+                for viewed in dict.fromkeys(_views(view_name, skip_fusion_bodies, module)):
                     held.setdefault(viewed, []).append(refs)
         for there in held.get(view, ()):
             for ref in there:
@@ -256,11 +260,11 @@ def has_cycle(dump: PassDump) -> bool:
     return dump.file_type is FileType.HLO and any(map(cycles_of, dump.file.modules))
 
 
-def _views(view_name: str, unfused: bool, module: Module) -> Sequence[object]:
+def _views(view_name: str, skip_fusion_bodies: bool, module: Module) -> Sequence[object]:
     """The subjects of a view in a module; an HloFile is a subject of its first module."""
     match view_name:
         case "Computation":
-            return module.nonfusion_computations if unfused else module.computations
+            return module.nonfusion_computations if skip_fusion_bodies else module.computations
         case "Module" | "Violations":
             return (module,)
         case "Cycles":

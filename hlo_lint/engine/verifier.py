@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hlo_lint.analysis.verifier import Checks, VerifierMemo, Violations, verify
-from hlo_lint.engine.checks import VIOLATIONS
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
+from hlo_lint.rules.checks import VIOLATIONS
 from hlo_lint.rules.entry import RuleEntry, contents_of
 from hlo_lint.rules.registry import rule_entries
 from hlo_lint.rules.verifier import VerifierRule

@@ -18,7 +18,6 @@ from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.engine.history import histories_of
 from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
@@ -35,6 +34,7 @@ from hlo_lint.rules.base import (
     asked_by,
     check_methods,
 )
+from hlo_lint.rules.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
 from hlo_lint.text.errors import RuleError
@@ -60,7 +60,7 @@ class Run:
     compilation: Compilation | None = None
 
     def may_need(self, artefact: str) -> bool:
-        """False if an artefact is missing, and nobody has to be told: no compiler ended."""
+        """False if an artefact is missing and no notice is needed: no compiler ended."""
         pipeline = self.timeline.pipeline
         return pipeline.final is not None or ARTEFACT_TYPES[artefact].is_there(pipeline)
 
@@ -117,7 +117,7 @@ class EachDump(View):
         pipeline = timeline.pipeline
         if may_report_ended(rule, pipeline, asked=reporter.resolved) or _is_alive(check, timeline):
             for history in histories_of(timeline.find(check), timeline):
-                reporter.add_unless_resolved(check, history, timeline)
+                reporter.add_unless_resolved(check, history)
 
 
 class OfCycles(EachDump):
@@ -149,20 +149,21 @@ class Final(View):
         if last is None or pipeline.is_helper:
             return  # no module, or none that runs
         is_final = last is pipeline.final
+        next_pass = run.reporter.before or timeline.next_pass
         for number, module in enumerate(last.file.modules):
             if not check.rule.is_applicable(module):
                 continue
             artefacts = self._artefacts(check, last, run)
             if artefacts is None:
                 continue
-            findings = check.run(FinalModule(module, is_final), artefacts=artefacts)
+            findings = check.run(FinalModule(module, is_final, next_pass), artefacts=artefacts)
             if artefacts:
                 for finding in findings:  # an artefact describes the final module only
                     run.reporter.add(LocatedFinding(check.rule, finding, last, module))
                 continue
 
             def look(earlier: Module) -> tuple[Finding, ...]:
-                return check.run(FinalModule(earlier, is_final))
+                return check.run(FinalModule(earlier, is_final, next_pass))
 
             ref = ModuleRef(timeline.dumps.index(last), number)
             run.reporter.add_traced_back(check.rule, findings, ref, timeline, look)
@@ -232,7 +233,8 @@ class EachPass(View):
             stage = timeline.stage(ref) if check.takes_stage else None
             for finding in check.run(pair, stage):
                 place = run.reporter.place(check.rule, Occurrence(finding, ref), timeline)
-                key = pair.pass_name, finding.message, place.text
+                where = "" if finding.key else place.text
+                key = pair.pass_name, finding.key or finding.message, where
                 if key not in seen:
                     seen.add(key)
                     run.reporter.add(place, introduced)
@@ -462,7 +464,7 @@ def _is_alive(check: Check, timeline: Timeline) -> bool:
     Named dumps without a step number count as the end, too.
     """
     ends = timeline.ends
-    if check.rule.only_by_hand:
+    if check.rule.handwritten_only:
         ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
     if timeline.can_skip(check, ends):
         return False

@@ -22,7 +22,7 @@ def run_digest(rules: ChosenRules, *facts: object) -> bytes:
     for entry, rule in rules.chosen:
         # A rule of our own without options is not imported for this: its file is in `_program`.
         options = sorted((name, repr(value)) for name, value in vars(rule).items()) if rule else ()
-        digest.update(f"{entry.module}.{entry.kind} {options}\n".encode())
+        digest.update(f"{entry.module}.{entry.class_name} {options}\n".encode())
         if not entry.is_own:
             file = getattr(sys.modules.get(entry.module), "__file__", None)
             digest.update(_digest([_state(file)] if file else []).encode())

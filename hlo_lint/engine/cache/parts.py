@@ -10,7 +10,6 @@ from typing import Final
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cache.store import Store
 from hlo_lint.engine.cache.values import from_json, to_json
-from hlo_lint.engine.limits import is_incomplete
 from hlo_lint.engine.parts import DIGEST_BYTES, files_of, relocated
 from hlo_lint.engine.reporter import Part
 from hlo_lint.text.digests import blake2b
@@ -52,8 +51,10 @@ class CachedParts:
     def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
         """Keep a part, with names in place of paths: its files may be moved together."""
         key = self._key(pipeline, digest)
-        excerpts = sum(len(diagnostic.excerpt) for diagnostic in part.diagnostics)
-        if key is None or excerpts > MAX_EXCERPTS or is_incomplete(part):
+        # What a crash or a limit kept from being checked may be checked by another run.
+        result, is_cut = part.result, any(entry.cut for entry in part.result.skipped)
+        excerpts = sum(len(diagnostic.excerpt) for diagnostic in result.diagnostics)
+        if key is None or excerpts > MAX_EXCERPTS or is_cut or result.internal_errors:
             return
         names = {str(path): path.name for path in files_of(pipeline)}
         value = json.dumps(to_json(relocated(part, names)), separators=(",", ":"))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import Any, Protocol, Self
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.parts import Task
+from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError, UsageError
 
 Work = Callable[[Task, Pipeline], Any]
 
 
-class Executor(Protocol):
+class Executor(AbstractContextManager["Executor"], Protocol):
     """Applies a function to pipelines."""
 
+    task: Task
     is_local: bool
     """True if it runs in this folder of this machine."""
     jobs: int
@@ -31,15 +32,6 @@ class Executor(Protocol):
         Raises:
             DumpError: a process dies, as it does where memory is short.
         """
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
 
 
 def open_executor(address: str | None, jobs: int, task: Task) -> Executor:

@@ -9,7 +9,7 @@ from distributed import Client, KilledWorker, as_completed
 
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work, run_batch
-from hlo_lint.engine.parts import Task
+from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
 
 TIMEOUT_SECONDS = 10
@@ -26,7 +26,8 @@ class DaskExecutor:
         except (OSError, ValueError) as error:
             raise DumpError(f"dask://{address}: no scheduler answers: {error}") from error
         self.jobs = max(1, sum(self._client.nthreads().values()))
-        self._task = self._client.scatter(task, broadcast=True)
+        self.task = task
+        self._shared_task = self._client.scatter(task, broadcast=True)
 
     def __enter__(self) -> Self:
         return self
@@ -40,7 +41,8 @@ class DaskExecutor:
         """The result for each pipeline, by its position."""
         # A plain list as an argument would be searched for futures, pipeline by pipeline.
         running = [
-            self._client.submit(run_batch, work, self._task, batch, pure=False) for batch in batches
+            self._client.submit(run_batch, work, self._shared_task, batch, pure=False)
+            for batch in batches
         ]
         try:
             for done in as_completed(running, loop=self._client.loop):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work, run_batch
-from hlo_lint.engine.parts import Task
+from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class LocalExecutor:
 
     def __init__(self, jobs: int, task: Task) -> None:
         self.jobs = jobs
-        self._task = task
+        self.task = task
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -56,7 +56,7 @@ class LocalExecutor:
     ) -> Iterator[tuple[int, Any]]:
         """The result for each pipeline, by its position; workers begin at once."""
         if self.jobs < 2 or len(batches) < 2:
-            results = (run_batch(work, self._task, batch) for batch in batches)
+            results = (run_batch(work, self.task, batch) for batch in batches)
             return chain.from_iterable(results)
         pool = self._started(len(batches))
         return _results([pool.submit(_run, work, batch) for batch in batches])
@@ -71,7 +71,7 @@ class LocalExecutor:
                 min(self.jobs, batches),
                 multiprocessing.get_context(_start_method()),
                 initializer=_begin,
-                initargs=(self._task,),
+                initargs=(self.task,),
             )
         return self._pool
 

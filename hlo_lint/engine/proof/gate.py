@@ -6,7 +6,7 @@ parser reads the text, and if both texts compute the same at the strongest level
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -16,7 +16,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.fixes import apply_fixes, finding_key, without_overlaps
 from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
 from hlo_lint.engine.reporter import PlannedFix
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.edits import Safety
 from hlo_lint.text.errors import DumpError
@@ -60,8 +60,8 @@ class Verdict:
 class Gate:
     """The conditions, and the verdicts so far."""
 
-    new_checker: Callable[[], Checker]
-    """A checker with every rule: a fix may cause a finding of any."""
+    task: Task
+    """With every rule: a fix may cause a finding of any."""
     admits_unproven: bool = False
     """True to let fixes pass that are not proven; one that is known to be wrong never passes."""
     asks_xla: bool = True
@@ -169,10 +169,10 @@ class Gate:
 
     def _findings(self, pipeline: Pipeline) -> tuple[dict[Hashable, str], set[Hashable]]:
         """The findings by `finding_key`, and their places in each file, repetitions included."""
-        checker = self.new_checker()
+        checker = Checker(self.task)
         checker.check_pipeline(pipeline)
         messages: dict[Hashable, str] = {}
-        places = {_identity(plan) for plan in checker.result.fixes}
+        places = {_identity(plan) for plan in checker.reporter.fixes}
         for diagnostic in checker.result.diagnostics:
             messages[finding_key(diagnostic)] = f"{diagnostic.rule}: {diagnostic.message}"
             places.add((diagnostic.path, *finding_key(diagnostic)))

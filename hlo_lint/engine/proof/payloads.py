@@ -6,7 +6,7 @@ from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import leaves
 from hlo_lint.kernels.calls import triton_payload
-from hlo_lint.kernels.custom_calls import decode
+from hlo_lint.kernels.custom_calls import decode_payload
 from hlo_lint.kernels.custom_calls.triton import (
     AutotunedKernelCall,
     TritonCall,
@@ -25,7 +25,7 @@ def payload_key(call: Instruction) -> object:
     """
     text = call.attributes.get("backend_config", "")
     try:
-        payload = decode(call)
+        payload = decode_payload(call)
         if not isinstance(payload, TritonCall):
             return text
         if isinstance(payload.call, AutotunedKernelCall):

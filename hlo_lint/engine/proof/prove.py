@@ -157,9 +157,5 @@ def prove_ptx(before: str, after: str) -> Proof:
     strange = [line for line in added if not _WAIT(line)]
     if strange:
         return Proof(None, False, (f"nothing here executes {strange[0].strip()!r}",))
-    number = len(added)
-    return Proof(
-        Level.STRUCTURE,
-        False,
-        (f"{counted(number, 'wait')} {'is' if number == 1 else 'are'} added",),
-    )
+    verb = "is" if len(added) == 1 else "are"
+    return Proof(Level.STRUCTURE, False, (f"{counted(len(added), 'wait')} {verb} added",))

@@ -9,20 +9,21 @@ here: `a+b` and `b+a` are different terms, and nothing is said about their value
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
-from hlo_lint.analysis.buffers import source_of
+from hlo_lint.analysis.buffers import origins, source_of
 from hlo_lint.analysis.diff.normalize import attributes, literal_meaning, without_metadata
 from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.analysis.value_numbering import UNKNOWN, CalleeNames, ModuleNumbering
-from hlo_lint.engine.proof import index_maps
-from hlo_lint.engine.proof.index_maps import IndexMap, identity
+from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.proof.payloads import inputs_read, payload_key
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo import index_maps
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.index_maps import IndexMap, identity
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.shape import ArrayShape, Index, Shape, ShapeSyntaxError, TupleShape
@@ -151,7 +152,11 @@ class Terms(ModuleNumbering[_Summary]):
         for instruction in computation.instructions:
             operands = tuple(_operands(instruction, values))
             called = callees.get(instruction.number, ())
-            acts = _acts_outside(instruction) or not self._acting.isdisjoint(called)
+            acts = (
+                instruction.opcode in _STATEFUL
+                or _SIDE_EFFECT in instruction.attributes_text
+                or not self._acting.isdisjoint(called)
+            )
             if UNKNOWN in called:
                 raise NotLayout(f"%{instruction.name} calls what is not there, or itself")
             if instruction.opcode != "parameter":
@@ -257,15 +262,20 @@ class Terms(ModuleNumbering[_Summary]):
 
     def explain(self, before: Term, after: Term) -> str:
         """The element in which two views of one array differ; empty if they read others."""
-        pairs, compared = [(before, after)], set[tuple[Term, Term]]()
-        while pairs:
-            pair = one, other = pairs.pop()
-            if one == other or pair in compared:
-                continue
-            compared.add(pair)
+
+        def inside(pair: tuple[Term, Term]) -> Iterable[tuple[Term, Term]]:
+            one, other = pair
+            if one == other:
+                return ()
             if isinstance(one, tuple) or isinstance(other, tuple):
                 if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-                    pairs += zip(one[::-1], other[::-1], strict=True)
+                    return zip(one[::-1], other[::-1], strict=True)
+                return ()
+            was, now = self._applications.get(one), self._applications.get(other)
+            return [(was.operands, now.operands)] if was and now and was.head == now.head else ()
+
+        for one, other in reached([(before, after)], inside):
+            if one == other or isinstance(one, tuple) or isinstance(other, tuple):
                 continue
             a, b = self._views.get(one), self._views.get(other)
             if a and b and (a.base, a.dtype, a.dims) == (b.base, b.dtype, b.dims):
@@ -275,9 +285,6 @@ class Terms(ModuleNumbering[_Summary]):
                     f"{a.map.source(place)} of what both read, and is element "
                     f"{b.map.source(place)}"
                 )
-            was, now = self._applications.get(one), self._applications.get(other)
-            if was and now and was.head == now.head:
-                pairs.append((was.operands, now.operands))
         return ""
 
 
@@ -312,21 +319,12 @@ def _new_aliases(instruction: Instruction, module: Module) -> frozenset[Alias]:
 
 def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
     """True if a call in the body of a fusion writes that result over that parameter."""
-    value, index = (None if body is None else body.root), alias.output_index
-    while value is not None:
-        match value.opcode:
-            case "tuple" if index and index[0] < len(value.operands):
-                value, index = value.operands[index[0]].instruction, index[1:]
-            case "get-tuple-element":
-                number = value.tuple_index
-                index = index if number is None else (number, *index)
-                value = value.producer()
-            case "bitcast":
-                value = value.producer()
-            case _:
-                break
-    declared = None if value is None else value.attribute("output_to_operand_aliasing")
-    if value is None or value.opcode != "custom-call" or not isinstance(declared, tuple):
+    root = None if body is None else body.root
+    if root is None:
+        return False
+    *_, (value, index) = origins(root, alias.output_index, ("bitcast",))
+    declared = value.attribute("output_to_operand_aliasing")
+    if value.opcode != "custom-call" or not isinstance(declared, tuple):
         return False
     for inner in declared:
         if isinstance(inner, Alias) and inner.output_index == index and not inner.operand_index:
@@ -334,10 +332,6 @@ def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
             if source is not None and source.parameter_number == alias.operand:
                 return not alias.operand_index
     return False
-
-
-def _acts_outside(instruction: Instruction) -> bool:
-    return _SIDE_EFFECT in instruction.attributes_text or instruction.opcode in _STATEFUL
 
 
 def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> IndexMap | None:
@@ -413,10 +407,8 @@ def _check_control(old: Computation, new: Computation) -> None:
             or "control-predecessors" not in instruction.attributes_text + former.attributes_text
         ):
             continue
-        was, now = (
-            set(control_predecessors(former.attributes_text)),
-            set(control_predecessors(instruction.attributes_text)),
-        )
+        was = set(control_predecessors(former.attributes_text))
+        now = set(control_predecessors(instruction.attributes_text))
         if was & set(new.index) != now & set(old.index):
             raise Differs(f"the control predecessors of %{instruction.name} differ")
 

@@ -14,8 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference import ShapeInference
-from hlo_lint.hlo.attributes import split_attributes
-from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.attributes.splitting import control_predecessors, split_attributes
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.tokens import split_at_commas
@@ -293,6 +292,12 @@ def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
     parameters, _, result = text.removeprefix("{").removesuffix("}").rpartition("->")
     inner = parameters.strip().removeprefix("(").removesuffix(")")
     return tuple(inner[start:end] for start, end in split_at_commas(inner)), result.strip()
+
+
+def called_from(draft: Draft, name: str) -> Iterable[str]:
+    """The names of the computations that one calls."""
+    body = draft.body(name)
+    return () if body is None else body.called()
 
 
 def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:

@@ -17,7 +17,7 @@ from hlo_lint.dumps.pass_lists import Recognition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.rules.base import Rule
@@ -120,7 +120,7 @@ class FindingTest:
         """The findings of the rule in a text, each with its module."""
         path = Path(self.file_name)
         file = parse_file(text, path)
-        checker = Checker([self.rule], before=self.before, memo=self.memo)
+        checker = Checker(Task([self.rule], self.before, memo=self.memo))
         dump = PassDump(path, parse_name(self.file_name), _file=file)
         checker.check_pipeline(Pipeline([dump], [], lone=True, folder_release=self.release))
         self.memo.keep(file)

@@ -88,7 +88,8 @@ class ReductionState:
             if "text" in entry:
                 self.text = entry["text"]
             if "verdict" in entry:
-                self.verdicts[entry["of"]] = InterestVerdict(entry["verdict"], _pair(entry["at"]))
+                anchor = entry["at"] and tuple(entry["at"])
+                self.verdicts[entry["of"]] = InterestVerdict(entry["verdict"], anchor)
         return size
 
     def judged(self, digest: str, verdict: InterestVerdict) -> None:
@@ -104,10 +105,6 @@ class ReductionState:
         with self._lock:  # tests run in several threads
             self._file.write(json.dumps(entry) + "\n")
             self._file.flush()
-
-
-def _pair(at: Sequence[str] | None) -> tuple[str, str] | None:
-    return (at[0], at[1]) if at else None
 
 
 def _digest(text: str) -> str:

@@ -46,7 +46,7 @@ class Allowance:
             )
 
     def covers(self, finding: Diagnostic) -> bool:
-        """True if module, computation, op_name and path of a finding match; not so the rule."""
+        """True if module, computation, op_name and path match; the rule is not compared."""
         return (
             self.is_about(finding.path, (finding.module,))
             and _fits(finding.computation, self.computation)

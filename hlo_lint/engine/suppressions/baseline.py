@@ -126,7 +126,8 @@ def compare_with_baseline(
     new: list[Diagnostic] = []
     updated: list[BaselineEntry] = []
     for digits, alike in by_digits.items():
-        entry = listed.get(digits) or _entry(alike[0], digits)
+        rule, module, message = alike[0].rule, base_name(alike[0].module), alike[0].message
+        entry = listed.get(digits) or BaselineEntry(digits, rule, module, message)
         updated.append(replace(entry, count=len(alike)))
         new += alike[entry.count if digits in listed else 0 :]
     gone: list[BaselineEntry] = []
@@ -144,10 +145,6 @@ def compare_with_baseline(
         baseline._replace(entries=tuple(updated)),
         baseline._replace(entries=tuple(pruned)),
     )
-
-
-def _entry(finding: Diagnostic, digits: str) -> BaselineEntry:
-    return BaselineEntry(digits, finding.rule, base_name(finding.module), finding.message)
 
 
 def _as_dict(entry: BaselineEntry) -> dict[str, Any]:

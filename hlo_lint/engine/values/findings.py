@@ -16,21 +16,26 @@ from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 def diagnostic_of(change: ValueChange) -> Diagnostic:
     """The finding of a change: at the first instruction whose value differs, else at the module."""
     dump, culprit, difference = change.after, change.culprit, change.comparison.difference
-    assert difference is not None
     name = dump.name
     step = f"after {name.after}" if name is not None and name.step is not None else "in this dump"
-    notes = [
-        f"largest error {difference.error:.6g}, seed {change.comparison.seed}; the bound was "
-        f"{change.comparison.bound}",
-        f"compared with {change.before.path.name}",
-    ]
-    if difference.drawing:
-        notes.append("in the last two dimensions, # differs: " + " ".join(difference.drawing))
-    if culprit is not None:
-        notes.insert(0, _first(change))
+    notes = [f"compared with {change.before.path.name}"]
+    if difference is None:
+        message = f"the module cannot be run any more {step}: {change.comparison.reason}"
+    else:
+        message = f"the module computes something else {step}: {difference}"
+        notes.insert(
+            0,
+            f"largest error {difference.error:.6g}, seed {change.comparison.seed}; the bound was "
+            f"{change.comparison.bound}",
+        )
+        if difference.drawing:
+            drawing = " ".join(difference.drawing)
+            notes.append(f"in the last two dimensions, # differs: {drawing}")
+        if culprit is not None:
+            notes.insert(0, _first(change))
     finding = Finding(
         culprit.instruction if culprit is not None else first_line(dump),
-        f"the module computes something else {step}: {difference}",
+        message,
         notes=tuple(notes),
         key="values",
     )
@@ -39,7 +44,7 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
         introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path))
     module = dump.file.modules[0] if culprit is not None else None
     diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
-    return replace(diagnostic, error_map=difference.error_map)
+    return replace(diagnostic, error_map=difference.error_map if difference else ())
 
 
 def _first(change: ValueChange) -> str:

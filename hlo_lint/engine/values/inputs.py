@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_integer, is_signed
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, arrays
@@ -33,11 +33,13 @@ _FOLLOWED: Final = frozenset(
 def inputs_of(module: Module, seed: int = 0) -> list[NDArray[Any]]:
     """Values for the leaves of the parameters of a module's entry computation, in order.
 
-    Integers that the module uses as indices are in range; others are smaller than `DEFAULT_LIMIT`,
-    of both signs with an even seed, but for the unsigned ones of an odd seed, which have any bits.
-    Floats of an even seed lie in [-2, 2], those of an odd one in [0.5, 2], where no logarithm and
-    no root is a NaN. A scalar is neither 0 nor 1, which hide the other operand of a product, and
-    a predicate is true for one of two seeds in turn.
+    Of three seeds the first gives numbers of both signs, the second positive, the third negative
+    ones, so that the largest element of a row lies on each side of 0. Integers that the module uses
+    as indices are in range, a scalar one not 0, then 0, then the last one; others are smaller than
+    `DEFAULT_LIMIT`, but for the unsigned ones of a second seed, which have any bits. Floats lie in
+    [-2, 2], those of one sign at least 0.5 from 0, where no logarithm and no root is a NaN. A
+    scalar is neither 0 nor 1, which hide the other operand of a product, and a predicate is true
+    for one of two seeds in turn.
     """
     entry = module.entry
     if entry is None:
@@ -72,11 +74,15 @@ def value(
     random = np.random.default_rng(seed)
     dtype, dims = shape.dtype, shape.dims
     target = numpy_dtype(dtype)
-    has_sign, is_scalar = run % 2 == 0, prod(dims) == 1
+    has_sign, is_scalar = run % 3 != 1, prod(dims) == 1
+    is_negative = run % 3 == 2 and limit is None and not is_scalar
     turn = int(np.random.default_rng(leaf).integers(1 << 30)) + run
     result: NDArray[Any]
-    if is_scalar and (dtype == "pred" or limit is not None):
-        result = np.full(dims, turn % (limit or 2))  # the next run takes the other branch
+    if is_scalar and limit is not None:
+        firsts = 1 + turn % max(limit - 1, 1), 0, limit - 1
+        result = np.full(dims, firsts[run] % limit if run < len(firsts) else turn % limit)
+    elif is_scalar and dtype == "pred":
+        result = np.full(dims, turn % 2)  # the next run takes the other branch
     elif dtype == "pred":
         result = random.integers(0, 2, dims)
     elif is_integer(dtype):
@@ -85,12 +91,17 @@ def value(
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
         # f8e8m0fnu has no sign and no zero.
-        result = _floats(random, dims, has_sign and dtype != "f8e8m0fnu")
+        result = _floats(random, dims, has_sign and not is_negative and dtype != "f8e8m0fnu")
+    if is_negative and is_integer(dtype) and is_signed(dtype):
+        result = -1 - abs(result)
+    elif is_negative and is_float(dtype) and dtype != "f8e8m0fnu":
+        result = -result
     result = result.astype(target)
     if thresholds:
         near = _near(thresholds, dtype, limit)
         if not is_scalar:
-            result = _mixed(random, result, near if has_sign else near[near > 0])
+            one_sided = near[near < 0] if is_negative else near[near > 0]
+            result = _mixed(random, result, near if has_sign and not is_negative else one_sided)
         elif run > 1 and near.size:
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,8 @@ MAX_KEPT_BYTES: Final = 1 << 29
 """The values of so many bytes are kept; of more, those of the smallest nodes."""
 MAX_ITERATIONS: Final = 16
 """Iterations of a loop in which the first difference is looked for."""
+MAX_UNROLLED: Final = 8
+"""Iterations that a body may do in one go."""
 MAX_NESTING: Final = 4
 
 
@@ -70,8 +73,17 @@ class _Replay:
         """The instruction after the step that computes a node, in the innermost loop."""
         return self.after.origins.get((self.scopes[-1], node.number))
 
-    def first(self, ours: Graph, theirs: Graph, inputs: Sequence[NDArray[Any]]) -> Culprit | None:
-        """The first instruction of `theirs` that differs, run on the same inputs as `ours`."""
+    def first(
+        self,
+        ours: Graph,
+        theirs: Graph,
+        inputs: Sequence[NDArray[Any]],
+        later: Sequence[Sequence[NDArray[Any]]] = (),
+    ) -> Culprit | None:
+        """The first instruction of `theirs` that differs, run on the same inputs as `ours`.
+
+        `later` are inputs of the iterations of `ours` that `theirs` makes in the same go.
+        """
         our_nodes, their_nodes = (nodes_in_order(graph.roots) for graph in (ours, theirs))
         shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
         kept = [_kept(nodes, shared) for nodes in (our_nodes, their_nodes)]
@@ -80,8 +92,12 @@ class _Replay:
                 self._values(graph, nodes, inputs)
                 for graph, nodes in zip((ours, theirs), kept, strict=True)
             ]
+            every = [node for node in our_nodes if len(node.shapes) == 1 and node.operands]
+            again = [self._values(ours, every, state) for state in later]
         except NotRun:
             return self._by_structure(theirs, shared)
+        if again:
+            values[0][: len(ours.roots)] = again[-1][: len(ours.roots)]
         roots = [
             results[: len(graph.roots)]
             for results, graph in zip(values, (ours, theirs), strict=True)
@@ -95,7 +111,8 @@ class _Replay:
             return None
         ours_by_number = _by_number(kept[0], values[0][len(ours.roots) :])
         theirs_by_number = _by_number(kept[1], values[1][len(theirs.roots) :])
-        node = self._start(wrong, shared, ours_by_number, theirs_by_number)
+        samples = [*ours_by_number.values(), *chain(*(run[len(ours.roots) :] for run in again))]
+        node = self._start(wrong, shared, samples, theirs_by_number)
         divergence = self._counterpart(node, kept[0], ours_by_number, theirs_by_number)
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
@@ -128,13 +145,13 @@ class _Replay:
         self,
         wrong: Sequence[Node],
         shared: set[int],
-        ours: dict[int, NDArray[Any]],
+        ours: Sequence[NDArray[Any]],
         theirs: dict[int, NDArray[Any]],
     ) -> Node:
         """The first unexplained node on the way to a wrong result."""
         explained: dict[int, bool] = {}
         by_size: dict[tuple[int, ...], list[NDArray[Any]]] = {}
-        for array in ours.values():
+        for array in ours:
             by_size.setdefault(array.shape, []).append(array)
 
         def is_explained(node: Node) -> bool:
@@ -184,6 +201,20 @@ class _Replay:
                     return divergence
         return None
 
+    def _iterations(
+        self, body: Graph, state: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]
+    ) -> list[list[NDArray[Any]]]:
+        """The states up to that whose counters are those of `after`; the next one without such.
+
+        A pass unrolls a loop: its body then does what several iterations did before.
+        """
+        states = [self._values(body, (), state)]
+        for _ in range(MAX_UNROLLED):
+            if _counters(states[-1]) == _counters(after):
+                return states
+            states.append(self._values(body, (), states[-1]))
+        return states[:1]
+
     def _in_loop(
         self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
     ) -> Culprit | None:
@@ -204,18 +235,24 @@ class _Replay:
             for iteration in range(MAX_ITERATIONS):
                 if not bool(self._values(condition, (), state)[0]):
                     break
-                after = [self._values(body, (), state) for body in bodies]
-                if result_difference(after[0], after[1], WIDE_BOUND) is not None:
-                    divergence = self.first(bodies[0], bodies[1], state)
+                after = self._values(bodies[1], (), state)
+                states = self._iterations(bodies[0], state, after)
+                if result_difference(states[-1], after, WIDE_BOUND) is not None:
+                    divergence = self.first(bodies[0], bodies[1], state, states[:-1])
                     if divergence is None or divergence.iteration is not None:
                         return divergence
                     return replace(divergence, iteration=iteration)
-                state = after[0]
+                state = after
         except NotRun:
             return None
         finally:
             self.scopes.pop()
         return None
+
+
+def _counters(state: Sequence[NDArray[Any]]) -> list[int]:
+    """The integers in the state of a loop, among them the number of the iteration."""
+    return [int(array) for array in state if not array.ndim and array.dtype.kind in "iu"]
 
 
 def _flat(graph: Graph) -> Graph:

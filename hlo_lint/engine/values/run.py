@@ -11,7 +11,7 @@ from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import LoweredValue, Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Cut, Program
-from hlo_lint.engine.values.lowering.watch import Watch
+from hlo_lint.engine.values.lowering.watch import FirstNonFinite, Watch
 from hlo_lint.engine.values.programs import in_types
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import arrays
@@ -66,6 +66,56 @@ def values_of(
         raise NoValue("the module has no entry computation")
     nodes = Nodes()
     watch = Watch(module, list(instructions) or [entry.root], nodes)
+    program = _program(module, nodes, watch)
+    for instruction in watch.instructions:
+        if instruction not in watch.seen:
+            raise NoValue(f"%{instruction.name} does not run with these inputs")
+    values: dict[Instruction, ArrayValue] = {}
+    for instruction, value, has_run in _seen(watch, program, inputs, wide, xla):
+        values[instruction] = value
+        if not has_run:
+            raise NoValue(f"%{instruction.name} does not run with these inputs")
+    return [values[instruction] for instruction in watch.instructions]
+
+
+def first_non_finite(
+    module: Module,
+    inputs: Sequence[NDArray[Any]],
+    *,
+    wide: bool = False,
+    xla: XlaCpu | None = None,
+) -> tuple[Instruction, tuple[ArrayValue, ...]] | None:
+    """The first instruction that makes a NaN of operands without one, or an infinity of finite
+    ones, with its value and those of its operands when it first does; None where none does.
+
+    In a loop it is that of any iteration; of several the first in the order of the module.
+
+    Raises:
+        NoValue: as `values_of`.
+        DumpError: jaxlib is not installed.
+    """
+    watched = [i for i in module.instructions() if i.operands and not _is_caller(i)]
+    for keeps in (False, True):  # of all instructions, the values may need too much memory
+        nodes = Nodes()
+        watch = FirstNonFinite(module, watched, nodes, keeps=keeps)
+        program = _program(module, nodes, watch)
+        made = [(i, value) for i, value, made in _seen(watch, program, inputs, wide, xla) if made]
+        if not made:
+            return None
+        watched = [made[0][0]]
+    instruction, values = made[0]
+    assert isinstance(values, tuple)
+    return instruction, values
+
+
+def _is_caller(instruction: Instruction) -> bool:
+    """True for what has the values of instructions in a computation, which are looked at."""
+    base = instruction.opcode.removesuffix("-start")
+    return base in ("async", "call", "conditional", "fusion", "while")
+
+
+def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
+    """The program that computes what is watched."""
     lowering = Lowering(module, nodes, watch=watch)
     try:
         program = lowering.program()
@@ -74,16 +124,23 @@ def values_of(
         raise NoValue(f"{error}" if is_named else f"%{error.instruction}: {error}") from error
     if program.cuts:
         raise NoValue(_cut_reason(program.cuts[0]))
-    for instruction in watch.instructions:
-        if instruction not in watch.seen:
-            raise NoValue(f"%{instruction.name} does not run with these inputs")
-    results = iter(_run(program, _arguments(module, program, inputs), wide, xla))
-    values: dict[Instruction, ArrayValue] = {}
+    if program.endless:
+        raise NoValue(program.endless[0])
+    return program
+
+
+def _seen(
+    watch: Watch,
+    program: Program,
+    inputs: Sequence[NDArray[Any]],
+    wide: bool,
+    xla: XlaCpu | None,
+) -> Iterator[tuple[Instruction, ArrayValue, bool]]:
+    """Each instruction that is watched, with the value that is kept and its predicate."""
+    arguments = _arguments(watch.module, program, inputs)
+    results = iter(_run(program, arguments, wide, xla))
     for instruction, last in watch.seen.items():
-        values[instruction] = _packed(last.value, results)
-        if not next(results):
-            raise NoValue(f"%{instruction.name} does not run with these inputs")
-    return [values[instruction] for instruction in watch.instructions]
+        yield instruction, _packed(last.value, results), bool(next(results))
 
 
 def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:

@@ -8,12 +8,13 @@ new stretch begins, and the step between is not compared.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Final
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
@@ -22,11 +23,13 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.lowering.shards import ProgramShardings, layout_of
 from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, StepOutcome, incomparable
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
+from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""
@@ -65,7 +68,7 @@ class ValueChange:
     after: PassDump
     comparison: Comparison
     culprit: Culprit | None
-    """The first instruction whose value differs; None where the replay did not run."""
+    """The first instruction whose value differs, or that XLA refuses; None where none is known."""
 
 
 @dataclass
@@ -128,17 +131,20 @@ def validate_dumps(
     change that a later pass takes back is then not seen.
     """
     result, ran = Validation(title), xla.texts_run
-    runs, nodes, replicated = Runs(xla, edges), Nodes(), _replicated(dumps)
-    for dump in dumps:
+    deadline = xla.limits.deadline
+    runs, nodes, replicated = Runs(xla, edges), Nodes(deadline), _replicated(dumps, deadline)
+    first, layout = _partitioned(dumps, deadline)
+    for number, dump in enumerate(dumps):
         progress(dump.path.name)
-        result.steps.append(_lowered(dump, nodes, replicated))
+        result.steps.append(_lowered(dump, nodes, replicated, deadline, layout, number >= first))
         result.steps[0].is_judged = False
     stretches = [_Stretch(steps, result, seeds, progress) for steps in _stretches(result)]
     if all_steps:
         _compare_all(stretches, runs, jobs)
-    else:
-        for stretch in stretches:
+    for stretch in stretches:
+        if not all_steps:
             stretch.bisect(runs)
+        stretch.add_refusals(runs)
     result.finish(xla.texts_run - ran)
     return result
 
@@ -154,13 +160,16 @@ def validate_pair(
 ) -> Validation:
     """Compare two runs over one program after each step that both have, up to the first change."""
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
-    runs, nodes, replicated = Runs(xla, edges), Nodes(), _replicated(ours.dumps)
+    deadline = xla.limits.deadline
+    runs, nodes, replicated = Runs(xla, edges), Nodes(deadline), _replicated(ours.dumps, deadline)
     verdicts: dict[tuple[int, int], Comparison] = {}
     for aligned in aligned_steps(ours, theirs):
         if aligned.before is None or aligned.after is None:
             continue
         progress(aligned.title)
-        one, other = (_lowered(step, nodes, replicated) for step in (aligned.before, aligned.after))
+        one, other = (
+            _lowered(step, nodes, replicated, deadline) for step in (aligned.before, aligned.after)
+        )
         result.steps.append(one)
         if one.program is None or other.program is None:
             other.comparison = one.comparison if one.program is None else other.comparison
@@ -179,9 +188,11 @@ def validate_pair(
     return result
 
 
-def _replicated(dumps: Sequence[PassDump]) -> frozenset[int]:
+def _replicated(dumps: Sequence[PassDump], deadline: Deadline) -> frozenset[int]:
     """The parameters that all devices share, by the first dump that shards any."""
     for dump in dumps:
+        if deadline.left <= 0:
+            break
         try:
             entry = dump.module.entry
         except (DumpError, OSError):
@@ -198,12 +209,50 @@ def _replicated(dumps: Sequence[PassDump]) -> frozenset[int]:
     return frozenset()
 
 
-def _lowered(dump: PassDump, nodes: Nodes, replicated: frozenset[int]) -> ValidatedStep:
+def _partitioned(
+    dumps: Sequence[PassDump], deadline: Deadline
+) -> tuple[int, ProgramShardings | None]:
+    """The first dump whose module has the parts of arrays, and how the one before spreads them."""
+    for number, dump in enumerate(dumps):
+        if deadline.left <= 0:
+            break
+        try:
+            entry = dump.module.entry
+            if entry is None or not _is_part(entry.name):
+                continue
+            layout = layout_of(dumps[number - 1].module) if number else None
+        except (DumpError, NotLowered, OSError, ValueError):
+            break
+        return number, layout
+    return len(dumps), None
+
+
+_is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
+"""The partitioner gives the entry computation a new name."""
+
+
+def _lowered(
+    dump: PassDump,
+    nodes: Nodes,
+    replicated: frozenset[int],
+    deadline: Deadline,
+    layout: ProgramShardings | None = None,
+    is_partitioned: bool = False,
+) -> ValidatedStep:
     try:
+        deadline.check()
         modules = dump.file.modules
         if len(modules) != 1:
             raise NotLowered(f"it holds {len(modules)} modules")
-        program = Lowering(modules[0], nodes, replicated).program()
+        try:
+            lowering = Lowering(modules[0], nodes, replicated, layout, is_partitioned)
+            program = lowering.program()
+        except NotLowered:
+            if layout is None:
+                raise
+            program = Lowering(modules[0], nodes, replicated).program()
+    except NoTimeLeft as error:
+        return ValidatedStep(dump, None, Comparison(StepOutcome.NOT_RUN, str(error)))
     except (DumpError, NotLowered, OSError) as error:
         return ValidatedStep(dump, None, Comparison(StepOutcome.NOT_LOWERED, str(error)))
     return ValidatedStep(dump, program, Comparison(StepOutcome.SAME_GRAPH))
@@ -264,6 +313,22 @@ class _Stretch:
         if other.comparison.outcome is StepOutcome.CHANGED:
             self.result.changes.append(_change(one, other, self.inputs, runs))
 
+    def add_refusals(self, runs: Runs) -> None:
+        """Add each step whose module XLA refuses, where that of the step before runs."""
+        for before, step in pairwise(self.steps):
+            if step.comparison.outcome is not StepOutcome.NOT_RUN:
+                continue
+            refused = _find_refused(step.comparison.reason)
+            if refused is None or self._failure(before, runs):
+                continue
+            assert step.program is not None
+            made = (i for (_, at), i in step.program.origins.items() if at == int(refused[1]))
+            step.comparison = Comparison(StepOutcome.NOT_RUN, refused[2])
+            culprit = next((Culprit(instruction, None) for instruction in made), None)
+            self.result.changes.append(
+                ValueChange(before.dump, step.dump, step.comparison, culprit)
+            )
+
     def compare(self, number: int, runs: Runs) -> ValidatedStep | None:
         """Compare a step with the nearest one before it that runs, which is returned."""
         step = self.steps[number]
@@ -286,10 +351,11 @@ class _Stretch:
         while len(running) > 1:
             first, last = running[0], running[-1]
             whole = self._verdict(first, last, runs)
-            if whole.outcome is not StepOutcome.CHANGED:
+            if whole.is_equal or len(running) == 2:
                 for step in running[1:-1]:
                     step.comparison = Comparison(StepOutcome.BETWEEN)
                 last.comparison = whole
+                self.add_change(first, last, runs)
                 return
             low, high = 0, len(running) - 1
             while high - low > 1:
@@ -298,16 +364,20 @@ class _Stretch:
                 if half.outcome is StepOutcome.NOT_RUN:
                     running.pop(middle).comparison = half
                     high -= 1
-                elif half.outcome is StepOutcome.CHANGED:
-                    high = middle
-                else:
+                elif half.is_equal:
                     low = middle
+                else:
+                    high = middle
             one, other = running[low], running[high]
             other.comparison = self._verdict(one, other, runs)
             for step in running[1:high]:
                 step.comparison = Comparison(StepOutcome.BETWEEN)
             self.add_change(one, other, runs)
             running = running[high:]
+
+
+_find_refused: Final = re.compile(r'error: loc\("n(\d+)"\): (.*)').search
+"""StableHLO's verifier names the node. What it says of a module that ran before is the pass's."""
 
 
 def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:

@@ -1,11 +1,19 @@
-"""Instructions: those that nobody reads go, others give way to an operand, a constant, a callee."""
+"""Deletes dead instructions; puts an operand, a constant or a callee in place of others."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
 
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, fresh, renamed
+from hlo_lint.analysis.walks import reached
+from hlo_lint.engine.reduce.draft import (
+    Draft,
+    DraftComputation,
+    DraftInstruction,
+    called_from,
+    fresh,
+    renamed,
+)
 from hlo_lint.engine.reduce.transformations.base import (
     Anchor,
     InstructionReplacement,
@@ -234,13 +242,7 @@ class InlineCallee(InstructionTransformation):
 
 def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
     """The computations that run when one does: itself, those it calls, and so on."""
-    reached, queue = {callee.name}, [callee]
-    while queue:
-        for name in queue.pop().called() - reached:
-            reached.add(name)
-            if (body := draft.body(name)) is not None:
-                queue.append(body)
-    return reached
+    return set(reached([callee.name], lambda name: called_from(draft, name)))
 
 
 def inlined(

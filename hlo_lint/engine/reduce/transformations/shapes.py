@@ -101,7 +101,8 @@ class _DimensionClasses:
     def _relate(self, body: DraftComputation, row: DraftInstruction) -> None:
         opcode, values = row.opcode, row.attributes
         me = body.name, row.name
-        sources = [self._source(body, reference) for reference in row.references]
+        named = [reference.split("#") for reference in row.references]
+        sources = [((body.name, name), tuple(map(int, index))) for name, *index in named]
         if opcode == "tuple":
             for number, (source, index) in enumerate(sources):
                 self._same_leaves(source, index, me, (number,))
@@ -110,7 +111,7 @@ class _DimensionClasses:
                 source, index = sources[0]
                 self._same_leaves(source, (*index, row.element), me, ())
         elif opcode in ("call", "fusion", "while", "conditional"):
-            self._relate_callees(body, row, sources)
+            self._relate_callees(me, row, sources)
         elif opcode not in _FREE:
             shape, pairs = self._shapes.get(me), [(sources, Index())]
             if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
@@ -121,15 +122,10 @@ class _DimensionClasses:
                     self._fix(*place)
 
     def _relate_callees(
-        self,
-        body: DraftComputation,
-        row: DraftInstruction,
-        sources: Sequence[Source],
+        self, me: InstructionKey, row: DraftInstruction, sources: Sequence[Source]
     ) -> None:
-        me = body.name, row.name
         opcode = row.opcode
-        callees = [self.draft.body(name) for name in row.callees]
-        for branch, callee in enumerate(callees):
+        for branch, callee in enumerate(map(self.draft.body, row.callees)):
             if callee is None:
                 continue
             for parameter in callee.parameters:
@@ -240,10 +236,6 @@ class _DimensionClasses:
             else:
                 self._products.append((left, right))
         return True
-
-    def _source(self, body: DraftComputation, reference: str) -> Source:
-        name, *index = reference.split("#")
-        return (body.name, name), tuple(map(int, index))
 
     def _rank(self, place: InstructionKey, index: Index) -> int | None:
         shape = part(self._shapes.get(place), index)

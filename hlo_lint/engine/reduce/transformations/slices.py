@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
+from hlo_lint.analysis.walks import reached
+from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction, called_from
 from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
 
 _DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
@@ -87,14 +88,8 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
         root = "results"
         rows.append(DraftInstruction.of(root, f"({shapes})", "tuple", ends))
     entry = DraftComputation(body.name, tuple(rows), root, True)
-    needed = entry.called()
+    needed = set(reached(entry.called(), lambda name: called_from(draft, name)))
     others = [replace(other, is_entry=False) for other in draft.bodies if other is not body]
-    queue = list(needed)
-    while queue:  # computations that it calls, and those that they call
-        callee = draft.body(queue.pop())
-        for called in callee.called() - needed if callee else ():
-            needed.add(called)
-            queue.append(called)
     bodies = [other for other in others if other.name in needed]
     header = {
         name: value

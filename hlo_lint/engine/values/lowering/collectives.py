@@ -1,36 +1,42 @@
 """The devices of a mesh, simulated: each has its own copy of every value in one program.
 
-A collective reads the values of the other devices of its group. Partitions and replicas are
-numbered alike; a module that has several of both is refused.
+A collective reads the values of the other devices of its group. Devices are numbered replica by
+replica, the partitions of each one after the other, as `DeviceAssignment` flattens them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
-    LoweredValue,
     Node,
+    Nodes,
     NotLowered,
     assembled,
+    bare,
     leaf_nodes,
 )
+from hlo_lint.engine.values.lowering.shards import INTO, OUT_OF, border
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY
-from hlo_lint.hlo.shape import ArrayShape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering, Values
 
 _STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "collective-permute-start"})
 _DONES: Final = frozenset({"all-gather-done", "all-reduce-done", "collective-permute-done"})
+_MAX_PARTS: Final = 1 << 10
+"""Of a ragged exchange, on one device."""
 LOWERED: Final = (
     frozenset(
         "all-gather all-reduce all-to-all collective-broadcast collective-permute "
-        "partition-id reduce-scatter replica-id".split()
+        "partition-id ragged-all-to-all reduce-scatter replica-id".split()
     )
     | _STARTS
     | _DONES
@@ -43,18 +49,26 @@ def device_count(module: Module) -> int:
 
     Before, it is one program over whole arrays: only what communicates tells.
     """
-    counts = []
-    for name in ("replica_count", "num_partitions"):
-        count = module.attribute_or_none(name)
-        counts.append(count if isinstance(count, int) else 1)
     if not any(LOWERED & computation.opcodes for computation in module.computations):
         return 1
-    if counts == [1, 1]:
-        return max(_joined(module), default=0) + 1
-    replicas, partitions = counts
-    if replicas > 1 and partitions > 1:
-        raise NotLowered(f"it has {replicas} replicas of {partitions} partitions")
-    return max(counts)
+    count = prod(_counts(module))
+    return count if count > 1 else max(_joined(module), default=0) + 1
+
+
+def _counts(module: Module) -> tuple[int, int]:
+    """The numbers of replicas and of partitions of each that the header gives."""
+    counts = [module.attribute_or_none(name) for name in ("replica_count", "num_partitions")]
+    replicas, partitions = (count if isinstance(count, int) else 1 for count in counts)
+    return max(replicas, 1), max(partitions, 1)
+
+
+def has_regions(module: Module) -> bool:
+    """True if parts of a module that is not partitioned run on each device."""
+    return any(
+        call.attributes.get("custom_call_target", "").strip('"') in INTO | OUT_OF
+        for computation in module.computations
+        for call in computation.with_opcode("custom-call")
+    )
 
 
 def _joined(module: Module) -> Iterator[int]:
@@ -68,25 +82,54 @@ def _joined(module: Module) -> Iterator[int]:
                     yield from pair if isinstance(pair, tuple) else ()
 
 
-def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]) -> Values:
+def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Values | None:
+    """The arrays that go into a manual region, in parts, or come out of it, else None."""
+    target = call.attributes.get("custom_call_target", "").strip('"')
+    if target not in INTO | OUT_OF:
+        return None
+    devices, nodes = range(lowering.devices), lowering.nodes
+    spread = border(call, target, lowering.module, lowering.devices)
+    rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
+    if target in INTO:
+        results = [
+            [sharded.cut(nodes, node, at) for sharded, node in zip(spread, rows[at], strict=True)]
+            for at in devices
+        ]
+    else:
+        columns = zip(spread, zip(*rows, strict=True), strict=True)
+        results = [[sharded.joined(nodes, parts) for sharded, parts in columns]] * len(devices)
+    shape = lowering.shape(call)
+    if [node.shape for node in results[0]] != list(bare(shape)):
+        raise NotLowered(f"%{call.name} has other parts than its sharding says")
+    return [assembled(shape, iter(row)) for row in results]
+
+
+def lowered(
+    lowering: Lowering,
+    instruction: Instruction,
+    operands: list[Values],
+    opcode: str = "",
+    shape: Shape | None = None,
+) -> Values:
     """The results of a collective on each device."""
     devices = range(lowering.devices)
-    opcode = instruction.opcode
+    opcode = opcode or instruction.opcode
     if opcode in _DONES:
         is_pair = opcode != "all-reduce-done"
-        return [_second(value) if is_pair else value for value in operands[0]]
-    shape = lowering.shape(instruction)
+        values = operands[0]
+        return [value[1] if is_pair and isinstance(value, tuple) else value for value in values]
+    shape = shape or lowering.shape(instruction)
     if opcode in ("partition-id", "replica-id"):
-        of_partitions = isinstance(lowering.module.attribute_or_none("num_partitions"), int)
-        counts = (opcode == "partition-id") == (of_partitions or lowering.devices == 1)
-        return [lowering.nodes.scalar(device if counts else 0, "u32") for device in devices]
+        partitions = _shape_of_mesh(lowering)[1]
+        numbers = [divmod(at, partitions)[opcode == "partition-id"] for at in devices]
+        return [lowering.nodes.scalar(number, "u32") for number in numbers]
     base = opcode.removesuffix("-start")
     rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
     if base == "collective-permute":
         results = _permuted(lowering, instruction, rows)
     else:
         results = [[] for _ in devices]
-        for group in _groups(instruction, lowering.devices):
+        for group in _groups(lowering, instruction, base):
             parts = _exchanged(lowering, instruction, base, [rows[member] for member in group])
             for member, part in zip(group, parts, strict=True):
                 results[member] = part
@@ -102,32 +145,71 @@ def lowered(lowering: Lowering, instruction: Instruction, operands: list[Values]
     return [assembled(shape, iter(results[at])) for at in devices]
 
 
-def _second(value: LoweredValue) -> LoweredValue:
-    return value[1] if isinstance(value, tuple) else value
+def _shape_of_mesh(lowering: Lowering) -> tuple[int, int]:
+    """The numbers of replicas and of partitions of each; one replica each without a header."""
+    counts = _counts(lowering.module)
+    return counts if prod(counts) == lowering.devices else (lowering.devices, 1)
 
 
-def _groups(instruction: Instruction, devices: int) -> list[tuple[int, ...]]:
-    """The devices that exchange values, group by group; all of them where none are named."""
-    listed = listed_groups(instruction)
-    # With a channel and without global ids the groups are of replicas, and all partitions of them
-    # take part (`GetCollectiveOpGroupMode`, kCrossReplicaAndPartition).
-    has_channel = "channel_id" in instruction.attributes
-    is_global = instruction.attribute("use_global_device_ids") is True
-    if not listed or (
-        [tuple(group) for group in listed] == [(0,)] and has_channel and not is_global
-    ):
-        return [tuple(range(devices))]
+def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tuple[int, ...]]:
+    """The devices that exchange values, group by group (`GetCollectiveOpGroupMode`)."""
+    replicas, partitions = _shape_of_mesh(lowering)
+    listed: Sequence[Sequence[int]] = [group for group in listed_groups(instruction) if group]
+    if "channel_id" not in instruction.attributes:
+        crosses = "replicas"
+    elif base not in _GLOBAL:
+        crosses = "partitions"
+    else:
+        is_global = instruction.attribute("use_global_device_ids") is True
+        crosses = "devices" if is_global else "replicas with all partitions"
+    count = {"devices": lowering.devices, "partitions": partitions}.get(crosses, replicas)
     members = sorted(member for group in listed for member in group)
-    if members != list(range(devices)):
-        raise NotLowered(f"the groups of %{instruction.name} are not the {devices} devices")
-    return [tuple(group) for group in listed]
+    is_all = replicas == 1 and members != [0] if crosses == "replicas" else members == [0]
+    if is_all and (crosses == "replicas" or prod(_counts(lowering.module)) != lowering.devices):
+        # Texts that leave out the channels, or the header: these name all devices, or replica 0.
+        crosses, count = "devices", lowering.devices
+        listed = [] if members in ([], [0]) else listed
+    if listed and members != list(range(count)):
+        if members != list(range(lowering.devices)):
+            raise NotLowered(f"the groups of %{instruction.name} are not the {count} {crosses}")
+        crosses = "devices"  # a text without its header
+    listed = listed or [range(count)]
+    match crosses:
+        case "devices":
+            return [tuple(group) for group in listed]
+        case "partitions":
+            begins = range(0, lowering.devices, partitions)
+            return [
+                tuple(begin + member for member in group) for begin in begins for group in listed
+            ]
+        case "replicas":
+            return [
+                tuple(member * partitions + at for member in group)
+                for at in range(partitions)
+                for group in listed
+            ]
+    return [
+        tuple(member * partitions + at for member in group for at in range(partitions))
+        for group in listed
+    ]
+
+
+_GLOBAL: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
+"""Opcodes that have `use_global_device_ids`."""
 
 
 def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
     """The groups that a collective names; none for all devices."""
-    from hlo_lint.hlo.attributes import IotaReplicaGroups, MeshReplicaGroups, ReplicaGroupList
+    from hlo_lint.hlo.attributes.devices import (
+        IotaReplicaGroups,
+        MeshReplicaGroups,
+        ReplicaGroupList,
+    )
 
-    groups = instruction.attribute("replica_groups")
+    try:
+        groups = instruction.attribute("replica_groups")
+    except AttributeSyntaxError as error:
+        raise NotLowered(f"it is not sound: {error}", instruction.name) from error
     if isinstance(groups, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
         return groups.groups
     return ()
@@ -166,6 +248,8 @@ def _exchanged(
                 ]
                 for at in range(count)
             ]
+        case "ragged-all-to-all" if len(columns) == 6:
+            return [[_ragged(nodes, rows, at)] for at in range(count)]
         case "all-to-all" if len(columns) == count:
             return [[rows[source][at] for source in range(count)] for at in range(count)]
     raise NotLowered(f"%{instruction.name} exchanges values in a way that is not simulated")
@@ -184,11 +268,14 @@ def _reduced(lowering: Lowering, instruction: Instruction, column: Sequence[Node
     """The sum of what the devices have, or what else the computation says."""
     graph = lowering.function(lowering.called(instruction, "to_apply"))
     opcode = _operation(graph)
-    if opcode is None:
-        raise NotLowered(f"%{instruction.name} reduces by more than one operation")
     total = column[0]
     for node in column[1:]:
-        total = lowering.nodes.binary(opcode, total, node)
+        if opcode is not None:
+            total = lowering.nodes.binary(opcode, total, node)
+            continue
+        axes = (("dimensions", spelled_index(range(total.shape.rank))),)
+        called = (("to_apply", graph),)
+        total = lowering.nodes.make("map", total.shape, (total, node), axes, called)
     return total
 
 
@@ -215,9 +302,102 @@ def _permuted(
         raise NotLowered(f"%{instruction.name} permutes parts of arrays")
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]
     received = [[lowering.nodes.filled(0, shape) for shape in shapes] for _ in rows]
+    replicas, partitions = _shape_of_mesh(lowering)
+    # With a channel the pairs are of partitions, without one of replicas.
+    is_of_partitions = "channel_id" in instruction.attributes or replicas == 1
+    count, step = (partitions, 1) if is_of_partitions else (replicas, partitions)
+    others = range(0, len(rows), partitions) if is_of_partitions else range(partitions)
+    if replicas == lowering.devices:
+        count, step, others = replicas, 1, range(1)
     for pair in pairs:
         if isinstance(pair, tuple) and len(pair) == 2:
             source, target = pair
-            if isinstance(source, int) and isinstance(target, int) and max(pair) < len(rows):
-                received[target] = rows[source]
+            if isinstance(source, int) and isinstance(target, int) and max(pair) < count:
+                for other in others:
+                    received[other + target * step] = rows[other + source * step]
     return received
+
+
+def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
+    """The output of one device: of each sender so many rows from there to there."""
+    result = rows[receiver][1]
+    length = result.shape.dims[0]
+    if rows[0][2].shape.dims[0] > _MAX_PARTS:
+        raise NotLowered(f"a ragged exchange of more than {_MAX_PARTS} parts")
+    for sender in rows:
+        source, _, *numbers = sender
+        edge = ArrayShape(source.shape.dtype, (length, *source.shape.dims[1:]))
+        zeros = nodes.filled(0, edge)
+        wide = nodes.concatenate([zeros, source, zeros], 0)
+        count = numbers[0].shape.dims[0] // len(rows)
+        for at in range(receiver * count, (receiver + 1) * count):
+            begin, size, target = (
+                nodes.convert(nodes.reshape(nodes.slice(array, [at], [at + 1]), ()), "s64")
+                for array in numbers[:3]
+            )
+            shift = nodes.binary("subtract", begin, target)
+            first = nodes.binary("add", shift, nodes.scalar(length, "s64"))
+            zero = nodes.scalar(0, "s64")
+            moved = nodes.make(
+                "dynamic-slice",
+                edge,
+                (wide, first, *[zero] * (edge.rank - 1)),
+                (("dynamic_slice_sizes", spelled_index(edge.dims)),),
+            )
+            index = ArrayShape("s64", edge.dims)
+            rank = nodes.make("iota", index, attributes=(("iota_dimension", "0"),))
+            offset = nodes.binary("subtract", rank, nodes.broadcast(target, edge.dims))
+            bits = ArrayShape("pred", edge.dims)
+            ends = (("GE", zero), ("LT", size))
+            above, below = (
+                nodes.make(
+                    "compare",
+                    bits,
+                    (offset, nodes.broadcast(end, edge.dims)),
+                    (("direction", way),),
+                )
+                for way, end in ends
+            )
+            chosen = nodes.binary("and", above, below)
+            result = nodes.make("select", result.shape, (chosen, moved, result))
+    return result
+
+
+def given_inputs(module: Module, devices: int) -> dict[tuple[int, int], tuple[int, ...]]:
+    """Sizes and offsets of ragged exchanges that agree, by the parameter that is one, and device.
+
+    What sender `i` has for receiver `j` begins at row `j * step` and arrives at row `i * step`.
+    """
+    given: dict[tuple[int, int], tuple[int, ...]] = {}
+    for computation in module.computations if devices > 1 else ():
+        for exchange in computation.with_opcode("ragged-all-to-all"):
+            groups = listed_groups(exchange) or [range(devices)]
+            operands = [operand.instruction for operand in exchange.operands]
+            shapes = [exchange.operand_shape(at) for at in range(2)]
+            sizes = [at.dims[0] for at in shapes if isinstance(at, ArrayShape) and at.dims]
+            if len(sizes) != len(shapes):
+                continue
+            most = min(*sizes, _MAX_PARTS)
+            for role, operand in enumerate(operands[2:]):
+                if operand is None or operand.opcode != "parameter" or not computation.is_entry:
+                    continue
+                shape = operand.shape_or_none
+                if not isinstance(shape, ArrayShape) or shape.rank != 1:
+                    continue
+                if not 0 < shape.dims[0] <= most:
+                    continue
+                for group in filter(None, groups):
+                    each, step = shape.dims[0] // len(group), min(sizes) // shape.dims[0]
+                    for at, device in enumerate(group):
+                        others = [
+                            (place, part) for place in range(len(group)) for part in range(each)
+                        ]
+                        numbers = {
+                            0: [(place * each + part) * step for place, part in others],
+                            2: [(at * each + part) * step for _, part in others],
+                        }
+                        several = [1 + (place + at + part) % max(step, 1) for place, part in others]
+                        given[operand.parameter_number or 0, device] = tuple(
+                            numbers.get(role, several)
+                        )
+    return given

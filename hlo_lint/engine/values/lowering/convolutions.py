@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hlo_lint.analysis.loops import backend_config
 from hlo_lint.engine.values.lowering.gemms import ACTIVATIONS, times
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
-from hlo_lint.hlo.attributes.windows import ConvolutionDimensionNumbers, WindowDimension
+from hlo_lint.hlo.attributes.windows import (
+    ConvolutionDimensionNumbers,
+    WindowDimension,
+    spelled_dim_labels,
+    spelled_window,
+)
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
@@ -74,21 +79,16 @@ def convolution(
     config = backend_config(call)
     inner = config.get("cudnn_conv_backend_config", config)
     settings = inner if isinstance(inner, Mapping) else {}
-    node = nodes.convert(
-        node, result.dtype if target.endswith("BiasActivationForward") else node.shape.dtype
-    )
+    dtype = result.dtype if target.endswith("BiasActivationForward") else node.shape.dtype
+    node = nodes.convert(node, dtype)
     node = times(nodes, node, _number(settings, "conv_result_scale", 1.0))
     if rest:
-        bias = nodes.convert(rest[0], node.shape.dtype)
-        node = nodes.binary(
-            "add", node, nodes.broadcast(bias, result.dims, (forward.labels.output_feature,))
-        )
+        feature = (forward.labels.output_feature,)
+        bias = nodes.broadcast(nodes.convert(rest[0], dtype), result.dims, feature)
+        node = nodes.binary("add", node, bias)
     if len(rest) > 1:
-        side = times(
-            nodes,
-            nodes.convert(rest[1], node.shape.dtype),
-            _number(settings, "side_input_scale", 0.0),
-        )
+        scale = _number(settings, "side_input_scale", 0.0)
+        side = times(nodes, nodes.convert(rest[1], dtype), scale)
         node = nodes.binary("add", node, side)
     mode = _MODES.get(str(settings.get("activation_mode", "kNone")))
     if mode is None or (mode and mode not in ACTIVATIONS):
@@ -128,38 +128,12 @@ def _made(nodes: Nodes, given: _Convolution) -> Node:
         return dot
     attributes = {
         "batch_group_count": given.batch_groups,
-        "dim_labels": _spelled(given.labels),
+        "dim_labels": spelled_dim_labels(given.labels),
         "feature_group_count": given.feature_groups,
-        "window": _window(given.window),
+        "window": spelled_window(given.window),
     }
     kept = tuple((name, str(value)) for name, value in attributes.items() if value not in (1, ""))
     return nodes.make("convolution", given.shape, (given.left, given.right), kept)
-
-
-def _spelled(labels: ConvolutionDimensionNumbers) -> str:
-    def side(letters: str, one: int, other: int, spatial: Sequence[int]) -> str:
-        digits = {place: str(number) for number, place in enumerate(spatial)}
-        named = {one: letters[0], other: letters[1], **digits}
-        return "".join(named[place] for place in sorted(named))
-
-    image, kernel, result = side("bf", *labels[:3]), side("io", *labels[3:6]), labels[6:]
-    return f"{image}_{kernel}->{side('bf', *result)}"
-
-
-def _window(dimensions: Sequence[WindowDimension]) -> str:
-    if not dimensions:
-        return ""
-    size, stride, low, high, base, dilation, reversal = zip(*dimensions, strict=True)
-    parts = {
-        "size": size,
-        "stride": stride,
-        "pad": [f"{a}_{b}" for a, b in zip(low, high, strict=True)],
-        "lhs_dilate": base,
-        "rhs_dilate": dilation,
-        "rhs_reversal": map(int, reversal),
-    }
-    texts = [f"{name}={'x'.join(map(str, part))}" for name, part in parts.items()]
-    return "{" + " ".join(texts) + "}"
 
 
 class _Role(Enum):

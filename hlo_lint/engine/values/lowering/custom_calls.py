@@ -66,6 +66,8 @@ def lowered_call(
             results = gemms.matmul(lowering, call, target, leaves, arrays)
         elif target == "__cublas$triangularSolve":
             results = gemms.triangular_solve(lowering, call, leaves, arrays)
+        elif target == "__onednn$matmul":
+            results = gemms.onednn_matmul(lowering, call, leaves, arrays)
         elif target.startswith("__cudnn$conv"):
             results = convolutions.convolution(lowering, call, target, leaves, arrays)
         elif target == "TopK":

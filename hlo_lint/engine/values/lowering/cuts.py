@@ -13,7 +13,7 @@ from zlib import crc32
 
 from hlo_lint.engine.values.lowering.graph import Node, Nodes
 from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
-from hlo_lint.hlo.shape import ArrayShape, spelled_index
+from hlo_lint.hlo.shape import ArrayShape
 
 
 def cut(nodes: Nodes, what: str, rows: Sequence[Node], results: Sequence[ArrayShape]) -> list[Node]:
@@ -40,12 +40,7 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
     weights = _wave(nodes, row.shape.dims, salt)
     weighed = nodes.binary("multiply", numbers, weights)
     if row.shape.dims:
-        zero = nodes.scalar(0, "f32")
-        scalar = ArrayShape("f32", ())
-        left, right = nodes.parameter(0, scalar), nodes.parameter(1, scalar)
-        adder = nodes.graph((scalar, scalar), [nodes.binary("add", left, right)])
-        dimensions = (("dimensions", spelled_index(range(len(row.shape.dims)))),)
-        weighed = nodes.make("reduce", scalar, (weighed, zero), dimensions, (("to_apply", adder),))
+        weighed = nodes.reduced(weighed, "add", 0)
     return nodes.binary("multiply", weighed, nodes.scalar(1 / max(count, 1), "f32"))
 
 

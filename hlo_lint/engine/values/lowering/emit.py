@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
+from hlo_lint.hlo.parser.literals import spelled_literal
 from hlo_lint.hlo.shape import ArrayShape, read_index
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    pass
 
 NATIVE: Final[Mapping[str, str]] = {}
 """Each element type as it is."""
@@ -53,7 +54,7 @@ class _Writer:
     def name_of(self, graph: Graph) -> str:
         name = self._names.get(graph.number)
         if name is None:
-            name = self._names[graph.number] = f"c{graph.number}"
+            name = self._names[graph.number] = f"graph{graph.number}"
             self.write(graph, name)
         return name
 
@@ -85,12 +86,9 @@ class _Writer:
 
     def lines(self, node: Node, name: str, operands: list[str]) -> list[str]:
         """The instruction of a node, and what has to stand before it."""
-        single = node.shapes[0] if len(node.shapes) == 1 else None
-        result = (
-            self.shape(single)
-            if single is not None and not _is_tuple(node)
-            else self.shapes(node.shapes)
-        )
+        # The state of a loop and what branches give are tuples, also of one element.
+        is_tuple = len(node.shapes) != 1 or node.opcode in ("while", "conditional")
+        result = self.shapes(node.shapes) if is_tuple else self.shape(node.shape)
         match node.opcode:
             case "constant":
                 assert node.literal is not None
@@ -152,29 +150,3 @@ class _Writer:
         else:
             lines.append(f"{name} = {target.dtype}[{dims}] bitcast-convert({operand})")
         return lines
-
-
-def _is_tuple(node: Node) -> bool:
-    """True if the result of a node is a tuple, also if that has one element."""
-    return len(node.shapes) != 1 or node.opcode in ("while", "conditional")
-
-
-def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
-    """A constant as HLO spells it; of a float the very value that its type holds."""
-    if literal.ndim == 0:
-        return _spelled_number(literal, dtype)
-    return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"
-
-
-def _spelled_number(number: NDArray[Any], dtype: str) -> str:
-    if dtype == "pred":
-        return "true" if number else "false"
-    if dtype in PART_OF_COMPLEX:
-        return f"({_float(float(number.real))}, {_float(float(number.imag))})"
-    return _float(float(number)) if dtype in FLOATS else str(int(number))
-
-
-def _float(number: float) -> str:
-    if number != number:
-        return "nan"
-    return "-inf" if number == -float("inf") else "inf" if number == float("inf") else repr(number)

@@ -7,14 +7,16 @@ C where beta is not 0, scales of 8-bit floats, the bias.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import pi, sqrt
+from math import inf, pi, sqrt
+from struct import pack, unpack
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.loops import backend_config
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.kernels.custom_calls import decode
+from hlo_lint.kernels.custom_calls import decode_payload
 from hlo_lint.kernels.custom_calls.gemm import GemmConfig, TriangularSolveConfig
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def matmul(
     results: Sequence[ArrayShape],
 ) -> list[Node]:
     """The results of a matrix product but for its scratch memory."""
-    config = decode(call)
+    config = decode_payload(call)
     if not isinstance(config, GemmConfig):
         raise NotLowered(f"%{call.name} has no configuration of a matrix product")
     nodes, result = lowering.nodes, results[0]
@@ -61,6 +63,9 @@ def matmul(
         if word not in ACTIVATIONS:
             raise NotLowered(f"%{call.name} has the unknown epilogue {config.epilogue}")
         product = ACTIVATIONS[word](nodes, product)
+    if config.gives_largest:
+        size = nodes.convert(nodes.unary("abs", product), results[1].dtype)
+        auxiliary.append(nodes.reduced(size, "maximum", -inf))
     if len(scales) > 2 and result.dtype in _NARROW:
         product = nodes.binary("multiply", product, nodes.convert(scales[-1], dtype))
     return [nodes.convert(product, result.dtype), *auxiliary]
@@ -123,11 +128,68 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
 """Activations by the words of cuBLASLt for its epilogues, and those that only cuDNN has."""
 
 
+def onednn_matmul(
+    lowering: Lowering, call: Instruction, operands: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node] | None:
+    """The product of oneDNN with what is fused to it (`xla/service/cpu/onednn_config.proto`)."""
+    nodes, result = lowering.nodes, results[0]
+    config = backend_config(call).get("onednn_matmul_config")
+    left, right, *rest = operands
+    rank = left.shape.rank
+    if not isinstance(config, Mapping) or not 2 <= rank == right.shape.rank:
+        return None
+    if left.shape.dims[:-2] != right.shape.dims[:-2] or not is_float(result.dtype):
+        return None
+    fusions = config.get("fusions")
+    fusions = fusions if isinstance(fusions, Mapping) else {}
+    words, factors = fusions.get("ops", []), fusions.get("alpha_typecast", [])
+    # One number until 2025: of several LINEAR the last one written.
+    if not isinstance(words, list):
+        return None
+    bits = list(factors) if isinstance(factors, list) else [factors] * len(words)
+    sides = ((left, "transpose_a", rank - 1), (right, "transpose_b", rank - 2))
+    axes = [2 * rank - 3 - axis if config.get(name) else axis for _, name, axis in sides]
+    batch = [(axis, axis) for axis in range(rank - 2)]
+    total = nodes.dot(left, right, "f32", batch, [(axes[0], axes[1])])
+    total = nodes.reshape(total, result.dims)
+    for word in words:
+        name = _ONEDNN.get(str(word), str(word))
+        if word == "LINEAR" and bits:
+            total = times(nodes, total, _float(bits.pop(0)))
+        elif word in ("BIAS", "BINARY_ADD", "SUM") and rest:
+            total = nodes.binary("add", total, _spread(nodes, rest.pop(0), total.shape))
+        elif name in ACTIVATIONS:
+            total = ACTIVATIONS[name](nodes, total)
+        else:
+            return None
+    return [nodes.convert(total, result.dtype)]
+
+
+def _float(bits: object) -> float:
+    """The float of so many bits."""
+    if not isinstance(bits, int):
+        raise NotLowered(f"{bits} is not a number of 32 bits")
+    return float(unpack("f", pack("I", bits & 0xFFFFFFFF))[0])
+
+
+_ONEDNN: Final = {"GELU_TANH": "GELU"}
+"""Names that oneDNN has for the activations of cuBLASLt."""
+
+
+def _spread(nodes: Nodes, addend: Node, shape: ArrayShape) -> Node:
+    """An addend repeated along the dimensions that it has not, or that are 1."""
+    first = shape.rank - addend.shape.rank
+    axes = [axis for axis, size in enumerate(addend.shape.dims) if size != 1]
+    plain = nodes.reshape(addend, tuple(addend.shape.dims[axis] for axis in axes))
+    wide = nodes.convert(plain, shape.dtype)
+    return nodes.broadcast(wide, shape.dims, [first + axis for axis in axes])
+
+
 def triangular_solve(
     lowering: Lowering, call: Instruction, operands: Sequence[Node], results: Sequence[ArrayShape]
 ) -> list[Node]:
     """The solution of a triangular system."""
-    config = decode(call)
+    config = decode_payload(call)
     if not isinstance(config, TriangularSolveConfig):
         raise NotLowered(f"%{call.name} has no configuration of a triangular solve")
     attributes = (

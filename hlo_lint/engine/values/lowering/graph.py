@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.analysis.value_numbering import ValueNumbering, operands_first
+from hlo_lint.analysis.value_numbering import ValueNumbering
+from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, read_index, spelled_index
 from hlo_lint.text.errors import HloLintError
+from hlo_lint.xla.limits import Deadline
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +76,8 @@ LoweredValue = Node | tuple["LoweredValue", ...] | None
 class Nodes:
     """Makes nodes, and gives the same one for the same value."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: Deadline | None = None) -> None:
+        self._deadline = deadline or Deadline()
         self._numbering = ValueNumbering()
         self._nodes: list[Node] = []
         self._graph_numbering = ValueNumbering()
@@ -122,6 +125,8 @@ class Nodes:
         node = self._nodes[number]
         self.made.append(node)
         self.asked += 1
+        if not self.asked % 512:
+            self._deadline.check()
         if self.asked > MAX_NODES:
             raise NotLowered(f"it has more than {MAX_NODES} operations when calls are inlined")
         return node
@@ -176,7 +181,7 @@ class Nodes:
 
     def reshape(self, node: Node, dims: tuple[int, ...]) -> Node:
         """The same elements in the same order, in another shape."""
-        while node.opcode == "reshape":
+        if node.opcode == "reshape":  # of what is none: each is made here
             node = node.operands[0]
         if node.shape.dims == dims:
             return node
@@ -257,6 +262,17 @@ class Nodes:
         """An elementwise operation that keeps the type."""
         return self.make(opcode, node.shape, (node,))
 
+    def reduced(self, node: Node, opcode: str, first: float) -> Node:
+        """All elements joined to one; `first` changes none."""
+        scalar = ArrayShape(node.shape.dtype, ())
+        graph = self.graph(
+            (scalar, scalar),
+            [self.binary(opcode, *(self.parameter(at, scalar) for at in range(2)))],
+        )
+        dimensions = (("dimensions", spelled_index(range(node.shape.rank))),)
+        operands = node, self.scalar(first, node.shape.dtype)
+        return self.make("reduce", scalar, operands, dimensions, (("to_apply", graph),))
+
     def slice(self, node: Node, starts: Sequence[int], limits: Sequence[int]) -> Node:
         """The part of an array from `starts` to `limits`."""
         pairs = list(zip(starts, limits, strict=True))
@@ -267,14 +283,14 @@ class Nodes:
         shape = ArrayShape(node.shape.dtype, dims)
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
-    def padded(self, node: Node, dims: tuple[int, ...]) -> Node:
-        """The array with zeros after its elements in each dimension."""
+    def padded(self, node: Node, dims: tuple[int, ...], number: float = 0) -> Node:
+        """The array with a number after its elements in each dimension."""
         if dims == node.shape.dims:
             return node
         edges = "x".join(f"0_{size - own}" for size, own in zip(dims, node.shape.dims, strict=True))
         shape = ArrayShape(node.shape.dtype, dims)
-        zero = self.scalar(0, node.shape.dtype)
-        return self.make("pad", shape, (node, zero), (("padding", edges),))
+        filler = self.scalar(number, node.shape.dtype)
+        return self.make("pad", shape, (node, filler), (("padding", edges),))
 
     def concatenate(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays after each other along one dimension."""

@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from hlo_lint.analysis.loops import read_loop
-from hlo_lint.analysis.value_numbering import operands_first
+from hlo_lint.analysis.cycles import cycles_of
+from hlo_lint.analysis.endless_loops import endless
+from hlo_lint.analysis.loops import Loop, read_loop
+from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
@@ -36,8 +39,8 @@ from hlo_lint.engine.values.lowering.memory import (
     untiled,
 )
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.watch import Lasts, Watch, initial_values, last_values
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.engine.values.lowering.watch import Lasts, Watch
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
@@ -53,7 +56,9 @@ from hlo_lint.hlo.shape import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-MAX_DEVICES: Final = 8
+    from hlo_lint.engine.values.lowering.shards import ProgramShardings
+
+MAX_DEVICES: Final = 32
 """A program of more devices is not simulated: each has its own copy of every value."""
 _FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
 """Opcodes whose result is their first operand, wherever it lies in memory."""
@@ -76,7 +81,12 @@ class Lowering:
     nodes: Nodes
     replicated: frozenset[int] = frozenset()
     """The entry parameters that have the same value on all devices."""
+    layout: ProgramShardings | None = None
+    """The shardings of whole arrays: the program takes and gives whole ones."""
+    is_partitioned: bool = False
+    """True if the module has the parts of `layout`, False if it has the whole arrays."""
     cuts: list[Cut] = field(default_factory=list)
+    endless: list[str] = field(default_factory=list)
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""
@@ -104,16 +114,17 @@ class Lowering:
         Raises:
             NotLowered: it holds something that cannot be made to run.
         """
-        from hlo_lint.engine.values.lowering.collectives import device_count
-
         entry = self.module.entry
         if entry is None or entry.root is None:
             raise NotLowered("it has no entry computation")
         if self.module.problems:
             raise NotLowered("it has text that cannot be read")
+        cycles = cycles_of(self.module)
+        if cycles is not None and cycles.calls:
+            raise NotLowered("it has a computation that calls itself")
         self.nodes.asked = 0
         try:
-            self.devices = 1 if self.watch is not None else device_count(self.module)
+            self.devices = 1 if self.watch is not None else self._device_count()
         except AttributeSyntaxError as error:
             raise NotLowered(f"it is not sound: {error}") from error
         if self.devices > MAX_DEVICES:
@@ -123,19 +134,43 @@ class Lowering:
             results = self.computation(entry, arguments)
         except RecursionError:
             raise NotLowered("it has too many calls inside calls") from None
-        roots = [node for value in results for node in leaf_nodes(value)]
+        leaves = [list(leaf_nodes(value)) for value in results]
         if self.watch is not None:
             roots = self.watch.results(list(self.watch.seen))
+        elif self.layout is None:
+            roots = list(chain.from_iterable(leaves))
+        elif self.is_partitioned:
+            columns = zip(self.layout.results, zip(*leaves, strict=True), strict=True)
+            roots = [sharded.joined(self.nodes, parts) for sharded, parts in columns]
+        else:
+            roots = leaves[0]
+        devices = self.devices if self.layout is None else 1
         graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
         return Program(
-            graph, tuple(inputs), self.origins, self.last, tuple(self.cuts), self.devices
+            graph,
+            tuple(inputs),
+            self.origins,
+            self.last,
+            tuple(self.cuts),
+            devices,
+            tuple(self.endless),
         )
+
+    def _device_count(self) -> int:
+        from hlo_lint.engine.values.lowering.collectives import device_count, has_regions
+
+        if self.layout is None:
+            return device_count(self.module)
+        return self.layout.devices if self.is_partitioned or has_regions(self.module) else 1
 
     def _inputs(self, entry: Computation) -> tuple[list[Input], list[Values]]:
         """The parameters of the program, and those of the module on each device."""
+        from hlo_lint.engine.values.lowering.collectives import given_inputs
+
         inputs: list[Input] = []
         arguments: list[Values] = []
         leaf = 0
+        given = given_inputs(self.module, self.devices) if self.devices > 1 else {}
         needed = set(entry.parameters if self.watch is None else self._in_order(entry))
         for parameter in entry.parameters:
             if parameter not in needed:
@@ -145,20 +180,27 @@ class Lowering:
             with _named(parameter):
                 shapes = list(bare(self.shape(parameter)))
                 limit = index_limit(parameter, self.module)
-            shared = (parameter.parameter_number or 0) in self.replicated
+            number = parameter.parameter_number or 0
+            shared = number in self.replicated or self.layout is not None
+            own = shapes
+            if self.layout is not None and self.is_partitioned:
+                spread = self.layout.parameters[leaf : leaf + len(shapes)]
+                if [sharded.part for sharded in spread] != shapes:
+                    raise NotLowered(f"%{parameter.name} is not a part of what it was")
+                shapes = [sharded.shape for sharded in spread]
             values: Values = []
             for device in range(self.devices):
                 if not (shared and device):
                     first = len(inputs)
                     inputs += [
-                        Input(leaf + number, device, shape, limit)
-                        for number, shape in enumerate(shapes)
+                        Input(leaf + at, device, shape, limit, given.get((number, device), ()))
+                        for at, shape in enumerate(shapes)
                     ]
-                leaves = iter(
-                    self.nodes.parameter(first + number, shape)
-                    for number, shape in enumerate(shapes)
-                )
-                values.append(assembled(self.shape(parameter), leaves))
+                whole = [self.nodes.parameter(first + at, shape) for at, shape in enumerate(shapes)]
+                if own is not shapes:
+                    pairs = zip(spread, whole, strict=True)
+                    whole = [sharded.cut(self.nodes, node, device) for sharded, node in pairs]
+                values.append(assembled(self.shape(parameter), iter(whole)))
             arguments.append(values)
             leaf += len(shapes)
         return inputs, arguments
@@ -178,7 +220,11 @@ class Lowering:
             with _named(instruction):
                 values = self._values(instruction, by_name, arguments)
             if self.watch is not None and instruction in self.watch.instructions:
-                self.watch.see(instruction, values[0])
+                operands = (
+                    _part(by_name[operand.name][0], operand.index)
+                    for operand in instruction.operands
+                )
+                self.watch.computed(instruction, values[0], operands)
             for node in self.nodes.made[begin:]:
                 self.origins.setdefault((self.scope, node.number), instruction)
             del self.nodes.made[begin:]  # the rest is made by callers
@@ -266,6 +312,10 @@ class Lowering:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands)
+        if opcode == "custom-call" and self.layout is not None and self.devices > 1:
+            results = collectives.crossed(self, instruction, operands)
+            if results is not None:
+                return results
         base = wrapped_opcode(opcode)
         if base is not None:
             return self._sugar(instruction, base, operands)
@@ -311,9 +361,13 @@ class Lowering:
                 value if instruction.opcode.endswith("-update") else _part(value, (1,))
                 for value in operands[0]
             ]
+        from hlo_lint.engine.values.lowering.collectives import LOWERED, lowered
+
         shape = self._parts(instruction)[1]
         if base in ("fusion", "call"):
             results = self.computation(self.body(instruction.called_computations[0]), operands)
+        elif base in LOWERED:
+            results = lowered(self, instruction, operands, base, shape)
         else:
             results = [
                 self._on_device(instruction, base, [values[at] for values in operands], shape)
@@ -325,9 +379,11 @@ class Lowering:
         shape = self.shape(instruction)
         computation = self.called(instruction, "body")
         test = self.called(instruction, "condition")
+        if reason := endless(Loop(instruction, computation, test)):
+            self.endless.append(f"the loop %{instruction.name} {reason}")
         carried = self._carried(computation.name)
         leaves = [node for value in states for node in leaf_nodes(value)]
-        leaves += initial_values(carried, self.nodes)
+        leaves += self.watch.initial_values(carried) if self.watch is not None else []
         shapes = tuple(leaf.shape for leaf in leaves)
         begin = len(self.nodes.made)
         state, last = self._state(shape, shapes, carried)
@@ -361,7 +417,7 @@ class Lowering:
         """
         nodes = iter([self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
         state = [assembled(shape, nodes) for _ in range(self.devices)]
-        return state, last_values(carried, nodes)
+        return state, self.watch.last_values(carried, nodes) if self.watch is not None else []
 
     def _body(
         self,
@@ -382,9 +438,9 @@ class Lowering:
         """The result of a loop or a conditional on each device; what is watched in it is seen."""
         every = iter(self.nodes.elements(node))
         values = [assembled(shape, every) for _ in range(self.devices)]
-        for instruction, last in last_values(carried, every):
-            assert self.watch is not None
-            self.watch.see(instruction, *last)
+        if self.watch is not None:
+            for instruction, last in self.watch.last_values(carried, every):
+                self.watch.see(instruction, *last)
         return values
 
     def _iteration(self, instruction: Instruction, state: Values) -> Callable[[], Node] | None:
@@ -445,7 +501,10 @@ class Lowering:
     ) -> LoweredValue:
         shape = shape or self.shape(instruction)
         if opcode in _FREE:
-            return operands[0]
+            kept = operands[0]
+            if isinstance(kept, Node) and isinstance(shape, ArrayShape):
+                return self.nodes.convert(kept, shape.dtype)  # XLA:TPU rounds in a copy
+            return kept
         if opcode == "get-tuple-element":
             index = instruction.attribute("index")
             return _part(operands[0], (index,) if isinstance(index, int) else ())
@@ -519,12 +578,20 @@ class Lowering:
     ) -> LoweredValue:
         """The results of an operation that cannot be run: some function of its operands."""
         read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
-        shapes = [list(map(untiled, arrays(shape))) for shape in read]
+        # What is not a kernel of its own is a function of indices, in whatever layout.
+        is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
+
+        def lying(shape: Shape | None) -> list[ArrayShape]:
+            return [
+                leaf.with_layout(None) if is_logical else untiled(leaf) for leaf in arrays(shape)
+            ]
+
+        shapes = [lying(shape) for shape in read]
         rows: list[Node] = []
         for value, of_operand in zip(operands, shapes, strict=False):
             for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
                 rows.append(in_memory(self.nodes, node, leaf) if leaf.dims else node)
-        results = list(map(untiled, arrays(shape)))
+        results = lying(shape)
         signature = (
             f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
         )
@@ -584,6 +651,8 @@ _UNRUNNABLE: Final = frozenset(
     "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
 )
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+_LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$")
+"""Calls of XLA's own that layout-assignment may give operands in any layout."""
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
 )
@@ -619,7 +688,7 @@ def _named(instruction: Instruction) -> Iterator[None]:
     except NotLowered as error:
         error.instruction = error.instruction or instruction.name
         raise
-    except (AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
+    except (ArithmeticError, AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
         message = f"it is not sound: {type(error).__name__}: {error}"
         raise NotLowered(message, instruction.name) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.loops import backend_config, integer_field
+from hlo_lint.analysis.loops import slice_descriptor
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction
@@ -130,18 +130,15 @@ def by_descriptor(
     XLA:GPU copies what the descriptor says and computes no index (`DynamicMemcpyThunk`).
     """
     nodes = lowering.nodes
-    if '"dynamic_slice_config"' not in instruction.attributes_text:
-        return None
-    config = backend_config(instruction).get("dynamic_slice_config")
-    offset, stride = (integer_field(config, name) for name in ("byte_offset", "byte_stride"))
+    descriptor = slice_descriptor(instruction)
     whole = instruction.operand_shape(0)
-    if offset is None or stride is None or not isinstance(whole, ArrayShape):
+    if descriptor is None or not isinstance(whole, ArrayShape):
         return None
     part = shape if opcode == "dynamic-slice" else instruction.operand_shape(1)
     if not isinstance(part, ArrayShape) or not whole.element_bits:
         return None
-    at = nodes.scalar(offset, "s64")
-    if stride:
+    at = nodes.scalar(descriptor.byte_offset, "s64")
+    if stride := descriptor.byte_stride:
         # In a nest the descriptor may mean any of the loops: the operands decide there.
         if len(lowering.iterations) != 1 or (iteration := lowering.iterations[0]) is None:
             return None

@@ -32,6 +32,8 @@ class Program:
     cuts: tuple[Cut, ...]
     """The operations that cannot be run, in the order of the module."""
     devices: int
+    endless: tuple[str, ...] = ()
+    """The reasons why it is not run: its loops that do not end."""
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
@@ -54,6 +56,8 @@ class Input:
     shape: ArrayShape
     limit: int | None
     """The size that its integers index, if they index anything."""
+    given: tuple[int, ...] = ()
+    """Its values, where only some are sound: the sizes and offsets of a ragged exchange."""
     thresholds: tuple[float, ...] = ()
     """The constants that the program compares its elements with."""
 

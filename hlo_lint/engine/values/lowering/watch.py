@@ -6,8 +6,9 @@ once the instruction has run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import reduce
 from typing import NamedTuple
 
 from hlo_lint.engine.values.lowering.graph import (
@@ -18,7 +19,9 @@ from hlo_lint.engine.values.lowering.graph import (
     bare,
     leaf_nodes,
 )
+from hlo_lint.hlo.dtypes import is_complex, is_float
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
 class Last(NamedTuple):
@@ -36,7 +39,8 @@ class Watch:
     """The watched instructions of a module, and their values as far as it is lowered."""
 
     def __init__(self, module: Module, instructions: Sequence[Instruction], nodes: Nodes) -> None:
-        self.instructions = instructions
+        self.module = module
+        self.instructions = dict.fromkeys(instructions)
         self.seen: dict[Instruction, Last] = {}
         self._nodes = nodes
         self._by_name = {computation.name: computation for computation in module.computations}
@@ -53,7 +57,11 @@ class Watch:
                 for instruction in (computation.instructions if computation else ())
                 for callee in instruction.called_computations
             ]
-            own = [i for i in self.instructions if i.computation is computation]
+            own = (
+                [i for i in computation.instructions if i in self.instructions]
+                if computation
+                else []
+            )
             inner = [i for callee in dict.fromkeys(called) for i in self.inside(callee)]
             watched += dict.fromkeys([*own, *inner])
         return watched
@@ -66,6 +74,16 @@ class Watch:
             if instruction in self.instructions
             or any(map(self.inside, instruction.called_computations))
         ]
+
+    def shape(self, instruction: Instruction) -> Shape:
+        """The shape of what is kept of an instruction."""
+        return instruction.shape
+
+    def computed(
+        self, instruction: Instruction, value: LoweredValue, operands: Iterable[LoweredValue]
+    ) -> None:
+        """Keep what an instruction makes of its operands."""
+        self.see(instruction, value)
 
     def see(
         self, instruction: Instruction, value: LoweredValue, has_run: Node | None = None
@@ -96,24 +114,88 @@ class Watch:
         for instruction in carried:
             last = self.seen.get(instruction)
             if last is None:
-                nodes += initial_values([instruction], self._nodes)
+                nodes += self.initial_values([instruction])
             else:
                 nodes += [*leaf_nodes(last.value), last.has_run or self._nodes.scalar(1, "pred")]
         return nodes
 
+    def initial_values(self, carried: Sequence[Instruction]) -> list[Node]:
+        """The values of instructions that have not run, each with its predicate."""
+        values: list[Node] = []
+        for instruction in carried:
+            values += [self._nodes.filled(0, leaf) for leaf in bare(self.shape(instruction))]
+            values.append(self._nodes.scalar(0, "pred"))
+        return values
 
-def initial_values(carried: Sequence[Instruction], nodes: Nodes) -> list[Node]:
-    """The values of instructions that have not run, each with its predicate."""
-    values: list[Node] = []
-    for instruction in carried:
-        values += [nodes.filled(0, leaf) for leaf in bare(instruction.shape)]
-        values.append(nodes.scalar(0, "pred"))
-    return values
+    def last_values(self, carried: Sequence[Instruction], nodes: Iterator[Node]) -> Lasts:
+        """Values and predicates from the nodes that hold them."""
+        return [(i, Last(assembled(self.shape(i), nodes), next(nodes))) for i in carried]
 
 
-def last_values(carried: Sequence[Instruction], nodes: Iterator[Node]) -> Lasts:
-    """Values and predicates from the nodes that hold them."""
-    return [(i, Last(assembled(i.shape, nodes), next(nodes))) for i in carried]
+class FirstNonFinite(Watch):
+    """The instructions that make a NaN of operands without one, or an infinity of finite ones.
+
+    The predicate of each says that it has; its value, where it is kept, is a tuple of its result
+    and its operands when it first did.
+    """
+
+    def __init__(
+        self, module: Module, instructions: Sequence[Instruction], nodes: Nodes, *, keeps: bool
+    ) -> None:
+        super().__init__(module, instructions, nodes)
+        self._keeps = keeps
+
+    def shape(self, instruction: Instruction) -> Shape:
+        """The shape of what is kept of an instruction."""
+        if not self._keeps:
+            return TupleShape(())
+        shapes = instruction.shape, *(operand.shape for operand in instruction.operands)
+        return TupleShape(tuple([shape for shape in shapes if shape is not None]))
+
+    def computed(
+        self, instruction: Instruction, value: LoweredValue, operands: Iterable[LoweredValue]
+    ) -> None:
+        """Keep what an instruction makes of its operands, and whether it makes a NaN."""
+        operands = tuple(operands)
+        made = [
+            self._nodes.binary("and", self._all(test, operands), self._not(self._all(test, value)))
+            for test in ("is-finite", "compare")
+        ]
+        kept = (value, *operands) if self._keeps else ()
+        self.see(instruction, kept, self._nodes.binary("or", *made))
+
+    def see(
+        self, instruction: Instruction, value: LoweredValue, has_run: Node | None = None
+    ) -> None:
+        """Keep a value, where there was none before it."""
+        before = self.seen.get(instruction)
+        super().see(instruction, value, has_run)
+        if before is not None and before.has_run is not None:
+            super().see(instruction, *before)
+
+    def _not(self, node: Node) -> Node:
+        return self._nodes.make("not", node.shape, (node,))
+
+    def _all(self, test: str, value: LoweredValue) -> Node:
+        """True if all floats of a value are finite, or, by `compare`, equal to themselves."""
+        nodes, true = self._nodes, self._nodes.scalar(1, "pred")
+        tests = []
+        for leaf in leaf_nodes(value):
+            parts = [leaf] if is_float(leaf.shape.dtype) else []
+            if is_complex(leaf.shape.dtype):
+                of_part = ArrayShape(
+                    "f64" if leaf.shape.dtype == "c128" else "f32", leaf.shape.dims
+                )
+                parts = [nodes.make(opcode, of_part, (leaf,)) for opcode in ("real", "imag")]
+            for one in parts:
+                wide = one if one.shape.dtype == "f64" else nodes.convert(one, "f32")
+                shape = ArrayShape("pred", wide.shape.dims)
+                if test == "compare":
+                    result = nodes.make(test, shape, (wide, wide), (("direction", "EQ"),))
+                else:
+                    result = nodes.make(test, shape, (wide,))
+                tests.append(nodes.reduced(result, "and", 1) if shape.dims else result)
+        return reduce(lambda one, other: nodes.binary("and", one, other), tests, true)
 
 
 def _like(value: LoweredValue, leaves: Iterator[Node]) -> LoweredValue:

@@ -1,0 +1,184 @@
+"""Arrays in parts on the devices of a mesh, as `sharding=` says: cut, and put together again.
+
+A module before the partitioner computes with whole arrays, one after it with the part of each
+device. Both become programs of whole arrays, and can be compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Final, NamedTuple
+
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, bare
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.devices import MeshReplicaGroups, device_numbers
+from hlo_lint.hlo.attributes.sharding import (
+    NamedSharding,
+    Sharding,
+    TiledSharding,
+    TupleSharding,
+    read_sharding,
+)
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Shape
+
+PADDING: Final = 3
+"""The value behind the end of an array that its parts do not fill: nothing may read it."""
+
+
+class Sharded(NamedTuple):
+    """An array in parts."""
+
+    shape: ArrayShape
+    """The whole array."""
+    places: tuple[tuple[int, ...], ...]
+    """The number of the part in each dimension that each device has."""
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of parts in each dimension."""
+        return [1 + max(numbers) for numbers in zip(*self.places, strict=True)]
+
+    @property
+    def part(self) -> ArrayShape:
+        """The array of one device."""
+        sizes = zip(self.shape.dims, self.counts, strict=True)
+        return ArrayShape(self.shape.dtype, tuple(-(-size // count) for size, count in sizes))
+
+    def cut(self, nodes: Nodes, whole: Node, device: int) -> Node:
+        """The part of a device."""
+        part, place = self.part.dims, self.places[device]
+        filled = tuple(size * count for size, count in zip(part, self.counts, strict=True))
+        padded = nodes.padded(whole, filled, PADDING)
+        starts = [size * at for size, at in zip(part, place, strict=True)]
+        limits = [start + size for start, size in zip(starts, part, strict=True)]
+        return nodes.slice(padded, starts, limits)
+
+    def joined(self, nodes: Nodes, parts: Sequence[Node]) -> Node:
+        """The whole array from the parts of all devices; of equal parts the first."""
+        if parts[0].shape != self.part:
+            raise NotLowered(f"a device has {parts[0].shape} of {self.shape}, not {self.part}")
+        by_place = dict(zip(reversed(self.places), reversed(parts), strict=True))
+
+        def join(place: tuple[int, ...]) -> Node:
+            axis = len(place)
+            if axis == self.shape.rank:
+                return by_place[place]
+            row = [join((*place, at)) for at in range(self.counts[axis])]
+            return nodes.concatenate(row, axis)
+
+        return nodes.slice(join(()), [0] * self.shape.rank, self.shape.dims)
+
+
+@dataclass(frozen=True)
+class ProgramShardings:
+    """The shardings of the arrays that a program takes and gives."""
+
+    devices: int
+    parameters: tuple[Sharded, ...]
+    results: tuple[Sharded, ...]
+
+
+def layout_of(module: Module) -> ProgramShardings | None:
+    """The shardings of a module before it is partitioned; None for one device."""
+    entry = module.entry
+    devices = module.attribute_or_none("num_partitions")
+    if (
+        not isinstance(devices, int)
+        or devices < 2
+        or module.attribute_or_none("replica_count") not in (None, 1)
+        or entry is None
+        or entry.root is None
+    ):
+        return None
+    parameters = [
+        sharded for parameter in entry.parameters for sharded in _shardeds(parameter, devices)
+    ]
+    return ProgramShardings(devices, tuple(parameters), tuple(_shardeds(entry.root, devices)))
+
+
+def _shardeds(instruction: Instruction, devices: int) -> Iterator[Sharded]:
+    sharding = instruction.attribute_or_none("sharding")
+    yield from _spread(instruction.shape, sharding, devices)  # type: ignore[arg-type]
+
+
+def _spread(shape: Shape, sharding: Sharding | None, devices: int) -> Iterator[Sharded]:
+    leaves = list(bare(shape))
+    shardings = (
+        sharding.elements if isinstance(sharding, TupleSharding) else [sharding] * len(leaves)
+    )
+    if len(shardings) != len(leaves):
+        raise NotLowered(f"{len(shardings)} shardings of {len(leaves)} arrays")
+    for leaf, one in zip(leaves, shardings, strict=True):
+        yield Sharded(leaf, tuple(_places(one, leaf.rank, devices)))
+
+
+def _places(
+    sharding: TiledSharding | NamedSharding | None, rank: int, devices: int
+) -> list[tuple[int, ...]]:
+    """The number of the part in each dimension, for each device."""
+    places = [[0] * rank for _ in range(devices)]
+    match sharding:
+        case NamedSharding(dimensions=dimensions) if not sharding.unreduced:
+            if not any(dimension.axes for dimension in dimensions) and not sharding.mesh.order:
+                return list(map(tuple, places))
+            if prod(axis.size for axis in sharding.mesh.axes) == devices:
+                for axis, dimension in enumerate(dimensions):
+                    for group in MeshReplicaGroups(sharding.mesh, dimension.axes).groups:
+                        for number, device in enumerate(group):
+                            places[device][axis] = number
+                return list(map(tuple, places))
+        case TiledSharding(type="tiled", tiles=tiles) if "unreduced" not in sharding.subgroups:
+            order = device_numbers(sharding.devices)
+            if len(order) == devices == prod(tiles):
+                for at, device in enumerate(order):
+                    for axis in reversed(range(len(tiles))):
+                        at, number = divmod(at, tiles[axis])
+                        if axis < rank:
+                            places[device][axis] = number
+                return list(map(tuple, places))
+        case None | TiledSharding(type="replicated"):
+            return list(map(tuple, places))
+    raise NotLowered(f"arrays are spread over {devices} devices in a way that is not simulated")
+
+
+# ---- manual regions: what is whole outside is in parts inside
+
+INTO: Final = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
+OUT_OF: Final = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
+_find_shardy: Final = re.compile(r"<@(\w+), (\[[^<>]*)>").findall
+
+
+def border(call: Instruction, target: str, module: Module, devices: int) -> list[Sharded]:
+    """The shardings of the arrays that go into a manual region or come out of it."""
+    goes_in = target in INTO
+    facts, meshes = (
+        value if isinstance(value := owner.attribute_or_none("frontend_attributes"), dict) else {}
+        for owner in (call, module)
+    )
+    text = facts.get(f"xla.sdy.{'in' if goes_in else 'out'}_shardings")
+    if text is None:
+        outer = [operand.instruction for operand in call.operands] if goes_in else [call]
+        return [sharded for one in outer if one for sharded in _shardeds(one, devices)]
+    shapes = [
+        leaf
+        for shape in ([operand.shape for operand in call.operands] if goes_in else [call.shape])
+        for leaf in bare(shape)  # type: ignore[arg-type]
+    ]
+    shardings = _find_shardy(text)
+    if len(shardings) != len(shapes):
+        raise NotLowered(f"%{call.name} has {len(shardings)} shardings of {len(shapes)} arrays")
+    spread: list[Sharded] = []
+    for shape, (name, axes) in zip(shapes, shardings, strict=True):
+        mesh = re.search(rf"\b{name} = #sdy.mesh<(\[[^\]]*\])>", meshes.get("xla.sdy.meshes", ""))
+        if mesh is None:
+            raise NotLowered(f"%{call.name} names the mesh @{name}")
+        spelled = f"{{mesh{mesh[1]}, {axes}}}".replace('\\"', "'").replace('"', "'")
+        try:
+            spread += _spread(shape, read_sharding(spelled), devices)
+        except AttributeSyntaxError as error:
+            raise NotLowered(f"%{call.name}: {error}") from error
+    return spread
