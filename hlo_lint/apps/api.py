@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
@@ -15,7 +15,7 @@ from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
-from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.report import Report
@@ -30,6 +30,18 @@ if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
+
+
+class LintOptions(TypedDict, total=False):
+    """Options of `lint`, for functions that hand them on."""
+
+    select: Sequence[str | type[Rule]] | None
+    ignore: Sequence[str] | None
+    before: str | None
+    stage: Stage | str | None
+    settings: Settings | None
+    resolved: bool
+    baseline: str | Path | None
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
@@ -96,7 +108,7 @@ def lint(
     *,
     stage: Stage | str | None = None,
     settings: Settings | None = None,
-    cured: bool = False,
+    resolved: bool = False,
     allow: Sequence[Allowance] = (),
     baseline: str | Path | None = None,
     executor: str | None = None,
@@ -110,8 +122,8 @@ def lint(
     which pass comes next, where nothing in the dump does. `stage` says where in the pipeline each
     text is, "gpu post-layout"; a comment in the text counts more. A finding
     that a later pass of the run resolved is reported only of a run that crashed, and only if XLA
-    promises that the defect is never there; with `cured` it is reported of any run, as information
-    where XLA makes no such promise.
+    promises that the defect is never there; with `resolved` it is reported of any run, as
+    information where XLA makes no such promise.
 
     Findings that a comment in the text, one of `allow` or the file `baseline` suppresses do not
     count: they are in `Report.allowed`.
@@ -128,7 +140,7 @@ def lint(
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     listed = baseline_of(settings)
     dump = as_dump(target, settings)
-    checker = _checker(settings, listed, cured=cured, memo=memo)
+    checker = _checker(settings, listed, resolved=resolved, memo=memo)
     cache = _cache(dump, checker, settings) if settings.cache else None
     if (settings.jobs or 1) > 1 or cache is not None or executor is not None:
         from hlo_lint.engine.parallel import check_in_parts
@@ -147,7 +159,7 @@ def lint_shard(
     settings: Settings,
     arguments: object,
     *,
-    cured: bool = False,
+    resolved: bool = False,
     executor: str | None = None,
     progress: Progress = lambda _: None,
 ) -> ShardReport:
@@ -158,22 +170,20 @@ def lint_shard(
     """
     from hlo_lint.engine.executors import open_executor
     from hlo_lint.engine.parallel import parts_of
-    from hlo_lint.engine.parts import Task
     from hlo_lint.engine.shards import positions_in, report_of
 
-    checker = _checker(settings, baseline_of(settings), cured=cured)
+    checker = _checker(settings, baseline_of(settings), resolved=resolved)
     cache = _cache(dump, checker, settings) if settings.cache else None
     pipelines = {at: dump.pipelines[at] for at in positions_in(shard, dump.pipelines)}
-    task = Task.of(checker)
-    with open_executor(executor, settings.jobs or 1, task) as opened:
-        parts = parts_of(pipelines, task, opened, progress, cache)
+    with open_executor(executor, settings.jobs or 1, checker.task) as opened:
+        parts = parts_of(pipelines, opened, progress, cache)
     if cache is not None:
         cache.save()
     return report_of(shard, arguments, checker, dump.pipelines, dump.skipped, parts)
 
 
 def merge_shards(
-    reports: Sequence[ShardReport], settings: Settings, *, cured: bool = False
+    reports: Sequence[ShardReport], settings: Settings, *, resolved: bool = False
 ) -> Report:
     """The report of a whole dump from those of all its shards, checked with the same settings.
 
@@ -183,22 +193,23 @@ def merge_shards(
     from hlo_lint.engine.shards import merge
 
     listed = baseline_of(settings)
-    checker = _checker(settings, listed, cured=cured)
+    checker = _checker(settings, listed, resolved=resolved)
     return as_report(merge(reports, checker), checker, settings, listed)
 
 
 def _checker(
-    settings: Settings, listed: Baseline | None, *, cured: bool, memo: RunMemo | None = None
+    settings: Settings, listed: Baseline | None, *, resolved: bool, memo: RunMemo | None = None
 ) -> Checker:
-    return Checker(
+    task = Task(
         settings.chosen_rules(),
-        before=known_pass(settings.before),
-        stage_of=settings.stage_of if settings.has_stages else None,
-        resolved=cured,
+        known_pass(settings.before),
+        settings.stage_of if settings.has_stages else None,
+        resolved=resolved,
         notes_files=bool(settings.allow or listed),
         limits=Limits(settings.max_megabytes, settings.max_seconds, settings.max_nesting),
-        memo=memo,
+        memo=memo or RunMemo(),
     )
+    return Checker(task)
 
 
 def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | None:
@@ -212,12 +223,13 @@ def _cache(dump: Dump, checker: Checker, settings: Settings) -> CachedParts | No
     from hlo_lint.engine.cache.store import Store, findings_folder
 
     stages = settings.stage, sorted(settings.per_path_stages.items()), str(settings.root)
+    task = checker.task
     facts = (
-        checker.reporter.before,
-        checker.reporter.resolved,
-        checker.limits.megabytes,
-        checker.limits.nesting,
-        checker.notes_files,
+        task.before,
+        task.resolved,
+        task.limits.megabytes,
+        task.limits.nesting,
+        task.notes_files,
         stages if settings.has_stages else (),
         _installed_judge(checker.rules),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +11,10 @@ from hlo_lint.apps.api import as_report, baseline_of, overridden
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.preconditions import known_pass
-from hlo_lint.engine.runner import Checker, Progress
+from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
-from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.text.edits import Edit, Safety
 from hlo_lint.text.phrases import counted
 
@@ -94,13 +92,13 @@ def fix(
     """
     settings = overridden(settings, select, ignore, before, stage, allow, baseline)
     settings = settings.overridden(unsafe_fixes=unsafe_fixes)
-    rules, before = _with_form(settings.chosen_rules(), form), known_pass(settings.before)
+    if form is not None:
+        move = form.value if isinstance(form, Form) else form
+        settings = settings.with_option("reshape-moves-data", "move-as", move)
+    rules, before = settings.chosen_rules(), known_pass(settings.before)
     stage_of = settings.stage_of if settings.has_stages else None
     listed = baseline_of(settings)
-    dump, memo = as_dump(target, settings), RunMemo()
-
-    def new_checker() -> Checker:
-        return Checker(rules, before=before, stage_of=stage_of, memo=memo)
+    dump, task = as_dump(target, settings), Task(rules, before, stage_of)
 
     def is_wanted(rule: str, safety: Safety, paths: Iterable[str]) -> bool:
         if safety is not Safety.SAFE and not settings.unsafe_fixes:
@@ -117,22 +115,9 @@ def fix(
         # The gate asks XLA's parser itself, and goes without it where there is none.
         chosen = {rule.name() for rule in rules} | {"parser-refuses"}
         every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
-        gate = Gate(
-            lambda: Checker(every, before=before, stage_of=stage_of, memo=memo),
-            admits_unproven=bool(settings.unsafe_fixes),
-        )
-    result, files = fix_dump(dump, new_checker, is_wanted, settings.allow, listed, progress, gate)
+        gate = Gate(replace(task, rules=every), admits_unproven=bool(settings.unsafe_fixes))
+    result, files = fix_dump(dump, task, is_wanted, settings.allow, listed, progress, gate)
     result.skipped[:0] = dump.skipped
-    report = as_report(result, new_checker(), settings, listed)
+    report = as_report(result, Checker(task), settings, listed)
     verdicts = tuple(gate.verdicts) if gate is not None else ()
     return FixResult(files, report, tuple(dump.skipped), verdicts)
-
-
-def _with_form(rules: ChosenRules, form: Form | str | None) -> ChosenRules:
-    """The rules, with the option `move-as` set where a rule has it."""
-    if form is None:
-        return rules
-    option = {"move-as": form.value if isinstance(form, Form) else form}
-    return ChosenRules.of(
-        [rule.with_options(option) if "move-as" in rule.options() else rule for rule in rules]
-    )

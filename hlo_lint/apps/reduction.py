@@ -7,8 +7,7 @@ small.
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Pool
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.environments import Interpreter, environment_of, interpreter_at
+from hlo_lint.xla.environments import Interpreter
 from hlo_lint.xla.parser import XlaParser
 
 _HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
@@ -230,12 +229,8 @@ def crash_problem(
         endings.append(ending)
         if not ending.crashed or (message and not test(text).interesting):
             continue
-        if (
-            problem is not None
-            and problem.ending is not None
-            and cause_of(ending) != cause_of(problem.ending)
-        ):
-            continue  # it does not die of the same
+        if problem and problem.ending and cause_of(ending) != cause_of(problem.ending):
+            continue
         if ONLY_PASSES in given and problem is None and not (passes or is_check(ending)):
             continue  # other passes would have made of it what can be emitted
         test = replace(test, cause="" if message else cause_of(ending))
@@ -244,13 +239,13 @@ def crash_problem(
         )
     if problem is None:
         last = endings[-1] if endings else Ending("ok", "")
+        ends, reason = f"does not crash on {path} for {target}", shown(last.message)
         if last.crashed:
-            ending_ = shown(last.message.partition("\n")[0])
-            raise UsageError(
-                f"jax {interpreter.jax} ends otherwise for {target}, or with any module: {ending_}"
-            )
-        ending_ = f", which its parser refuses: {shown(last.message)}" if last.message else ""
-        raise UsageError(f"jax {interpreter.jax} does not crash on {path} for {target}{ending_}")
+            ends = f"ends otherwise for {target}, or with any module"
+            reason = ": " + reason.partition("\n")[0]
+        elif reason:
+            reason = f", which its parser refuses: {reason}"
+        raise UsageError(f"jax {interpreter.jax} {ends}{reason}")
     yield problem
 
 
@@ -372,20 +367,6 @@ _NO_FLAGS = frozenset(
     {"xla_pjrt_allow_auto_layout_in_hlo", "xla_detailed_logging", "xla_cpu_enable_fast_min_max"}
 )
 """Options that jax sets in every run."""
-
-
-def interpreter_of(
-    release: str | None, python: str | None, announce: Callable[[str], None]
-) -> Interpreter:
-    """The Python whose XLA compiles: of a release, at a path, or this one.
-
-    Raises:
-        UsageError: it has no jax.
-        CaptureError: an environment for the release cannot be made.
-    """
-    if release is not None:
-        return environment_of(release, announce)
-    return interpreter_at(python or sys.executable)
 
 
 # ---- what a maintainer gets

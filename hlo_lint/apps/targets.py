@@ -15,6 +15,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import decode
+from hlo_lint.text.stored import PACKED, expanded, kept
 
 CheckTarget = Any
 """A path, a text, a Module, a Dump, or what jax compiled or lowered."""
@@ -34,15 +35,11 @@ def as_dump(target: CheckTarget, settings: Settings | None = None) -> Dump:
             return _text_dump(target.file)
         case HloFile():
             return _text_dump(target)
-        case Path():
-            return open_paths(target, settings)
         case bytes():
             return _text_dump(parse_file(target))
         case str() if "\n" in target or target.lstrip().startswith("HloModule"):
             return _text_dump(parse_file(target))
-        case str():
-            return open_paths(target, settings)
-        case list() | tuple():
+        case str() | Path() | list() | tuple():
             return open_paths(target, settings)
         case _ if hasattr(target, "as_text"):
             return _jax_dump(target)
@@ -87,7 +84,14 @@ def final_dump(file: HloFile) -> Dump:
 
 
 def piped_dump(data: bytes, name: str | None = None) -> Dump:
-    """A dump of a text from standard input, read as a file of that name is."""
+    """A dump of what came on standard input, read as a file of that name is.
+
+    An archive is kept for as long as this process, in a folder of its own.
+    """
+    if data.startswith(PACKED):
+        data, ending = expanded(data, name or "<stdin>")
+        if ending:
+            return open_dump(kept(data, "stdin" + ending))
     if name is None:
         return _text_dump(parse_file(data, Path("<stdin>")))
     path = Path(name)

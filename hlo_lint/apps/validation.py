@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from hlo_lint.apps.settings.settings import Settings
@@ -43,7 +44,7 @@ def validate(
     seeds: int = 2,
     edges: bool = False,
     all_steps: bool = False,
-    seconds: float = 60.0,
+    seconds: float | None = None,
     memory: int = 8 << 30,
     jobs: int = 1,
     settings: Settings | None = None,
@@ -62,7 +63,8 @@ def validate(
         seeds: the number of sets of inputs.
         edges: True for inputs with infinities, NaNs, and the ends of the ranges.
         all_steps: True to run every step; by default bisection finds the first change.
-        seconds: time for one program, to compile and to run.
+        seconds: time for all of it: `report.skipped` says for how many steps there was none left.
+            One program may take those of `HLO_LINT_XLA_SECONDS`, else 60, to compile and to run.
         memory: bytes that a child process may map.
         jobs: child processes that run at a time.
 
@@ -75,8 +77,10 @@ def validate(
         from hlo_lint.engine.values.findings import diagnostic_of
         from hlo_lint.engine.values.validate import validate_dumps, validate_pair
         from hlo_lint.xla.cpu import xla_cpus
+        from hlo_lint.xla.limits import Deadline
     except ImportError as error:
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
+    deadline = Deadline(inf if seconds is None else seconds)
     settings = settings or Settings()
     dump = as_dump(target, settings)
     compilations: list[tuple[Pipeline, ...]]
@@ -103,8 +107,15 @@ def validate(
                 progress=note,
             )
 
-    with xla_cpus(seconds=seconds, memory=memory) as children, ThreadPoolExecutor(jobs) as threads:
-        validations = list(threads.map(validated, compilations))
+    with (
+        xla_cpus(memory=memory, deadline=deadline) as children,
+        ThreadPoolExecutor(jobs) as threads,
+    ):
+        try:
+            validations = list(threads.map(validated, compilations))
+        except BaseException:  # an interrupt: nobody waits for what is left
+            deadline.end_now()
+            raise
     diagnostics = [
         diagnostic_of(change) for validation in validations for change in validation.changes
     ]

@@ -23,7 +23,7 @@ MarkedLine = tuple[str, str]
 """A line with its mark: `-`, `+`, `~`, `>`, or nothing."""
 
 
-def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[MarkedLine]:
+def difference_lines(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[MarkedLine]:
     """The lines, at most `limit` for each computation; the last one counts."""
     for change in difference.header:
         yield "~", f"~ header: {_change(change)}"
@@ -34,10 +34,10 @@ def render(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[Mar
         yield from kept
         if len(kept) < len(lines):
             yield "", f"  … and {len(lines) - len(kept)} more"
-    yield "", summary(difference)
+    yield "", difference_summary(difference)
 
 
-def summary(difference: Difference) -> str:
+def difference_summary(difference: Difference) -> str:
     """`1 removed, 2 added, 3 changed in 2 computations`, or that nothing differs."""
     if difference.same:
         return "no structural difference"
@@ -123,7 +123,7 @@ def _flat(text: str) -> str:
     return shown(re.sub(r"\s+", " ", text))
 
 
-def as_dict(difference: Difference) -> dict[str, Any]:
+def difference_as_dict(difference: Difference) -> dict[str, Any]:
     """The whole difference for programs: nothing is cut."""
     return {
         "same": difference.same,

@@ -44,10 +44,10 @@ def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         return
     yield "since", _birth(finding)
     yield "seen in", counted(finding.seen_in, "dump")
-    if finding.cured_by is None:
+    if finding.resolved_by is None:
         yield "resolved by", "none"
     else:
-        yield "resolved by", describe(finding.cured_by)
+        yield "resolved by", describe(finding.resolved_by)
     for note in finding.notes:
         yield "note", note
 
@@ -67,7 +67,7 @@ def _summary(findings: Sequence[Diagnostic]) -> str:
     if not findings:
         return "no findings"
     followed = [finding for finding in findings if finding.seen_in is not None]
-    resolved = sum(finding.cured_by is not None for finding in followed)
+    resolved = sum(finding.resolved_by is not None for finding in followed)
     counts = [
         (len(followed) - resolved, "not resolved"),
         (resolved, "resolved by a later pass"),

@@ -50,7 +50,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
         "pipeline": finding.pipeline,
         "step": finding.step,
         "introduced_by": _pass(finding.introduced_by),
-        "cured_by": _pass(finding.cured_by),
+        "resolved_by": _pass(finding.resolved_by),
         "seen_in": finding.seen_in,
         "origin": origin and asdict(origin),
         "notes": list(finding.notes),

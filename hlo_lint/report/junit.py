@@ -63,8 +63,8 @@ def _add_finding(case: Element, finding: Diagnostic) -> None:
     if finding.severity is Severity.INFO:
         SubElement(case, "system-out").text = as_text(finding)
         return
-    kind, message = f"{finding.severity.value}[{finding.rule}]", shown(finding.message)
-    SubElement(case, "failure", type=kind, message=message).text = as_text(finding)
+    failure, message = f"{finding.severity.value}[{finding.rule}]", shown(finding.message)
+    SubElement(case, "failure", type=failure, message=message).text = as_text(finding)
 
 
 def _count(suite: Element, cases: list[Element]) -> None:

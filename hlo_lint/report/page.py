@@ -16,9 +16,9 @@ def render_page(rule: Rule) -> str:
         guards = ", ".join(f"`{name}`" for name in demand.established_by)
         unsure = "nothing is reported" if demand.only_if_certain else "it is a warning"
         parts.append(
-            f"## Where it binds\n\nWhere `{demand.demanded_by}` comes next and none of {guards} "
-            "before it: there it is an error. Where the dump does not say what comes next "
-            f"{unsure}; `--before {demand.demanded_by}` says it."
+            f"## When it is an error\n\nWhere `{demand.demanded_by}` comes next and none of "
+            f"{guards} before it: there it is an error. Where the dump does not say what comes "
+            f"next {unsure}; `--before {demand.demanded_by}` says it."
         )
     if options := rule.options():
         lines = [

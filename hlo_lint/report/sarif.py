@@ -156,7 +156,7 @@ def _result(finding: Diagnostic, rule: int) -> JsonObject:
         and all(is_utf8(edit.text) for edit in fix.edits)
     ):
         result["fixes"] = [_fix(finding.path, fix, finding.regions[1:])]
-    passes = (("introducedBy", finding.introduced_by), ("curedBy", finding.cured_by))
+    passes = (("introducedBy", finding.introduced_by), ("resolvedBy", finding.resolved_by))
     named = [
         ("opName", finding.op_name),
         ("pipeline", finding.pipeline),
@@ -212,7 +212,7 @@ def _location(path: str, region: JsonObject | None = None) -> JsonObject:
 
 
 def _related(finding: Diagnostic) -> Iterator[JsonObject]:
-    for label, dump in (("since", finding.introduced_by), ("resolved by", finding.cured_by)):
+    for label, dump in (("since", finding.introduced_by), ("resolved by", finding.resolved_by)):
         if dump is not None and dump.path:
             yield {**_location(dump.path), "message": _message(shown(f"{label} {describe(dump)}"))}
     if finding.origin is not None and finding.origin.file:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, listed
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ def render_concise(finding: Diagnostic) -> str:
     place = f"{finding.path}:{finding.line}:{finding.column}"
     message = f"{finding.severity.value}[{finding.rule}]: {finding.message}"
     since = f"since {finding.introduced_by.pass_name}" if finding.introduced_by else ""
-    resolved = f"resolved by {finding.cured_by.pass_name or UNKNOWN}" if finding.cured_by else ""
+    resolved = (
+        f"resolved by {finding.resolved_by.pass_name or UNKNOWN}" if finding.resolved_by else ""
+    )
     blame = ", ".join(part for part in (since, resolved) if part)
     return shown(f"{place}: {message}" + (f" ({blame})" if blame else ""))
 
@@ -78,8 +80,8 @@ def plain_report(report: Report) -> Iterator[str]:
 
     To import rich takes longer than to check a small file.
     """
-    for entry in report.skipped:
-        yield f"{_skipped(entry).plain}\n"
+    for line in _skipped(report.skipped):
+        yield f"{line.plain}\n"
     if report.skipped and report.findings:
         yield "\n"
     yield from plain_findings(report.findings)
@@ -96,8 +98,8 @@ def plain_findings(findings: Sequence[Diagnostic]) -> Iterator[str]:
 
 def print_report(console: Console, report: Report, seconds: float | None = None) -> None:
     """Print the skipped inputs, each finding, the worst last, and one or two lines that count."""
-    for entry in report.skipped:
-        for text in _folded(_skipped(entry), console):
+    for line in _skipped(report.skipped):
+        for text in _folded(line, console):
             console.print(text, soft_wrap=True)
     if report.skipped and report.findings:
         console.print()
@@ -107,9 +109,14 @@ def print_report(console: Console, report: Report, seconds: float | None = None)
         _print(console, fixes)
 
 
-def _skipped(entry: Skipped) -> _Line:
-    reason = f"{shown(entry.path)}: {shown(entry.reason)}"
-    return _Line((("skipped: ", "dim"),), ((reason, "dim"),))
+def _skipped(skipped: Iterable[Skipped]) -> Iterator[_Line]:
+    """A line for each reason, with the first of the paths."""
+    by_reason: dict[str, list[str]] = {}
+    for entry in skipped:
+        by_reason.setdefault(entry.reason, []).append(shown(entry.path))
+    for reason, paths in by_reason.items():
+        text = f"{listed(paths, 1)}: {shown(reason)}"
+        yield _Line((("skipped: ", "dim"),), ((text, "dim"),))
 
 
 def took(seconds: float | None, output: IO[str]) -> str:
@@ -303,8 +310,8 @@ def notes_of(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "from", str(finding.origin)
     if finding.introduced_by is not None:
         yield "since", describe(finding.introduced_by)
-    if finding.cured_by is not None:
-        yield "resolved by", describe(finding.cured_by)
+    if finding.resolved_by is not None:
+        yield "resolved by", describe(finding.resolved_by)
     if finding.instruction is not None:
         yield "in", f"%{finding.computation} of {finding.module}"
     for note in finding.notes:

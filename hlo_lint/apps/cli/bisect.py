@@ -13,7 +13,7 @@ from hlo_lint.apps.cli.diff import show
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import by_module, module_named
-from hlo_lint.report.diff import as_dict
+from hlo_lint.report.diff import difference_as_dict
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -98,5 +98,7 @@ def _as_dict(bisection: Bisection) -> dict[str, Any]:
         "compared": [str(dump.path) for dump in bisection.compared or ()],
         "ends_differ": bisection.ends_differ,
         "notes": list(bisection.notes),
-        "difference": None if bisection.difference is None else as_dict(bisection.difference),
+        "difference": None
+        if bisection.difference is None
+        else difference_as_dict(bisection.difference),
     }

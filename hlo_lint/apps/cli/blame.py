@@ -28,7 +28,7 @@ def command(
     dump = common.open_given((path,), settings)
     with common.progress_bar(dump) as progress:
         report = lint(
-            dump, [rule] if rule else None, settings=settings, cured=True, progress=progress
+            dump, [rule] if rule else None, settings=settings, resolved=True, progress=progress
         )
     if as_json:
         click.echo(report.to_json(), nl=False)

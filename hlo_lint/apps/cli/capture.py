@@ -16,7 +16,7 @@ import click
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
-from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Trial, Winner, compare
+from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Winner, compare_releases
 from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
 from hlo_lint.apps.jax.capture.targets import Chip, target_of
 from hlo_lint.hlo.parser.literals import numpy_name
@@ -135,7 +135,9 @@ def command(
     is_kept = keep is not None
     with _folder(keep) as folder:
         with common.status_line() as progress:
-            comparisons = compare(question, interpreters, Path(folder), progress, keep=is_kept)
+            comparisons = compare_releases(
+                question, interpreters, Path(folder), progress, keep=is_kept
+            )
         if output_format == "json":
             programs = [_as_dict(comparison, is_kept) for comparison in comparisons]
             common.print_json(target=target, programs=programs)
@@ -220,7 +222,9 @@ def _folder(keep: Path | None) -> AbstractContextManager[str]:
 def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
     print_text(common.console(), list(comparison.findings()))
     rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
-    rows += [_row(trial) for trial in comparison.trials]
+    for trial in comparison.trials:
+        findings = "" if trial.report is None else summary(trial.report).partition(" in ")[0]
+        rows.append((trial.jax, trial.winner.value, trial.state.value, trial.values, findings))
     if not has_winners:
         rows = [(jax, *rest) for jax, _, *rest in rows]
     print_table(rows)
@@ -229,13 +233,6 @@ def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
             reason = shown(trial.message.splitlines()[0])
             click.echo(f"{trial.title}: {trial.state.value}: {reason}")
     click.echo(click.style(shown(comparison.verdict), bold=True))
-
-
-def _row(trial: Trial) -> tuple[str, ...]:
-    findings = ""
-    if trial.report is not None:
-        findings = summary(trial.report).partition(" in ")[0]
-    return trial.jax, trial.winner.value, trial.state.value, trial.values, findings
 
 
 def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:

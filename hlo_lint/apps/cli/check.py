@@ -54,7 +54,7 @@ MAX_FINDINGS = 1000
 
 
 @click.command("check", cls=_Check)
-@parameters.paths_argument
+@parameters.dump_argument
 @parameters.settings_options
 @parameters.gathered("options", printing.ReportOptions, parameters.report_options)
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
@@ -68,7 +68,7 @@ MAX_FINDINGS = 1000
 @click.option(
     "--jax", metavar="RELEASE", help="With --strict: ask the parser of this release of jax: 0.11.2."
 )
-@click.option("--cured", is_flag=True, help="Also report findings that a later pass resolved.")
+@click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
     "-j",
     "--jobs",
@@ -123,7 +123,8 @@ def command(
 ) -> None:
     """Report what is wrong in dump directories and files of HLO.
 
-    The PATH `-` is standard input.
+    The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
+    (`--xla_dump_to`), else the working directory.
     """
     if options.fixes and ("-" in paths or shard is not None):
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
@@ -136,7 +137,9 @@ def command(
     elif shared.jax is not None:
         raise click.UsageError("--jax goes with --strict")
     if show_files:
-        _show_files(common.open_given(paths, common.settings_of(paths, shared), shared))
+        for pipeline in common.open_given(paths, common.settings_of(paths, shared), shared):
+            for file in (*pipeline.dumps, *pipeline.kernels):
+                click.echo(shown(str(file.path)))
         return
     if shard is not None:
         _check_shard(shard, paths, options, shared)
@@ -168,12 +171,12 @@ def _checked(
         report = lint(
             dump,
             settings=settings.overridden(jobs=jobs),
-            cured=options.cured,
+            resolved=options.resolved,
             executor=options.executor,
             progress=progress,
         )
     seconds = time.monotonic() - begun
-    printing.print_report(report, settings.output_format, options, seconds)
+    printing.output_report(report, settings.output_format, options, seconds)
     if options.verbose:
         _print_details(settings, report, jobs, seconds)
     return report
@@ -190,7 +193,7 @@ def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun:
         write_diff(result)
         return result.remaining
     print(write_in_place(dump, result), file=sys.stderr)
-    printing.print_report(
+    printing.output_report(
         result.remaining, settings.output_format, options, time.monotonic() - begun
     )
     return result.remaining
@@ -266,15 +269,9 @@ def _check_shard(
             dump,
             shard,
             settings.overridden(jobs=jobs),
-            to_json([paths, shared, options.cured]),
-            cured=options.cured,
+            to_json([paths, shared, options.resolved]),
+            resolved=options.resolved,
             executor=options.executor,
             progress=progress,
         )
     printing.write_report(report.to_json(), options.output)
-
-
-def _show_files(dump: Dump) -> None:
-    for pipeline in dump:
-        for file in (*pipeline.dumps, *pipeline.kernels):
-            click.echo(shown(str(file.path)))

@@ -21,7 +21,7 @@ from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.status import Status
 
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.dumps.pipeline import Pipeline
@@ -31,7 +31,7 @@ _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 """With one of these rich may take any output for a terminal."""
 
 PROGRESS_AFTER = 1.0
-"""Seconds of work after which a terminal shows a progress bar."""
+"""Seconds of work after which a terminal shows the progress."""
 
 
 class SharedOptions(NamedTuple):
@@ -81,8 +81,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
     if shared.exclude:
         settings = settings.overridden(exclude=(*settings.exclude, *shared.exclude))
     if shared.jax:
-        of_parser = {**settings.rules.get("parser-refuses", {}), "jax": shared.jax}
-        settings = settings.overridden(rules={**settings.rules, "parser-refuses": of_parser})
+        settings = settings.with_option("parser-refuses", "jax", shared.jax)
     if shared.no_cache:
         settings = settings.overridden(cache=False)
     elif settings.cache is None:
@@ -211,45 +210,46 @@ def console(*, stderr: bool = False, color: str = "auto") -> Console:
 
 
 @contextmanager
-def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Any]:
-    """Yield a function to call with numbers of files; a terminal shows a bar if it takes long."""
-    if not wanted or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    total = sum(len(pipeline.dumps) for pipeline in dump)
-    begun = time.monotonic()
-    done = 0
-    bar: Progress | None = None
+def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with numbers of files; a terminal shows them if it takes long."""
+    total, done = sum(len(pipeline.dumps) for pipeline in dump), 0
+    with status_line(wanted=wanted, after=PROGRESS_AFTER) as note:
 
-    def advance(files: int) -> None:
-        nonlocal bar, done
-        done += files
-        if bar is None and time.monotonic() - begun > PROGRESS_AFTER:
-            from rich.progress import Progress
+        def advance(files: int) -> None:
+            nonlocal done
+            done += files
+            note(f"checking: {done} of {total} files")
 
-            bar = Progress(console=console(stderr=True), transient=True)
-            bar.add_task("checking", total=total)
-            bar.start()
-        if bar is not None:
-            bar.update(bar.task_ids[0], completed=done)
-
-    try:
         yield advance
-    finally:
-        if bar is not None:
-            bar.stop()
 
 
 @contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each step of a slow command; a terminal shows the last one."""
-    if not sys.stderr.isatty():
+def status_line(*, wanted: bool = True, after: float = 0) -> Iterator[Callable[[str], None]]:
+    """Yield a function to call with each step of a slow command; a terminal shows the last one.
+
+    In the first `after` seconds nothing is shown: to import rich takes as long as a check.
+    """
+    if not wanted or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.text import Text
+    begun = time.monotonic()
+    status: Status | None = None
 
-    with console(stderr=True).status("") as status:
-        yield lambda text: status.update(Text(text))
+    def show(text: str) -> None:
+        nonlocal status
+        if status is None and time.monotonic() - begun >= after:
+            status = console(stderr=True).status("")
+            status.start()
+        if status is not None:
+            from rich.text import Text
+
+            status.update(Text(text))
+
+    try:
+        yield show
+    finally:
+        if status is not None:
+            status.stop()
 
 
 def paired(

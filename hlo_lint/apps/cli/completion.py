@@ -27,9 +27,9 @@ def command(shell: str) -> None:
 
     from hlo_lint.apps.cli.main import cli
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(cli, {}, "hlo-lint", VARIABLE).source())
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    click.echo(shell_class(cli, {}, "hlo-lint", VARIABLE).source())
 
 
 def _matching(names: Iterable[str], begun: str, prefix: str = "") -> list[str]:
@@ -64,9 +64,9 @@ def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 def pass_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The passes that a rule binds before."""
-    from hlo_lint.engine.preconditions import binding_passes
+    from hlo_lint.engine.preconditions import BINDING_PASSES
 
-    return _matching(binding_passes(), begun)
+    return _matching(BINDING_PASSES, begun)
 
 
 def targets(_: click.Context, __: click.Parameter, begun: str) -> Sequence[str | CompletionItem]:

@@ -9,8 +9,7 @@ import click
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.settings.keys import ALLOWANCE, KEYS, schema_text
 from hlo_lint.apps.settings.settings import OFF, Settings
-from hlo_lint.apps.settings.toml import key_of, spelled
-from hlo_lint.engine.suppressions.allowances import Allowance
+from hlo_lint.apps.settings.toml import as_toml, key_of
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 
@@ -54,21 +53,17 @@ def _lines(settings: Settings) -> Iterator[str]:
         if key.name == "jobs" and value is None:
             value = "auto"
         if key.name == "allow":
-            value = [_allowance(one) for one in settings.allow]
+            stated = ({name: getattr(one, name) for name in ALLOWANCE} for one in settings.allow)
+            value = [{name: of for name, of in one.items() if of is not None} for one in stated]
         origin = shown(settings.origin(key.attribute))
         if value is None:
             yield f"# {key.name} is not set"
         elif isinstance(value, Mapping) and value:
             tables.append((key.name, value, origin))
         else:
-            yield f"{key.name} = {spelled(value)}  # {origin}"
+            yield f"{key.name} = {as_toml(value)}  # {origin}"
     for name, value, origin in tables:
         yield from _table(name, value, origin)
-
-
-def _allowance(one: Allowance) -> dict[str, str]:
-    given = {name: getattr(one, name) for name in ALLOWANCE}
-    return {name: value for name, value in given.items() if value is not None}
 
 
 def _table(name: str, table: Mapping[str, object], origin: str) -> Iterator[str]:
@@ -77,6 +72,6 @@ def _table(name: str, table: Mapping[str, object], origin: str) -> Iterator[str]
         yield f"\n[{name}]  # {origin}"
     for key, value in table.items():
         if key not in inner:
-            yield f"{key_of(key)} = {spelled(OFF if value is None else value)}"
+            yield f"{key_of(key)} = {as_toml(OFF if value is None else value)}"
     for key, value in inner.items():
         yield from _table(f"{name}.{key_of(key)}", value, origin)

@@ -12,7 +12,7 @@ from hlo_lint.analysis.diff.difference import Difference, diff
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
-from hlo_lint.report.diff import SHOWN, as_dict, render
+from hlo_lint.report.diff import SHOWN, difference_as_dict, difference_lines
 from hlo_lint.text.errors import UsageError
 
 STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
@@ -69,7 +69,7 @@ def command(
     ]
     if as_json:
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
-        modules = [as_dict(difference) for difference in differences]
+        modules = [difference_as_dict(difference) for difference in differences]
         common.print_json(**paths, modules=modules)
     else:
         show(differences, everything)
@@ -79,5 +79,5 @@ def command(
 def show(differences: Sequence[Difference], everything: bool) -> None:
     """Print differences, in colours on a terminal."""
     for difference in differences:
-        for mark, line in render(difference, limit=None if everything else SHOWN):
+        for mark, line in difference_lines(difference, limit=None if everything else SHOWN):
             click.echo(click.style(line, fg=STYLES.get(mark)))

@@ -1,16 +1,56 @@
-"""`hlo-lint explain`: the page of a rule."""
+"""`hlo-lint explain`: the page of a rule, or what a message of XLA leads to."""
 
 from __future__ import annotations
 
 import click
 
-from hlo_lint.apps.cli import completion
+from hlo_lint.apps.cli import common, completion
 from hlo_lint.report.page import render_page
-from hlo_lint.rules.registry import find_rule
+from hlo_lint.rules.registry import all_rules, find_rule
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.source import decode, shown
 
 
 @click.command("explain")
-@click.argument("rule", shell_complete=completion.rules)
+@click.argument("rule", metavar="RULE|MESSAGE|-", shell_complete=completion.rules)
 def command(rule: str) -> None:
-    """Print why RULE matters, with a bad and a good example."""
-    click.echo(render_page(find_rule(rule)), nl=False)
+    """Print the page of a rule, or what a message of XLA means.
+
+    The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of
+    one, the source file in it (`layout_normalization.cc:431`), or a log on standard input (`-`).
+    """
+    is_log = rule == "-"
+    if not is_log and " " not in rule and ".cc" not in rule and "::" not in rule:
+        click.echo(render_page(find_rule(rule)), nl=False)
+        return
+    click.echo(_answer(decode(common.standard_input()) if is_log else rule), nl=False)
+
+
+def _answer(log: str) -> str:
+    """The rules and the command that a message leads to; the page of a rule that is the only one.
+
+    Raises:
+        UsageError: if it leads to none.
+    """
+    from hlo_lint.report.messages import command_for, messages_of, rules_for
+
+    rules = rules_for(log, all_rules())
+    if len(rules) == 1:
+        return f"{_asked(rules[0].name())}\n\n{render_page(rules[0])}"
+    if rules:
+        lines = [f"{len(rules)} rules stand for messages like it; {_asked('RULE')} asks one:"]
+        for rule in rules:
+            lines += [f"  {rule.name()}: {rule.summary()}"]
+            lines += [f"    XLA: {message.text}" for message in messages_of(rule)]
+        return "\n".join(lines) + "\n"
+    if answer := command_for(log):
+        meaning, line = answer
+        return f"{meaning}: {line}\n"
+    raise UsageError(
+        f"no rule stands for a message in {shown(log[:80])!r}: `hlo-lint check DUMP` reads the "
+        "dump of the run, XLA_FLAGS='--xla_dump_to=DUMP --xla_dump_hlo_pass_re=.+'"
+    )
+
+
+def _asked(rule: str) -> str:
+    return f"`hlo-lint check --select {rule} DUMP`"

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,7 +14,6 @@ from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
 from hlo_lint.dumps.directory import Dump
-from hlo_lint.engine.findings import FixedFile
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import (
@@ -29,9 +27,6 @@ from hlo_lint.text.files import (
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import encode, shown, shown_lines
 from hlo_lint.text.stored import COMPRESSED, archive_of
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 
 @click.command("fix")
@@ -103,8 +98,15 @@ def command(
         written = list(_write_fixed(result, [Path(path) for path in paths], out))
         if not quiet and (written or not fix_only):
             errors.print(_fixed(result, written), highlight=False, markup=False, soft_wrap=True)
-    if not fix_only:
-        _print_remaining(result, errors, quiet)
+    if not fix_only and quiet:
+        print_text(errors, result.findings)
+    elif not fix_only:
+        result.remaining.print(errors)
+        if result.edits and not diff:
+            from hlo_lint.apps.cli.advice import advice
+
+            for line in advice([cause for file in result.files for cause in file.causes], dump):
+                errors.print(line, highlight=False, markup=False, soft_wrap=True)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
@@ -113,7 +115,14 @@ def command(
 def write_diff(result: FixResult) -> None:
     """Print what a fix would change, as `diff -u` does."""
     for file in result.files:
-        _print_diff(file)
+        name = shown(str(file.path))
+        before, after = (_lines(text) for text in (file.before, file.after))
+        for line in unified_diff(before, after, name, name, n=2):
+            end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+            if sys.stdout.isatty():
+                line = shown_lines(line)
+            sys.stdout.buffer.write(encode(line + end))
+        sys.stdout.buffer.flush()
 
 
 def write_in_place(dump: Dump, result: FixResult) -> str:
@@ -166,30 +175,12 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
             copy_file(path, target)
 
 
-def _print_remaining(result: FixResult, errors: Console, quiet: bool) -> None:
-    if quiet:
-        print_text(errors, result.findings)
-        return
-    result.remaining.print(errors)
-
-
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
     edits = len(result.edits)
     if not edits:
         return "nothing to fix"
     where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
     return f"fixed {counted(edits, 'instruction')} in {where}"
-
-
-def _print_diff(file: FixedFile) -> None:
-    name = shown(str(file.path))
-    before, after = (_lines(text) for text in (file.before, file.after))
-    for line in unified_diff(before, after, name, name, n=2):
-        end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
-        if sys.stdout.isatty():
-            line = shown_lines(line)
-        sys.stdout.buffer.write(encode(line + end))
-    sys.stdout.buffer.flush()
 
 
 def _lines(text: str) -> list[str]:

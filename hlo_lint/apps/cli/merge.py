@@ -8,7 +8,7 @@ import click
 
 from hlo_lint.apps.api import merge_shards
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.apps.cli.printing import ReportOptions, print_report, refuse_statistics
+from hlo_lint.apps.cli.printing import ReportOptions, output_report, refuse_statistics
 from hlo_lint.engine.cache.values import from_json
 from hlo_lint.engine.shards import ShardReport
 from hlo_lint.text.errors import DumpError
@@ -35,21 +35,21 @@ def command(
     settings file and the baseline are read again; no dump is.
     """
     reports = [ShardReport.read(path) for path in files]
-    paths, shared, cured = _arguments(files[0], reports[0])
+    paths, shared, resolved = _arguments(files[0], reports[0])
     parameters.leave_plugins_out(ctx, None, shared.isolated)
     settings = common.settings_of(paths, shared).overridden(output_format=options.output_format)
     refuse_statistics(settings, options)
-    report = merge_shards(reports, settings, cured=cured)
-    print_report(report, settings.output_format, options)
+    report = merge_shards(reports, settings, resolved=resolved)
+    output_report(report, settings.output_format, options)
     ctx.exit(common.exit_status(report, shared, exit_zero=exit_zero))
 
 
 def _arguments(
     path: Path, report: ShardReport
 ) -> tuple[tuple[str, ...], common.SharedOptions, bool]:
-    """The paths and options that the shards were checked with, and `--cured`."""
+    """The paths and options that the shards were checked with, and `--resolved`."""
     try:
-        paths, shared, cured = report.arguments
-        return tuple(paths), from_json(common.SharedOptions, shared), bool(cured)
+        paths, shared, resolved = report.arguments
+        return tuple(paths), from_json(common.SharedOptions, shared), bool(resolved)
     except (ValueError, TypeError, KeyError) as error:
         raise DumpError(f"{path}: a report of another version of hlo-lint") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
@@ -37,6 +38,19 @@ def two_folders(command: Callable[..., object]) -> Callable[..., object]:
 
 paths_argument = click.argument(
     "paths", nargs=-1, required=True, metavar="PATH…", shell_complete=completion.paths
+)
+
+
+def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths; without any, the folder that `XLA_FLAGS` dumps to, else the working directory."""
+    if paths:
+        return paths
+    dumped_to = re.findall(r"--xla_dump_to=(\S+)", os.environ.get("XLA_FLAGS", ""))
+    return tuple(dumped_to[-1:]) if dumped_to and dumped_to[-1] != "-" else (".",)
+
+
+dump_argument = click.argument(
+    "paths", nargs=-1, metavar="[PATH…]", shell_complete=completion.paths, callback=_or_dump
 )
 before_option = click.option(
     "--before",

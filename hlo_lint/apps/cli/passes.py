@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from hlo_lint.analysis.pass_stats import Effect, PassStats, as_dict, passes
+from hlo_lint.analysis.pass_stats import Effect, PassStats, passes, stats_as_dict
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table, terminal_width
 from hlo_lint.dumps.directory import open_dump
@@ -47,7 +47,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
         runs.append((pipeline, steps))
     if as_json:
         modules = [
-            {"module": pipeline.title, "passes": [as_dict(step) for step in steps]}
+            {"module": pipeline.title, "passes": [stats_as_dict(step) for step in steps]}
             for pipeline, steps in runs
         ]
         common.print_json(modules=modules)

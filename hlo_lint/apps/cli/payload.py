@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from hlo_lint.apps.cli import parameters
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.hlo.ir import Module
-from hlo_lint.kernels.custom_calls import PayloadError, decode, render
+from hlo_lint.kernels.custom_calls import PayloadError, decode_payload, render_payload
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
 
@@ -35,11 +34,11 @@ def payload_text(path: Path, instruction: str) -> str:
     name = instruction.removeprefix("%")
     carriers = []
     for dump in (dump for pipeline in open_dump(path) for dump in pipeline.dumps):
-        for candidate in (
-            instruction_ for module in _modules(dump) for instruction_ in module.instructions()
-        ):
+        with os_errors_as(f"{dump.path}"):
+            modules = dump.file.modules
+        for candidate in chain.from_iterable(module.instructions() for module in modules):
             try:
-                payload = decode(candidate)
+                payload = decode_payload(candidate)
             except PayloadError as error:
                 if candidate.name == name:
                     raise DumpError(f"{dump.path}: %{name}: {error}") from error
@@ -47,12 +46,7 @@ def payload_text(path: Path, instruction: str) -> str:
             if payload is None:
                 continue
             if candidate.name == name:
-                return render(payload).rstrip("\n") + "\n"
+                return render_payload(payload).rstrip("\n") + "\n"
             carriers.append(f"%{candidate.name}")
     others = ", ".join(dict.fromkeys(carriers)) or "none of its instructions carries one"
     raise UsageError(f"{path}: %{name} carries no payload; {others}")
-
-
-def _modules(dump: PassDump) -> tuple[Module, ...]:
-    with os_errors_as(f"{dump.path}"):
-        return dump.file.modules

@@ -20,7 +20,7 @@ class ReportOptions(NamedTuple):
     output_format: str | None = None
     output: Path | None = None
     statistics: bool = False
-    cured: bool = False
+    resolved: bool = False
     jobs: int | None = None
     """0 if the size of the input decides; None if the settings do."""
     executor: str | None = None
@@ -49,7 +49,7 @@ def refuse_statistics(settings: Settings, options: ReportOptions) -> None:
         raise UsageError(f"--statistics is text or json, not {settings.output_format}")
 
 
-def print_report(
+def output_report(
     report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
 ) -> None:
     """Print a report, or write it to the file that the options name."""

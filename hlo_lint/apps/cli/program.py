@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from threading import Timer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ _BY_SIGNAL = 128
 """Added to the number of a signal, it is the exit status of a program that the signal ended."""
 SIGPIPE = 13
 """Its number, also where the system has no such signal."""
+CLEANUP_SECONDS = 1.0
+"""The time that a command has to clean up after a signal."""
 _MESSAGES = {
     "SIGINT": "interrupted",
     "SIGTERM": "terminated",
@@ -63,6 +66,10 @@ def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
 
 def _raise(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # the second one is obeyed at once
+    # What cleans up may wait for a thread or a child: not for long. Children end with this process.
+    clock = Timer(CLEANUP_SECONDS, lambda: os._exit(after_signal(number)))
+    clock.daemon = True
+    clock.start()
     raise Signal(number)
 
 

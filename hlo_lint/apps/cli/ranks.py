@@ -16,6 +16,7 @@ from hlo_lint.analysis.ranks import (
     rank_folders,
 )
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -29,12 +30,14 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
     """Compare the scheduled collectives of the processes of a run.
 
     A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
-    alone for the folders in it.
+    alone for the folders in it, or for the processes whose timestamps its file names begin with.
 
     Exit status: 0 the collectives agree, 1 they do not, 2 wrong use.
     """
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
+    if all(len(module.missing) + 1 >= len(ranks) for module in modules):
+        raise DumpError(f"nothing compared: no module is on two of {len(ranks)} ranks")
     diverging = [module for module in modules if module.divergences]
     if as_json:
         listed = [_as_dict(module) for module in modules]
@@ -45,7 +48,9 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
                 _show_divergence(module, divergence)
         if not quiet:
             _show_modules(modules)
-            _show_summary(len(ranks), len(modules), len(diverging))
+            which = f" of {len(diverging)} do not" if diverging else ""
+            count = counted(len(modules), "module")
+            click.echo(f"{len(ranks)} ranks, {count}: the collectives{which} agree")
     ctx.exit(1 if diverging else 0)
 
 
@@ -59,7 +64,7 @@ def _show_divergence(module: RankedModule, divergence: Divergence) -> None:
     number = divergence.position + 1
     click.echo(f"  collective {number} is the first that differs:")
     for variant, collective in zip((ours, theirs), divergence.collectives, strict=True):
-        click.echo(f"  {_ranks(variant)}: {_spelled(collective, number)}")
+        click.echo(f"  {_few(variant.ranks)}: {_spelled(collective, number)}")
         click.echo(f"    {_place(variant, collective)}")
     for line in _cause(divergence):
         click.echo(f"  {line}")
@@ -89,8 +94,8 @@ def _cause(divergence: Divergence) -> list[str]:
         lines.append(f"first pass after which their texts differ: {shown(cause.first_text)}")
     if not lines:
         lines.append("the dumps of the passes are the same: only the final modules differ")
-    lines += [f"  A, {_ranks(divergence.ours)}: {shown(str(divergence.ours.path.parent))}"]
-    lines += [f"  B, {_ranks(divergence.theirs)}: {shown(str(divergence.theirs.path.parent))}"]
+    lines += [f"  A, {_few(divergence.ours.ranks)}: {shown(str(divergence.ours.path.parent))}"]
+    lines += [f"  B, {_few(divergence.theirs.ranks)}: {shown(str(divergence.theirs.path.parent))}"]
     notes = list(cause.notes)
     if any("autotuner" in (title or "") for title in (cause.first_pass, cause.first_text)):
         notes.append(
@@ -109,23 +114,11 @@ def _show_modules(modules: list[RankedModule]) -> None:
             click.echo(f"{name}: compiled to {len(module.variants)} different texts")
             for variant in module.variants:
                 state = "" if variant.is_final else ", not to the end"
-                click.echo(f"  {variant.fingerprint}  {_ranks(variant)}{state}")
+                click.echo(f"  {variant.fingerprint}  {_few(variant.ranks)}{state}")
         if module.is_cut:
             click.echo(f"  only the first {MAX_COLLECTIVES:,} collectives were compared")
         if module.missing:
             click.echo(f"{shown(module.name)}: not compiled on {_few(module.missing)}")
-
-
-def _show_summary(ranks: int, modules: int, diverging: int) -> None:
-    count = counted(modules, "module")
-    if not diverging:
-        click.echo(f"{ranks} ranks, {count}: the collectives agree")
-    else:
-        click.echo(f"{ranks} ranks, {count}: the collectives of {diverging} do not agree")
-
-
-def _ranks(variant: Variant) -> str:
-    return _few(variant.ranks)
 
 
 def _few(names: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 
@@ -19,7 +19,6 @@ from hlo_lint.apps.reduction import (
     Problem,
     crash_problem,
     finding_problem,
-    interpreter_of,
     reduce_problem,
     values_problem,
 )
@@ -29,7 +28,7 @@ from hlo_lint.engine.reduce.search import ReductionProgress
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode, shown
 from hlo_lint.xla.compiler import XlaCompiler
-from hlo_lint.xla.environments import Interpreter
+from hlo_lint.xla.environments import Interpreter, environment_of, interpreter_at
 
 
 class ReduceOptions(NamedTuple):
@@ -51,7 +50,9 @@ class ReduceOptions(NamedTuple):
 
     def interpreter(self) -> Interpreter:
         """The Python whose XLA compiles."""
-        return interpreter_of(self.release, self.python, lambda text: click.echo(text, err=True))
+        if self.release is not None:
+            return environment_of(self.release, partial(click.echo, err=True))
+        return interpreter_at(self.python or sys.executable)
 
     def known_release(self, problem: Problem) -> str:
         """The release of jax to show a problem with: the one named, else that of the dump."""
@@ -74,12 +75,12 @@ class ReduceOptions(NamedTuple):
         """The change of values by a pass of XLA, or the crash of XLA, on a path."""
         interpreter = self.interpreter()
         with XlaCompiler(interpreter.path, timeout=self.timeout) as compiler:
-            kind = (
+            problem_of = (
                 values_problem
                 if self.changes_values
                 else partial(crash_problem, message=self.message)
             )
-            with kind(
+            with problem_of(
                 path, interpreter, compiler, self.target, flags=self.flags, passes=self.passes
             ) as problem:
                 if not self.quiet and problem.ending is not None:
@@ -192,7 +193,7 @@ def command(
         raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
     with (
         _problem(path, finding, interesting, options, shared) as problem,
-        reduction_bar(wanted=not options.quiet) as progress,
+        reduction_status(wanted=not options.quiet) as progress,
     ):
         reduction = reduce_problem(problem, options.effort(is_slow=any(given[1:])), progress)
     common.write_output(encode(reduction.text), out)
@@ -228,34 +229,7 @@ def _problem(
 
 
 @contextmanager
-def reduction_bar(*, wanted: bool = True) -> Iterator[ReductionProgress]:
+def reduction_status(*, wanted: bool = True) -> Iterator[ReductionProgress]:
     """Yield a function that shows how far a reduction is, on a terminal."""
-    if not wanted or not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns: tuple[Any, ...] = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[left]} instructions, {task.fields[tests]} tests"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=common.console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reducing", total=None, left=0, tests=0)
-        first = 0
-
-        def show(transformation: str, left: int, _: int, tests: int) -> None:
-            nonlocal first
-            first = first or left
-            # From the number at the start to one instruction, as far as that can be foreseen.
-            bar.update(
-                task,
-                description=transformation,
-                total=max(first - 1, 1),
-                completed=first - left,
-                left=left,
-                tests=tests,
-            )
-
-        yield show
+    with common.status_line(wanted=wanted) as note:
+        yield lambda change, left, _, tests: note(f"{change}: {left} instructions, {tests} tests")

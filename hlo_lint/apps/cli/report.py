@@ -52,16 +52,13 @@ def command(
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump) as progress:
-        report = lint(dump, settings=settings, cured=True, progress=progress)
+        report = lint(dump, settings=settings, resolved=True, progress=progress)
+    title = "standard input" if paths[0] == "-" else paths[0]
+    title += f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     with common.status_line() as note:
-        page = render_html(dump, report, title=_title(paths), sources=sources, progress=note)
+        page = render_html(dump, report, title=title, sources=sources, progress=note)
     common.write_output(page.encode(), out)
     if str(out) != "-":
         what = f"{counted(len(report.findings), 'finding')}, {len(page) / 1000:.0f} kB"
         click.echo(shown(f"{out}: {what}"), err=True)
     ctx.exit(common.exit_status(report, shared))
-
-
-def _title(paths: tuple[str, ...]) -> str:
-    first = "standard input" if paths[0] == "-" else paths[0]
-    return first if len(paths) == 1 else f"{first} and {len(paths) - 1} more"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import parameters
-from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.targets import as_dump
-from hlo_lint.dumps.file_types import FileType
+from hlo_lint.dumps.selection import modules_of, one_file
+from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Shape, TupleShape, leaves
-from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+from hlo_lint.text.errors import DumpError, UsageError, nearest
 from hlo_lint.text.files import write
+from hlo_lint.text.source import shown_lines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -51,6 +51,11 @@ MAX_PRINTED = 1000
     metavar="INSTRUCTION",
     help="Print the value of this instruction in place of the result; of one in a loop the last.",
 )
+@click.option(
+    "--first-nan",
+    is_flag=True,
+    help="Name the first instruction that makes a NaN or an infinity, with its operands.",
+)
 @click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
 @parameters.written_to("OUT.npz", "Also write what is printed to this file.")
 def command(
@@ -58,6 +63,7 @@ def command(
     given: Path | None,
     seed: int,
     printed: tuple[str, ...],
+    first_nan: bool,
     wide: bool,
     out: Path | None,
 ) -> None:
@@ -67,11 +73,20 @@ def command(
     runs, with layouts, fusions and asynchronous operations; a custom call that only a kernel
     defines has no value. Only what is printed is run, so that the rest may be anything.
 
-    Exit status: 0, or 2 if an instruction has no value here.
+    With --first-nan it names the instruction that makes a NaN of operands without one, or an
+    infinity of finite ones: in a loop, in any iteration.
+
+    Exit status: 0, 1 if --first-nan finds one, or 2 if an instruction has no value here.
     """
-    module = _module(path)
+    if first_nan and (printed or out):
+        raise UsageError("--first-nan goes without --print and -o")
+    module = modules_of(one_file(path))[0]
     wanted = [_instruction(module, name) for name in printed]
     try:
+        if first_nan:
+            lines = _first_nan(module, _inputs(module, given, seed), wide)
+            click.echo(shown_lines("\n".join(lines)))
+            click.get_current_context().exit(len(lines) > 1)
         values = list(_values(module, wanted, given, seed, wide))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
@@ -79,7 +94,11 @@ def command(
     for name, value, shape in values:
         click.echo(f"%{name} = {shape}\n{_shown(value)}")
     if out is not None:
-        _save(out, {name: value for name, value, _ in values})
+        import numpy as np
+
+        content, arrays = BytesIO(), {name: value for name, value, _ in values}
+        np.savez(content, **arrays)  # type: ignore[arg-type]
+        write(out, content.getvalue())
 
 
 def _values(
@@ -97,15 +116,52 @@ def _values(
         yield from _parts(instruction.name, value, instruction.shape_or_none)
 
 
-def _module(path: Path) -> Module:
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give one file")
-    dump = as_dump(path, Settings()).pipelines[0].dumps[0]
-    with os_errors_as(f"{path}: cannot be read"):
-        module = dump.file.modules[0]
-    if dump.file_type is not FileType.HLO or module.entry is None:
-        raise DumpError(f"{path}: not an HLO module")
-    return module
+def _first_nan(module: Module, inputs: Sequence[NDArray[Any]], wide: bool) -> list[str]:
+    """The instruction with its place and values; one line where there is none."""
+    import numpy as np
+
+    from hlo_lint.engine.values.run import arrays_of, first_non_finite
+
+    first = first_non_finite(module, inputs, wide=wide)
+    if first is None:
+        return ["no instruction makes a NaN or an infinity of finite operands with these inputs"]
+    instruction, (value, *operands) = first
+    assert module.file is not None
+    span = module.span(instruction)
+    line, column = module.file.lines.position(span.start)
+    lines = [
+        f"%{instruction.name} is the first instruction that makes a NaN or an infinity",
+        f"  --> {module.path}:{line}:{column}",
+        f"{line} | {module.file.text[span.start : span.end].strip()}",
+    ]
+    if origin := origin_of(instruction, module):
+        lines.append(f"   = from: {origin}")
+    array = next(leaf for leaf in arrays_of(value) if not _is_finite(leaf).all())
+    bad = ~_is_finite(array)
+    place = tuple(int(index[0]) for index in np.nonzero(bad)) if array.ndim else ()
+    lines.append(
+        f"   = value: {_element(array, place)}; {np.sum(bad)} of {array.size} are not finite"
+    )
+    for operand, of_operand in zip(instruction.operands, operands, strict=True):
+        for leaf in arrays_of(of_operand):
+            if leaf.shape in (array.shape, ()):
+                shown = _element(leaf, place[: leaf.ndim])
+            else:
+                wide_array = leaf.astype(np.result_type(leaf, np.float64))
+                shown = f"from {wide_array.min():g} to {wide_array.max():g}"
+            lines.append(f"   = %{operand.name}: {shown}")
+    return lines
+
+
+def _is_finite(array: NDArray[Any]) -> NDArray[Any]:
+    import numpy as np
+
+    wide = array if array.dtype.kind == "c" else array.astype(np.float64)
+    return np.asarray(np.isfinite(wide))
+
+
+def _element(array: NDArray[Any], place: tuple[int, ...]) -> str:
+    return f"{list(place) if place else ''} is {array[place]}".strip()
 
 
 def _instruction(module: Module, name: str) -> Instruction:
@@ -135,7 +191,7 @@ def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]
         name = min(unknown)
         raise UsageError(f"{given}: no parameter is named {name}: {nearest(name, names)}")
     return [
-        _as_kind(arrays[name], default) if name in arrays else default
+        _as_type(arrays[name], default) if name in arrays else default
         for name, default in zip(names, inputs, strict=True)
     ]
 
@@ -150,7 +206,7 @@ def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
         raise DumpError(f"{path}: not a .npz file of arrays: {error}") from error
 
 
-def _as_kind(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
+def _as_type(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
     """A loaded array: numpy keeps bf16 and the like as bytes without a type."""
     if array.dtype.kind == "V" and array.dtype.itemsize == like.dtype.itemsize:
         return array.view(like.dtype)
@@ -177,12 +233,3 @@ def _shown(array: NDArray[Any]) -> str:
     if array.dtype.kind == "V" or array.dtype.name.startswith(("bfloat", "float8", "float4")):
         array = array.astype(np.float32)
     return str(np.array2string(array, threshold=MAX_PRINTED, separator=", ", max_line_width=100))
-
-
-def _save(path: Path, values: Mapping[str, NDArray[Any]]) -> None:
-    import numpy as np
-
-    arrays: dict[str, Any] = dict(values)
-    content = BytesIO()
-    np.savez(content, **arrays)
-    write(path, content.getvalue())

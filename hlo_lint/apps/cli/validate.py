@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,10 +16,8 @@ from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.html.page import check_installed, render_html
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
-
-if TYPE_CHECKING:
-    from hlo_lint.engine.values.validate import Validation
 
 
 @click.command("validate")
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, parameters.MAX_COUNT),
     default=2,
     show_default=True,
-    help="The number of sets of inputs; those of odd numbers are positive.",
+    help="The number of sets of inputs: of both signs, positive, negative, and so on.",
 )
 @click.option(
     "--edges", is_flag=True, help="Put infinities, NaNs and the ends of the ranges into the inputs."
@@ -47,10 +45,8 @@ if TYPE_CHECKING:
 @click.option(
     "--seconds",
     type=parameters.seconds(1),
-    envvar="HLO_LINT_XLA_SECONDS",
-    default=60.0,
-    show_default=True,
-    help="Time that one program may take, to compile and to run.",
+    metavar="SECONDS",
+    help="Time for all steps; by default one program has 60 seconds, and all have no limit.",
 )
 @click.option(
     "--memory",
@@ -131,13 +127,9 @@ def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ..
 def _print_summary(result: ValidationResult) -> None:
     """A line for each module, and the reasons why steps were not compared."""
     for validation in result.validations:
-        click.echo(shown(f"{validation.title}: {_counts(validation)}"))
+        counts, runs = validation.counts, validation.runs
+        outcomes = ", ".join(f"{n} {outcome.value}" for outcome, n in counts.most_common())
+        steps = counted(counts.total(), "step")
+        click.echo(shown(f"{validation.title}: {steps}: {outcomes}; {runs} runs"))
         for note in validation.notes:
             click.echo(shown(f"  {note}"))
-
-
-def _counts(validation: Validation) -> str:
-    counts = validation.counts
-    total = sum(counts.values())
-    parts = [f"{count} {outcome.value}" for outcome, count in counts.most_common()]
-    return f"{total} step{'s' * (total != 1)}: {', '.join(parts)}; {validation.runs} runs"

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -147,20 +147,12 @@ def _state(paths: Sequence[str], output: str | None) -> FileTimes:
     """The modification time of each file, in nanoseconds, and its size in bytes."""
     state: FileTimes = {}
     for path in paths:
-        if os.path.isdir(path):
-            for folder, _, names in os.walk(path):
-                for name in names:
-                    _add(state, os.path.abspath(os.path.join(folder, name)))
-        else:
-            _add(state, os.path.abspath(path))
-    if output is not None:
-        state.pop(output, None)
+        folders = os.walk(path) if os.path.isdir(path) else [("", (), [path])]
+        for folder, _, names in folders:
+            for name in names:
+                file = os.path.abspath(os.path.join(folder, name))
+                with suppress(OSError):
+                    status = os.stat(file)
+                    state[file] = status.st_mtime_ns, status.st_size
+    state.pop(output or "", None)
     return state
-
-
-def _add(state: FileTimes, path: str) -> None:
-    try:
-        seen = os.stat(path)
-    except OSError:
-        return
-    state[path] = seen.st_mtime_ns, seen.st_size

@@ -241,7 +241,7 @@ class _WithoutOwnFrames:
     def __enter__(self) -> None:
         """Nothing is set up."""
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         __tracebackhide__ = True
         from hlo_lint.text.errors import HloLintError
 

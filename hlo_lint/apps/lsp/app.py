@@ -23,17 +23,18 @@ from pygls.lsp.server import LanguageServer
 
 from hlo_lint import __version__
 from hlo_lint.apps.lsp.checking import Checked, OutdatedError, check
-from hlo_lint.apps.lsp.documents import Document, Symbol
+from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.fixing import FIX_ALL, allowances, fix_all, quick_fixes
 from hlo_lint.apps.lsp.hints import hints
 from hlo_lint.apps.lsp.hover import hover
-from hlo_lint.apps.lsp.outline import as_list, folds, symbols
+from hlo_lint.apps.lsp.outline import folds, symbols
 from hlo_lint.apps.lsp.renaming import RenameError, new_name
 from hlo_lint.apps.lsp.settings import SECTION, Options, read_options
 from hlo_lint.apps.lsp.texts import Text, Texts
-from hlo_lint.apps.lsp.tokens import LEGEND, tokens
+from hlo_lint.apps.lsp.tokens import LEGEND, semantic_tokens
 from hlo_lint.engine.memo import RunMemo
 from hlo_lint.hlo.parser.module import Memo
+from hlo_lint.hlo.symbols import Symbol
 from hlo_lint.text.errors import HloLintError, UsageError
 from hlo_lint.text.source import shown
 
@@ -243,12 +244,6 @@ class HloServer(LanguageServer):
         formats = self.capability("text_document.hover.content_format")
         return formats is None or types.MarkupKind.Markdown in formats
 
-    @property
-    def knows_trees(self) -> bool:
-        """True if an outline may be a tree."""
-        trees = "text_document.document_symbol.hierarchical_document_symbol_support"
-        return bool(self.capability(trees))
-
     def capability(self, path: str) -> Any:
         """A capability of the client by its path; None where the client does not state it."""
         value: Any = self.client_capabilities
@@ -362,12 +357,6 @@ def _offer_answers(server: HloServer) -> None:
         content = types.MarkupContent(kind, hovered.text)
         return types.Hover(content, document.text.range(hovered.span))
 
-    def outline(
-        document: Document, _: object
-    ) -> list[types.DocumentSymbol] | list[types.SymbolInformation]:
-        tree = symbols(document)
-        return tree if server.knows_trees else list(as_list(tree, document.text.uri))
-
     offer(types.TEXT_DOCUMENT_HOVER, show)
     offer_of_symbol(types.TEXT_DOCUMENT_DEFINITION, _definition)
     offer_of_symbol(types.TEXT_DOCUMENT_REFERENCES, _references)
@@ -375,16 +364,20 @@ def _offer_answers(server: HloServer) -> None:
     offer_of_symbol(types.TEXT_DOCUMENT_PREPARE_RENAME, _placeholder)
     renames = types.RenameOptions(prepare_provider=True)
     offer_of_symbol(types.TEXT_DOCUMENT_RENAME, _renamed, renames)
-    offer(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, outline)
+    offer(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL, lambda document, _: symbols(document))
     offer(types.TEXT_DOCUMENT_FOLDING_RANGE, lambda document, _: folds(document))
     offer(
         types.TEXT_DOCUMENT_INLAY_HINT,
         lambda document, params: list(hints(document, document.text.span(params.range))),
     )
-    offer(types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL, lambda document, _: tokens(document), LEGEND)
+    offer(
+        types.TEXT_DOCUMENT_SEMANTIC_TOKENS_FULL,
+        lambda document, _: semantic_tokens(document),
+        LEGEND,
+    )
     offer(
         types.TEXT_DOCUMENT_SEMANTIC_TOKENS_RANGE,
-        lambda document, params: tokens(document, document.text.span(params.range)),
+        lambda document, params: semantic_tokens(document, document.text.span(params.range)),
         LEGEND,
     )
 

@@ -117,11 +117,5 @@ def _difference(before: str, after: str) -> Edit:
 
 def _alike(one: str, other: str) -> int:
     """With how many characters both texts begin."""
-    sure, most = 0, min(len(one), len(other))
-    while sure < most:
-        middle = (sure + most + 1) // 2
-        if one.startswith(other[sure:middle], sure):
-            sure = middle
-        else:
-            most = middle - 1
-    return sure
+    differing = (at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differing, min(len(one), len(other)))

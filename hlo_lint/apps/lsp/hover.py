@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from hlo_lint.apps.lsp.documents import (
-    ComputationPlace,
-    Document,
-    DocumentStatement,
-    Symbol,
-    root_of,
-)
+from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import COMMON, demands_on, wrapped_opcode
@@ -31,6 +25,7 @@ from hlo_lint.hlo.shape import (
     shape_or_none,
     spelled_index,
 )
+from hlo_lint.hlo.symbols import ComputationPlace, Statement, Symbol, root_of
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.phrases import counted, listed, shortened
 from hlo_lint.text.source import Span, shown
@@ -124,7 +119,7 @@ def _instruction(document: Document, symbol: Symbol, style: _Style) -> Iterator[
     operands = [_typed(place.computation, name, style) for name in references_of(row)]
     if operands:
         yield f"reads {listed(operands, NAMES)}"
-    users = document.readers(place, name_of(row))
+    users = place.computation.users.get(name_of(row), ())
     names = [f"%{name_of(place.computation.rows[user])}" for user in users]
     root = root_of(place.computation) == number
     used = (
@@ -157,9 +152,7 @@ def _origin(place: ComputationPlace, number: int, style: _Style) -> Iterator[str
         yield f"op_name {style.code(named[1])}"
 
 
-def _metadata(
-    document: Document, statement: DocumentStatement, span: Span, style: _Style
-) -> Hover | None:
+def _metadata(document: Document, statement: Statement, span: Span, style: _Style) -> Hover | None:
     """The whole Python stack that an instruction comes from."""
     number = statement.number
     if number is None:

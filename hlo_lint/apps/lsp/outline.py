@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from lsprotocol import types
 
-from hlo_lint.apps.lsp.documents import ComputationPlace, Document
+from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.engine.suppressions.comments import read_comments
+from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of, opcode_of, type_of
+from hlo_lint.hlo.symbols import ComputationPlace
 from hlo_lint.text.phrases import counted, shortened
 from hlo_lint.text.source import Span, shown
 
@@ -35,7 +37,7 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
     rows = sum(len(place.computation.rows) for place in document.places)
     listed = rows <= INSTRUCTIONS
     modules = []
-    for module, extent in document.extents:
+    for module, extent in _extents(document):
         places = [place for place in document.places if place.module is module]
         if not module.header and not places:
             continue
@@ -54,6 +56,13 @@ def symbols(document: Document) -> list[types.DocumentSymbol]:
             )
         )
     return modules
+
+
+def _extents(document: Document) -> Sequence[tuple[Module, Span]]:
+    """Each module, and where its text stands."""
+    modules = document.file.modules
+    ends = [*(module.start for module in modules[1:]), len(document.source)]
+    return [(module, Span(module.start, end)) for module, end in zip(modules, ends, strict=True)]
 
 
 def _computation(
@@ -98,27 +107,15 @@ def _instructions(document: Document, place: ComputationPlace) -> Iterator[types
         )
 
 
-def as_list(
-    symbols: list[types.DocumentSymbol], uri: str, container: str | None = None
-) -> Iterator[types.SymbolInformation]:
-    """The same as a list, for clients that know no tree."""
-    for symbol in symbols:
-        place = types.Location(uri, symbol.range)
-        yield types.SymbolInformation(
-            location=place, name=symbol.name, kind=symbol.kind, container_name=container
-        )
-        yield from as_list(list(symbol.children or ()), uri, symbol.name)
-
-
 def folds(document: Document) -> list[types.FoldingRange]:
     """Computations, tables after the header, modules of several, runs of comments, and regions
     in which a comment allows findings.
     """
     ranges = [_fold(document, Span(place.begin, place.end)) for place in document.places]
-    if len(document.extents) > 1:
-        ranges += [_fold(document, span) for _, span in document.extents]
+    if len(_extents(document)) > 1:
+        ranges += [_fold(document, span) for _, span in _extents(document)]
     source = document.text.source
-    for module, span in document.extents:
+    for module, span in _extents(document):
         end = next((p.begin for p in document.places if p.module is module), span.end)
         for table in _table.finditer(source, span.start, end):
             ranges.append(_fold(document, Span(*table.span())))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from hlo_lint.apps.lsp.documents import Document, Symbol
+from hlo_lint.apps.lsp.documents import Document
+from hlo_lint.hlo.symbols import Symbol
 from hlo_lint.text.source import shown
 
 _is_name = re.compile(r"[A-Za-z_][\w.\-]*", re.A).fullmatch

@@ -7,9 +7,10 @@ from operator import itemgetter
 
 from lsprotocol import types
 
-from hlo_lint.apps.lsp.documents import Document, DocumentStatement
+from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.texts import width
 from hlo_lint.hlo.parser.tokens import Role, Token
+from hlo_lint.hlo.symbols import Statement
 from hlo_lint.text.source import Span
 
 INSTRUCTIONS = 5_000
@@ -35,7 +36,7 @@ LEGEND = types.SemanticTokensLegend(
 )
 
 
-def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens:
+def semantic_tokens(document: Document, span: Span | None = None) -> types.SemanticTokens:
     """The words in a stretch of the file, or in all of it where it is not too large."""
     if span is None:
         if sum(len(place.computation.rows) for place in document.places) > INSTRUCTIONS:
@@ -51,7 +52,7 @@ def tokens(document: Document, span: Span | None = None) -> types.SemanticTokens
     return types.SemanticTokens(data=list(_encoded(document, typed)))
 
 
-def _kind(statement: DocumentStatement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
+def _kind(statement: Statement, token: Token) -> tuple[types.SemanticTokenTypes, bool]:
     """The type of a token, and True if it is a definition."""
     if token.role is Role.NAME and statement.number is None:
         return _KINDS[Role.CALLED], True

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
 from hlo_lint.apps.settings.settings import LEVELS, OFF
-from hlo_lint.apps.settings.toml import spelled
+from hlo_lint.apps.settings.toml import as_toml
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
 from hlo_lint.report.formats import FORMATS
@@ -146,7 +146,7 @@ def _options_schema() -> Schema:
 def _option_schema(option: Option[Any]) -> Schema:
     types = {bool: "boolean", int: "integer", float: "number", str: "string"}
     schema: Schema = {
-        "type": types[option.kind],
+        "type": types[option.value_type],
         "default": option.default,
         "description": option.doc,
     }
@@ -173,7 +173,7 @@ def _is_count(value: object) -> bool:
 
 def _spelled(value: object) -> str:
     """A value as TOML spells it, at most a line of it."""
-    text = spelled(value)
+    text = as_toml(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 

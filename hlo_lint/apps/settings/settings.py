@@ -59,7 +59,9 @@ class Globs:
 class Settings:
     """The settings of a run; the defaults hold where neither a file nor an option sets a field.
 
-    Rules are named by their own name or by that of their family, and the own name counts more.
+    A field up to `allow` is a key of the settings file, with `_` for `-`; `keys.KEYS` says what it
+    means. Rules are named by their own name or by that of their family, and the own name counts
+    more.
     """
 
     select: tuple[str | type[Rule], ...] | None = None
@@ -68,23 +70,16 @@ class Settings:
     extend_select: tuple[str, ...] = ()
     extend_ignore: tuple[str, ...] = ()
     per_path_ignores: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Rules and families by pattern of paths."""
     severity: Mapping[str, Severity | None] = field(default_factory=dict)
     """By rule or family, instead of what the rule says; None switches it off."""
     rules: Mapping[str, Mapping[str, OptionValue]] = field(default_factory=dict)
-    """Options by rule."""
     before: str | None = None
-    """The pass that comes next, where nothing in a dump says so."""
     stage: Stage | None = None
-    """The place in the pipeline of every text that does not state its own."""
     per_path_stages: Mapping[str, Stage] = field(default_factory=dict)
     """Stages by pattern of paths; the last pattern that fits counts."""
     exclude: tuple[str, ...] = ()
-    """Patterns of paths that are not looked at."""
     force_exclude: bool = False
-    """True if `exclude` holds for files that are given by name, too."""
     unsafe_fixes: bool = False
-    """True if `fix` does what may change a value or the cost."""
     jobs: int | None = None
     """Number of worker processes. None: `hlo-lint check` chooses by the size of the input, and
     from Python it is one."""
@@ -95,16 +90,13 @@ class Settings:
     """Findings of one rule in one file that are reported; the others are counted. None: `check`
     reports 1000, and from Python all are."""
     max_megabytes: int | None = 2048
-    """Size of the largest file that is read."""
     max_seconds: int | None = None
     """CPU time for the rules of one compilation; None for no limit."""
     max_nesting: int | None = None
     """Levels of brackets in a file that is checked; None for no limit."""
     output_format: str = "text"
     baseline: Path | None = None
-    """The file of findings that are not reported again."""
     allow: tuple[Allowance, ...] = ()
-    """Findings that may stay, and why."""
     file: Path | None = None
     """The file they were read from; None if no file was read."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
@@ -128,6 +120,11 @@ class Settings:
         }
         origins = {**self.origins, **dict.fromkeys(changed, origin)}
         return replace(self, **changed, origins=origins)
+
+    def with_option(self, rule: str, name: str, value: OptionValue) -> Settings:
+        """A copy in which an option of a rule is set."""
+        options = {**self.rules.get(rule, {}), name: value}
+        return self.overridden(rules={**self.rules, rule: options})
 
     def restaged(self, stage: Stage | None) -> Settings:
         """A copy in which this stage, if one is given, stands in place of those of paths, too."""
@@ -261,7 +258,7 @@ class Settings:
             return finding
         own, family = finding.rule, self._families.get(finding.rule, "")
         level = self.severity.get(own, self.severity.get(family))
-        past = finding.cured_by is not None and finding.severity is Severity.INFO
+        past = finding.resolved_by is not None and finding.severity is Severity.INFO
         return finding if level is None or past else replace(finding, severity=level)
 
 

@@ -12,20 +12,20 @@ from hlo_lint.text.patterns import late
 _bare = late(r"[A-Za-z0-9_-]+").fullmatch
 
 
-def spelled(value: object) -> str:
+def as_toml(value: object) -> str:
     """A value on one line.
 
-    >>> spelled({"severity": {"needless-transpose": "off"}, "jobs": 2, "a b": [True, 0.5]})
+    >>> as_toml({"severity": {"needless-transpose": "off"}, "jobs": 2, "a b": [True, 0.5]})
     '{ severity = { needless-transpose = "off" }, jobs = 2, "a b" = [true, 0.5] }'
     """
     match value:
         case Mapping():
-            pairs = (f"{key_of(str(key))} = {spelled(one)}" for key, one in value.items())
+            pairs = (f"{key_of(str(key))} = {as_toml(one)}" for key, one in value.items())
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
         case list() | tuple():
-            return f"[{', '.join(map(spelled, value))}]"
+            return f"[{', '.join(map(as_toml, value))}]"
         case Enum():
-            return spelled(value.value)
+            return as_toml(value.value)
         case str() | Path() | Stage():
             return f'"{"".join(map(_character, str(value)))}"'
         case bool():
@@ -38,7 +38,7 @@ def spelled(value: object) -> str:
 
 def key_of(name: str) -> str:
     """A key, in quotes where it has to be."""
-    return name if _bare(name) else spelled(name)
+    return name if _bare(name) else as_toml(name)
 
 
 def _character(character: str) -> str:

@@ -9,6 +9,7 @@ What fails is an `AssertionError` that says which example it was and what was fo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -47,9 +48,9 @@ def check_page(rule: type[Rule]) -> None:
     _expect(rule.summary().endswith("."), f"{name}: the docstring's first line ends with no stop")
     _expect(". " not in rule.summary(), f"{name}: the docstring's first line is not one sentence")
     _expect("## Why" in rule.page(), f"{name}: the docstring has no `## Why`")
-    for kind in (Bad, Good):
-        shown = any(isinstance(example, kind) for example in rule.examples)
-        _expect(shown, f"{name}: there is no {kind.__name__} example")
+    for example_type in (Bad, Good):
+        shown = any(isinstance(example, example_type) for example in rule.examples)
+        _expect(shown, f"{name}: there is no {example_type.__name__} example")
     if rule.fixable() != ("## Fix" in rule.page()):
         missing = "the docstring has no `## Fix`" if rule.fixable() else "no example shows a fix"
         raise AssertionError(f"{name}: {missing}")
@@ -67,34 +68,41 @@ def check_example(rule: type[Rule], example: Bad | Good) -> None:
     _expect(isinstance(example, Good) or bool(wanted), f"{place} marks no line with `// error`")
     with TemporaryDirectory() as folder:
         path = write_example(example, Path(folder))
-        before = rule.precondition.demanded_by if rule.precondition else None
-        findings = _reported(rule, path, before)
-        listed = "".join(f"\n  {finding.line}: {finding.message}" for finding in findings)
+        findings = _reported(rule, path)
         marked = ", ".join(map(str, wanted)) or "none"
         lines = [finding.line for finding in findings]
-        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{listed or ' none'}")
-        again = _reported(rule, path, before)
-        _expect(findings == again, f"{place}: the second check said something else")
+        listed = _listed(findings) or " none"
+        _expect(lines == wanted, f"{place} marks the lines {marked}; found:{listed}")
+        repeated = _reported(rule, path)
+        _expect(findings == repeated, f"{place}: the second check said something else")
         for finding in findings:
-            _expect(bool(finding.message), f"{place}: line {finding.line} has no message")
-            _expect(
-                not finding.message.endswith("."), f"{place}: a full stop ends {finding.message!r}"
-            )
+            message = finding.message
+            _expect(bool(message), f"{place}: line {finding.line} has no message")
+            _expect(not message.endswith("."), f"{place}: a full stop ends {message!r}")
         if isinstance(example, Bad) and example.fixed:
             _check_fix(rule, example, path, place)
 
 
-def _reported(rule: type[Rule], path: Path, before: str | None) -> tuple[Diagnostic, ...]:
+def _reported(rule: type[Rule], path: Path) -> tuple[Diagnostic, ...]:
     """The findings of a rule, by the command that reports them."""
     if rule.command == "validate":
         return validate(path).report.findings
-    return lint(path, [rule], None, before).findings
+    return lint(path, [rule], None, _demanding(rule)).findings
+
+
+def _demanding(rule: type[Rule]) -> str | None:
+    """The pass that demands what the rule checks."""
+    return rule.precondition.demanded_by if rule.precondition else None
+
+
+def _listed(findings: Iterable[Diagnostic]) -> str:
+    return "".join(f"\n  {finding.line}: {finding.message}" for finding in findings)
 
 
 def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
-    before = rule.precondition.demanded_by if rule.precondition else None
+    before = _demanding(rule)
     chosen = Settings(rules={rule.name(): dict(example.options)})
-    old = lint(path, None, None, before).findings
+    old = Counter(finding.rule for finding in lint(path, None, None, before).findings)
     fixed = fix(path, [rule], None, before, settings=chosen, unsafe_fixes=True)
     if fixed.text != example.fixed_source:
         from difflib import unified_diff
@@ -102,17 +110,13 @@ def _check_fix(rule: type[Rule], example: Bad, path: Path, place: str) -> None:
         wanted, made = (text.splitlines(True) for text in (example.fixed_source, fixed.text))
         differs = "".join(unified_diff(wanted, made, "example", "fix"))
         raise AssertionError(f"{place}: the fix gives another text\n{differs}")
-    left = "".join(f"\n  {finding.line}: {finding.message}" for finding in fixed.findings)
-    _expect(fixed.remaining.clean, f"{place}: the fix leaves{left}")
+    _expect(fixed.remaining.clean, f"{place}: the fix leaves{_listed(fixed.findings)}")
     for file in fixed.files:
         if file.path is not None:
             file.path.write_text(file.after, "utf-8")
-    before_fix = Counter(finding.rule for finding in old)
     new = lint(path, None, None, before).findings
-    added = Counter(finding.rule for finding in new if finding.rule != rule.name()) - before_fix
-    listed = "".join(
-        f"\n  {finding.line}: {finding.message}" for finding in new if finding.rule in added
-    )
+    added = Counter(finding.rule for finding in new if finding.rule != rule.name()) - old
+    listed = _listed(finding for finding in new if finding.rule in added)
     _expect(not added, f"{place}: the fix introduces {', '.join(added)}{listed}")
 
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: HLO modules that XLA accepts, and texts that are nearly such modules.
+"""Hypothesis strategies: HLO modules that XLA accepts.
 
     from hypothesis import given
     from hlo_lint.apps.testing import strategies
@@ -12,295 +12,224 @@ They need the package `hypothesis`, which comes with `hlo-lint[test]`.
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
-Draw: TypeAlias = st.DrawFn
-_names = re.compile(r"%([\w.]+)").findall
+from hlo_lint.hlo.shape import ArrayShape, Layout
+
+T = TypeVar("T")
 
 MAX_ELEMENTS: Final = 256
 """Of an array: the values of a module are to be computed in a moment."""
 
 FLOATS: Final = ("f32", "bf16", "f16")
 INTEGERS: Final = ("s32", "u8")
-_UNARY: Final = {
-    "float": ("negate", "abs", "tanh", "exponential", "floor", "sign"),
-    "integer": ("negate", "not"),
-    "pred": ("not",),
+_FLOAT: Final = (
+    *("negate", "abs", "tanh", "exponential", "floor", "sign"),
+    *("add", "multiply", "subtract", "maximum", "minimum"),
+)
+_INTEGER: Final = ("negate", "not", "add", "multiply", "subtract", "maximum", "and", "or", "xor")
+_ELEMENTWISE: Final = {
+    **dict.fromkeys(FLOATS, _FLOAT),
+    **dict.fromkeys(INTEGERS, _INTEGER),
+    "pred": ("not", "and", "or", "xor"),
 }
-_BINARY: Final = {
-    "float": ("add", "multiply", "subtract", "maximum", "minimum"),
-    "integer": ("add", "multiply", "subtract", "maximum", "and", "or", "xor"),
-    "pred": ("and", "or", "xor"),
-}
-
-
-@dataclass(frozen=True)
-class ArrayType:
-    """An element type, dimensions and a layout: `f32[2,3]{0,1}`."""
-
-    dtype: str
-    dims: tuple[int, ...]
-    minor_to_major: tuple[int, ...]
-
-    def __str__(self) -> str:
-        order = ",".join(map(str, self.minor_to_major))
-        return f"{self.logical}{{{order}}}" if self.dims else self.logical
-
-    @property
-    def logical(self) -> str:
-        """The type without its layout."""
-        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
-
-    @property
-    def kind(self) -> str:
-        """The operations that it takes part in: `float`, `integer` or `pred`."""
-        if self.dtype in FLOATS:
-            return "float"
-        return "pred" if self.dtype == "pred" else "integer"
+_UNARY: Final = frozenset(("negate", "abs", "tanh", "exponential", "floor", "sign", "not"))
 
 
 @dataclass
-class _Program:
+class _Computation:
     """A computation while it is drawn."""
 
+    draw: st.DrawFn
     prefix: str
     layouts: bool
+    shapes: dict[str, ArrayShape] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    values: list[tuple[str, ArrayType]] = field(default_factory=list)
 
-    def add(self, shape: ArrayType, text: str) -> str:
+    def one_of(self, choices: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(choices))
+
+    def number(self, least: int, most: int) -> int:
+        return self.draw(st.integers(least, most))
+
+    def add(self, shape: ArrayShape, text: str) -> str:
         """Add an instruction; gives its name."""
         name = f"{self.prefix}{len(self.lines)}"
         self.lines.append(f"%{name} = {shape} {text}")
-        self.values.append((name, shape))
+        self.shapes[name] = shape
         return name
 
-    def prune(self, root: str) -> None:
-        """Leave out what the root does not need: XLA lets nothing in a fusion be dead."""
-        needed = {root}
-        for (name, _), line in reversed(list(zip(self.values, self.lines, strict=True))):
-            if name in needed:
-                needed.update(_names(line))
-        pairs = list(zip(self.values, self.lines, strict=True))
-        kept = [pair for pair in pairs if pair[0][0] in needed or " parameter(" in pair[1]]
-        self.values, self.lines = [value for value, _ in kept], [line for _, line in kept]
+    def add_laid_out(self, dtype: str, dims: Iterable[int], text: str) -> None:
+        """Add an instruction whose layout is drawn."""
+        self.add(_laid_out(self.draw, ArrayShape(dtype, tuple(dims)), self.layouts), text)
 
-    def text(self, name: str, root: str, *, is_entry: bool = False) -> str:
-        """The computation, with the root marked."""
-        parameters = [
-            (line.split(" = ")[0], shape.logical)
-            for line, (_, shape) in zip(self.lines, self.values, strict=True)
+    def text(self, name: str) -> str:
+        """The computation; the last instruction is the root."""
+        *lines, root = self.lines
+        parameters = ", ".join(
+            f"{of}: {shape.with_layout(None)}"
+            for line, (of, shape) in zip(self.lines, self.shapes.items(), strict=True)
             if " parameter(" in line
-        ]
-        signature = ", ".join(f"{of[1:]}: {logical}" for of, logical in parameters)
-        result = dict(self.values)[root].logical
-        body = "\n".join(
-            f"  {'ROOT ' if line.startswith(f'%{root} =') else ''}{line}" for line in self.lines
         )
-        head = "ENTRY " if is_entry else ""
-        return f"{head}%{name} ({signature}) -> {result} {{\n{body}\n}}\n"
+        result = [*self.shapes.values()][-1].with_layout(None)
+        body = "\n  ".join([*lines, f"ROOT {root}"])
+        return f"%{name} ({parameters}) -> {result} {{\n  {body}\n}}\n"
 
 
 @st.composite
-def array_types(
-    draw: Draw, dtypes: tuple[str, ...] = (*FLOATS, *INTEGERS, "pred"), *, layouts: bool = True
-) -> ArrayType:
-    """Types of small arrays; `layouts` says whether others than the default occur."""
+def array_shapes(
+    draw: st.DrawFn, dtypes: tuple[str, ...] = (*FLOATS, *INTEGERS, "pred"), *, layouts: bool = True
+) -> ArrayShape:
+    """Shapes of small arrays; `layouts` says whether others than the default occur."""
     dims = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
-    return _with_layout(draw, ArrayType(draw(st.sampled_from(dtypes)), dims, ()), layouts)
+    return _laid_out(draw, ArrayShape(draw(st.sampled_from(dtypes)), dims), layouts)
 
 
-def _with_layout(draw: Draw, shape: ArrayType, layouts: bool) -> ArrayType:
-    order = tuple(range(len(shape.dims) - 1, -1, -1))
-    if layouts and order:
-        order = tuple(draw(st.permutations(order)))
-    return replace(shape, minor_to_major=order)
+def _laid_out(draw: st.DrawFn, shape: ArrayShape, layouts: bool) -> ArrayShape:
+    if not shape.dims:
+        return shape
+    order = shape.minor_to_major
+    return shape.with_layout(Layout(tuple(draw(st.permutations(order)) if layouts else order)))
 
 
-def _unary(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    program.add(shape, f"{draw(st.sampled_from(_UNARY[shape.kind]))}(%{name})")
+def _numbers(numbers: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
-def _binary(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    other = draw(st.sampled_from([of for of, its in program.values if its == shape]))
-    program.add(shape, f"{draw(st.sampled_from(_BINARY[shape.kind]))}(%{name}, %{other})")
+def _elementwise(body: _Computation, name: str, shape: ArrayShape) -> None:
+    opcode = body.one_of(_ELEMENTWISE[shape.dtype])
+    alike = [other for other, of_other in body.shapes.items() if of_other == shape]
+    second = "" if opcode in _UNARY else f", %{body.one_of(alike)}"
+    body.add(shape, f"{opcode}(%{name}{second})")
 
 
-def _compare(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    direction = draw(st.sampled_from(("EQ", "NE", "LT", "GE")))
+def _compare(body: _Computation, name: str, shape: ArrayShape) -> None:
+    direction = body.one_of(("EQ", "NE", "LT", "GE"))
     result = replace(shape, dtype="pred")
-    chosen = program.add(result, f"compare(%{name}, %{name}), direction={direction}")
-    program.add(shape, f"select(%{chosen}, %{name}, %{name})")
+    chosen = body.add(result, f"compare(%{name}, %{name}), direction={direction}")
+    body.add(shape, f"select(%{chosen}, %{name}, %{name})")
 
 
-def _copy(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    program.add(_with_layout(draw, shape, program.layouts), f"copy(%{name})")
+def _copy(body: _Computation, name: str, shape: ArrayShape) -> None:
+    body.add_laid_out(shape.dtype, shape.dims, f"copy(%{name})")
 
 
-def _convert(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    if shape.kind == "float":
-        program.add(replace(shape, dtype=draw(st.sampled_from(FLOATS))), f"convert(%{name})")
+def _convert(body: _Computation, name: str, shape: ArrayShape) -> None:
+    if shape.dtype in FLOATS:
+        body.add(replace(shape, dtype=body.one_of(FLOATS)), f"convert(%{name})")
 
 
-def _transpose(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    order = draw(st.permutations(range(len(shape.dims))))
-    dims = tuple(shape.dims[at] for at in order)
-    result = _with_layout(draw, replace(shape, dims=dims), program.layouts)
-    program.add(result, f"transpose(%{name}), dimensions={{{','.join(map(str, order))}}}")
+def _transpose(body: _Computation, name: str, shape: ArrayShape) -> None:
+    order = body.draw(st.permutations(range(shape.rank)))
+    dims = (shape.dims[at] for at in order)
+    body.add_laid_out(shape.dtype, dims, f"transpose(%{name}), dimensions={_numbers(order)}")
 
 
-def _reshape(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
+def _reshape(body: _Computation, name: str, shape: ArrayShape) -> None:
     dims: list[int] = []
-    left = prod(shape.dims)
+    left = shape.elements
     while left > 1:
-        dims.append(draw(st.sampled_from([n for n in range(2, left + 1) if left % n == 0])))
+        dims.append(body.one_of([n for n in range(2, left + 1) if left % n == 0]))
         left //= dims[-1]
-    dims.insert(draw(st.integers(0, len(dims))), 1)
-    result = _with_layout(draw, replace(shape, dims=tuple(dims)), program.layouts)
-    program.add(result, f"reshape(%{name})")
+    dims.insert(body.number(0, len(dims)), 1)
+    body.add_laid_out(shape.dtype, dims, f"reshape(%{name})")
 
 
-def _broadcast(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    size = draw(st.integers(1, 3))
-    if prod(shape.dims) * size > MAX_ELEMENTS or len(shape.dims) > 4:
+def _broadcast(body: _Computation, name: str, shape: ArrayShape) -> None:
+    size, at = body.number(1, 3), body.number(0, shape.rank)
+    if shape.elements * size <= MAX_ELEMENTS and shape.rank <= 4:
+        dims = (*shape.dims[:at], size, *shape.dims[at:])
+        kept = _numbers(number for number in range(len(dims)) if number != at)
+        body.add_laid_out(shape.dtype, dims, f"broadcast(%{name}), dimensions={kept}")
+
+
+def _slice(body: _Computation, name: str, shape: ArrayShape) -> None:
+    begins = [body.number(0, size - 1) for size in shape.dims]
+    ends = [body.number(at + 1, size) for at, size in zip(begins, shape.dims, strict=True)]
+    ranges = list(zip(begins, ends, strict=True))
+    dims = tuple(end - begin for begin, end in ranges)
+    spelled = ", ".join(f"[{begin}:{end}]" for begin, end in ranges)
+    body.add(replace(shape, dims=dims), f"slice(%{name}), slice={{{spelled}}}")
+
+
+def _concatenate(body: _Computation, name: str, shape: ArrayShape) -> None:
+    if shape.dims and 2 * shape.elements <= MAX_ELEMENTS:
+        at = body.number(0, shape.rank - 1)
+        dims = (*shape.dims[:at], 2 * shape.dims[at], *shape.dims[at + 1 :])
+        body.add(replace(shape, dims=dims), f"concatenate(%{name}, %{name}), dimensions={{{at}}}")
+
+
+def _dot(body: _Computation, name: str, shape: ArrayShape) -> None:
+    if shape.dtype not in FLOATS or not 1 <= shape.rank <= 3:
         return
-    at = draw(st.integers(0, len(shape.dims)))
-    dims = (*shape.dims[:at], size, *shape.dims[at:])
-    kept = [number for number in range(len(dims)) if number != at]
-    result = _with_layout(draw, replace(shape, dims=dims), program.layouts)
-    program.add(result, f"broadcast(%{name}), dimensions={{{','.join(map(str, kept))}}}")
-
-
-def _slice(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    ranges, dims = [], []
-    for size in shape.dims:
-        begin = draw(st.integers(0, size - 1))
-        end = draw(st.integers(begin + 1, size))
-        ranges.append(f"[{begin}:{end}]")
-        dims.append(end - begin)
-    program.add(replace(shape, dims=tuple(dims)), f"slice(%{name}), slice={{{', '.join(ranges)}}}")
-
-
-def _concatenate(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    if not shape.dims or 2 * prod(shape.dims) > MAX_ELEMENTS:
-        return
-    at = draw(st.integers(0, len(shape.dims) - 1))
-    dims = (*shape.dims[:at], 2 * shape.dims[at], *shape.dims[at + 1 :])
-    program.add(replace(shape, dims=dims), f"concatenate(%{name}, %{name}), dimensions={{{at}}}")
-
-
-def _dot(draw: Draw, program: _Program, name: str, shape: ArrayType) -> None:
-    if shape.kind != "float" or not shape.dims:
-        return
-    at = draw(st.integers(0, len(shape.dims) - 1))
+    at = body.number(0, shape.rank - 1)
     rest = (*shape.dims[:at], *shape.dims[at + 1 :])
-    if prod(rest) ** 2 > MAX_ELEMENTS or len(rest) > 2:
-        return
-    result = _with_layout(draw, replace(shape, dims=rest + rest), program.layouts)
-    numbers = f"lhs_contracting_dims={{{at}}}, rhs_contracting_dims={{{at}}}"
-    program.add(result, f"dot(%{name}, %{name}), {numbers}")
+    if (shape.elements // shape.dims[at]) ** 2 <= MAX_ELEMENTS:
+        contracted = f"lhs_contracting_dims={{{at}}}, rhs_contracting_dims={{{at}}}"
+        body.add_laid_out(shape.dtype, rest + rest, f"dot(%{name}, %{name}), {contracted}")
 
 
-_STEPS: Final = (
-    *(_unary, _binary, _compare, _copy, _convert, _transpose, _reshape, _broadcast),
+_Step: TypeAlias = Callable[[_Computation, str, ArrayShape], None]
+_STEPS: Final[tuple[_Step, ...]] = (
+    *(_elementwise, _elementwise, _compare, _copy, _convert, _transpose, _reshape, _broadcast),
     *(_slice, _concatenate, _dot),
 )
 
 
-def _grow(draw: Draw, program: _Program, steps: int) -> None:
-    for step in draw(st.lists(st.sampled_from(_STEPS), min_size=1, max_size=steps)):
-        step(draw, program, *draw(st.sampled_from(program.values)))
-
-
 @st.composite
-def modules(draw: Draw, *, max_steps: int = 10, layouts: bool = True) -> str:
+def modules(draw: st.DrawFn, *, max_steps: int = 10, layouts: bool = True) -> str:
     """Texts of modules, as XLA prints them, that its parser reads and its verifier accepts.
 
     The entry has parameters, elementwise operations, reshapes, copies, dots and the like; calls,
     fusions and reductions have computations of their own. With `layouts` arrays have any layouts.
     """
-    entry = _Program("v", layouts)
-    types = draw(st.lists(array_types(layouts=layouts), min_size=1, max_size=3))
-    for number, shape in enumerate(types):
+    entry = _Computation(draw, "v", layouts)
+    shapes = draw(st.lists(array_shapes(layouts=layouts), min_size=1, max_size=3))
+    for number, shape in enumerate(shapes):
         entry.add(shape, f"parameter({number})")
     others: list[str] = []
-    for number in range(draw(st.integers(1, 3))):
-        _grow(draw, entry, max_steps)
-        kind = draw(st.sampled_from(("", "call", "fusion", "reduce")))
-        if kind == "reduce":
-            _reduce(draw, entry, number, others)
-        elif kind:
-            _call(draw, entry, kind, number, others)
-    root = entry.values[-1][0]
-    body = "\n".join((*others, entry.text("main", root, is_entry=True)))
-    scheduled = draw(st.sampled_from(("", ", is_scheduled=true")))
-    arguments = ", ".join(str(shape) for shape in types)
-    layout = f"entry_computation_layout={{({arguments})->{dict(entry.values)[root]}}}"
+    for number in range(entry.number(1, 3)):
+        for step in draw(st.lists(st.sampled_from(_STEPS), min_size=1, max_size=max_steps)):
+            step(entry, *entry.one_of([*entry.shapes.items()]))
+        called = entry.one_of(("", "call", "fusion", "reduce"))
+        if called == "reduce":
+            _reduce(entry, number, others)
+        elif called:
+            _call(entry, called, number, others)
+    scheduled = entry.one_of(("", ", is_scheduled=true"))
+    arguments = ", ".join(map(str, shapes))
+    layout = f"entry_computation_layout={{({arguments})->{[*entry.shapes.values()][-1]}}}"
+    body = "\n".join([*others, f"ENTRY {entry.text('main')}"])
     return f"HloModule drawn{scheduled}, {layout}\n\n{body}\n"
 
 
-def _call(draw: Draw, entry: _Program, kind: str, number: int, others: list[str]) -> None:
-    name, shape = draw(st.sampled_from(entry.values))
-    callee = _Program(f"c{number}.", entry.layouts)
+def _call(entry: _Computation, opcode: str, number: int, others: list[str]) -> None:
+    name, shape = entry.one_of([*entry.shapes.items()])
+    callee = _Computation(entry.draw, f"c{number}.", entry.layouts)
     callee.add(shape, "parameter(0)")
-    _grow(draw, callee, 4)
-    root, result = callee.values[-1]
-    callee.prune(root)
-    others.append(callee.text(f"{kind}.{number}", root))
-    how = "kind=kLoop, calls" if kind == "fusion" else "to_apply"
-    entry.add(result, f"{kind}(%{name}), {how}=%{kind}.{number}")
+    for step in entry.draw(st.lists(st.sampled_from(_STEPS), min_size=1, max_size=4)):
+        step(callee, *[*callee.shapes.items()][-1])  # XLA lets nothing in a fusion be dead
+    others.append(callee.text(f"{opcode}.{number}"))
+    how = "kind=kLoop, calls" if opcode == "fusion" else "to_apply"
+    result = [*callee.shapes.values()][-1]
+    entry.add(result, f"{opcode}(%{name}), {how}=%{opcode}.{number}")
 
 
-def _reduce(draw: Draw, entry: _Program, number: int, others: list[str]) -> None:
-    name, shape = draw(st.sampled_from(entry.values))
-    if shape.kind != "float" or not shape.dims:
+def _reduce(entry: _Computation, number: int, others: list[str]) -> None:
+    name, shape = entry.one_of([*entry.shapes.items()])
+    if shape.dtype not in FLOATS or not shape.dims:
         return
-    scalar = f"{shape.dtype}[]"
-    others.append(
-        f"%sum.{number} (a.{number}: {scalar}, b.{number}: {scalar}) -> {scalar} {{\n"
-        f"  %a.{number} = {scalar} parameter(0)\n  %b.{number} = {scalar} parameter(1)\n"
-        f"  ROOT %s.{number} = {scalar} add(%a.{number}, %b.{number})\n}}\n"
-    )
-    zero = entry.add(ArrayType(shape.dtype, (), ()), "constant(0)")
-    at = draw(st.integers(0, len(shape.dims) - 1))
-    dims = (*shape.dims[:at], *shape.dims[at + 1 :])
-    result = _with_layout(draw, replace(shape, dims=dims), entry.layouts)
+    scalar = ArrayShape(shape.dtype, ())
+    body = _Computation(entry.draw, f"s{number}.", entry.layouts)
+    operands = [body.add(scalar, f"parameter({at})") for at in range(2)]
+    body.add(scalar, f"add(%{operands[0]}, %{operands[1]})")
+    others.append(body.text(f"sum.{number}"))
+    zero = entry.add(scalar, "constant(0)")
+    at = entry.number(0, shape.rank - 1)
     how = f"dimensions={{{at}}}, to_apply=%sum.{number}"
-    entry.add(result, f"reduce(%{name}, %{zero}), {how}")
-
-
-_TOKENS: Final = (
-    *"(){}[]\"',=%/*\n\r\t \0",
-    *(
-        "/*",
-        "*/",
-        "//",
-        "ROOT ",
-        "ENTRY ",
-        "HloModule ",
-        "f32[",
-        "-1",
-        "9" * 20,
-        "\udcff",
-        "\u202e",
-    ),
-    *("calls=", "metadata={", "// hlo-lint: allow ", "custom-call", "{maximal device=0}", "#0"),
-)
-
-
-@st.composite
-def damaged_modules(draw: Draw) -> str:
-    """Texts of modules with a few stretches left out, doubled, moved or replaced."""
-    text = draw(modules(max_steps=4))
-    for _ in range(draw(st.integers(1, 4))):
-        begin = draw(st.integers(0, len(text)))
-        end = min(len(text), begin + draw(st.sampled_from((0, 0, 1, 2, 10, 60))))
-        stretch = text[begin:end]
-        other = draw(st.sampled_from(("", stretch * 2, *_TOKENS)))
-        text = text[:begin] + other + text[end:]
-    return text
+    dims = (*shape.dims[:at], *shape.dims[at + 1 :])
+    entry.add_laid_out(shape.dtype, dims, f"reduce(%{name}, %{zero}), {how}")

@@ -13,7 +13,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of, packed
+from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, deflated, graph_of
 from hlo_lint.report.html.timeline import PassTimeline, timeline
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -55,7 +55,7 @@ class Found(TypedDict):
     line: int
     column: int
     born: Behind | None
-    cured: Behind | None
+    resolved: Behind | None
     seen_in: int | None
     origin: str | None
     """`model.py:40 in attention`."""
@@ -109,7 +109,7 @@ def collect(
     sources: Sequence[Path] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> Collected:
-    """Collect the data of a page from a dump and the report of `lint(dump, cured=True)`.
+    """Collect the data of a page from a dump and the report of `lint(dump, resolved=True)`.
 
     Lines of Python are shown of files below `sources` only: a dump may name any file. `progress` is
     called with the module that is drawn next.
@@ -158,7 +158,7 @@ def collect(
         graph = _graph(pipeline, every, instructions)
         if graph is not None:
             compiled["graph"] = len(graphs)
-            graphs.append(packed(graph))
+            graphs.append(deflated(graph))
             instructions -= len(graph["names"])
         modules.append(compiled)
         worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
@@ -234,7 +234,7 @@ def _found(finding: Diagnostic, module: int | None, detail: int | None) -> Found
         line=finding.line,
         column=finding.column,
         born=_after(finding.introduced_by),
-        cured=_after(finding.cured_by),
+        resolved=_after(finding.resolved_by),
         seen_in=finding.seen_in,
         origin=None if finding.origin is None else str(finding.origin),
         op_name=finding.op_name,

@@ -19,7 +19,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
-from hlo_lint.text.stored import read
+from hlo_lint.text.stored import read_stored
 
 SOURCE_LINES = 3
 """Lines of Python before and after the one that is meant."""
@@ -64,7 +64,7 @@ def _birth(finding: Diagnostic) -> str:
 
 def _text(path: Path) -> PassDump:
     """A file that is not HLO: a kernel, a record of the run."""
-    return PassDump.of(HloFile.of_text(decode(read(path)), path), path)
+    return PassDump.of(HloFile.of_text(decode(read_stored(path)), path), path)
 
 
 class _LastPair:
@@ -134,7 +134,9 @@ def _detail(
 
 def _fix(finding: Diagnostic, dump: PassDump) -> Preview | None:
     """The fix, if the finding is still there at the end: an info was resolved by a later pass."""
-    if finding.fix is None or (finding.cured_by is not None and finding.severity is Severity.INFO):
+    if finding.fix is None or (
+        finding.resolved_by is not None and finding.severity is Severity.INFO
+    ):
         return None
     return preview(finding.fix, dump.file.lines)
 

@@ -160,7 +160,7 @@ def _row(
     before: Module,
     after: Module,
 ) -> Row:
-    texts = [None if instruction is None else text_of(instruction) for instruction in (one, other)]
+    texts = [instruction_text(side) if side else None for side in (one, other)]
     kind = "changed"
     if texts[0] is None or texts[1] is None:
         kind = "added" if texts[0] is None else "removed"
@@ -178,7 +178,7 @@ def _row(
     )
 
 
-def text_of(instruction: Instruction) -> str:
+def instruction_text(instruction: Instruction) -> str:
     """The instruction as it stands in the file, without its metadata."""
     return " ".join(without_origin(instruction).split())
 
@@ -207,10 +207,10 @@ def _differing(before: str, after: str) -> tuple[Parts, Parts]:
     """Two lines with the words in which they differ marked."""
     ours, theirs = _words.findall(before), _words.findall(after)
     sides: tuple[Parts, Parts] = [], []
-    for kind, low, high, start, end in SequenceMatcher(None, ours, theirs, False).get_opcodes():
+    for tag, low, high, start, end in SequenceMatcher(None, ours, theirs, False).get_opcodes():
         for side, words in zip(sides, (ours[low:high], theirs[start:end]), strict=True):
             if words:
-                side.append((int(kind != "equal"), "".join(words)))
+                side.append((int(tag != "equal"), "".join(words)))
     return sides
 
 

@@ -171,7 +171,7 @@ def layered(computation: Computation) -> tuple[list[float], list[int]]:
     return across, layer
 
 
-def packed(graph: ModuleGraph) -> str:
+def deflated(graph: ModuleGraph) -> str:
     """The graph as base64 of deflated JSON: names and numbers repeat, and a page stays small."""
     text = json.dumps(visible(graph), separators=(",", ":"))
     return b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -76,7 +76,7 @@ function words(found) {
     found.origin,
     found.op_name,
     passOf(found),
-    found.cured && found.cured.name,
+    found.resolved && found.resolved.name,
     ...found.notes,
   ]
     .join("\n")
@@ -121,7 +121,7 @@ function card(number) {
     make(
       "a",
       { href: `#finding-${found.id}`, class: found.severity },
-      found.cured && make("span", { class: "cured" }, "resolved"),
+      found.resolved && make("span", { class: "resolved" }, "resolved"),
       make("div", { class: "rule" }, found.rule),
       make("div", { class: "message" }, found.message),
       make(
@@ -167,7 +167,7 @@ function showFinding(number) {
       { class: `above ${found.severity}` },
       make("span", { class: "severity" }, found.severity),
       make("span", {}, found.rule),
-      found.cured && make("span", {}, "resolved by a later pass"),
+      found.resolved && make("span", {}, "resolved by a later pass"),
     ),
     make("h2", { class: "title" }, found.message),
     facts([
@@ -185,7 +185,7 @@ function showFinding(number) {
         "since",
         lives && (found.born ? behind(found.born) : "not known: it is there in the first dump that shows it"),
       ],
-      ["resolved by", lives && (found.cured ? behind(found.cured) : "nothing: it is there at the end")],
+      ["resolved by", lives && (found.resolved ? behind(found.resolved) : "nothing: it is there at the end")],
       ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
     ]),

@@ -35,7 +35,7 @@ def render_html(
     sources: Sequence[str | Path] = (),
     progress: Callable[[str], None] = lambda _: None,
 ) -> str:
-    """The page for a dump and the report of `lint(dump, cured=True)`.
+    """The page for a dump and the report of `lint(dump, resolved=True)`.
 
     Lines of Python are shown of files below `sources`; `progress` is called with each step.
 

@@ -75,8 +75,8 @@ def _difference(edits: list[Edit], text: str) -> Iterable[tuple[str, str]]:
     for edit in reversed(edits):
         after = after[: edit.span.start - begin] + edit.text + after[edit.span.end - begin :]
     ours, theirs = (side.rstrip("\n").split("\n") for side in (before, after))
-    for kind, a, b, c, d in SequenceMatcher(None, ours, theirs, False).get_opcodes():
-        if kind == "equal":
+    for tag, a, b, c, d in SequenceMatcher(None, ours, theirs, False).get_opcodes():
+        if tag == "equal":
             yield from ((" ", _cut(line)) for line in ours[a:b])
             continue
         yield from (("-", _cut(line)) for line in ours[a:b])

@@ -83,7 +83,7 @@ def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> PassTime
 
 
 def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int) -> FindingSpan:
-    born, died = finding.introduced_by, finding.cured_by
+    born, died = finding.introduced_by, finding.resolved_by
     first = place.get(born.path if born is not None else finding.path)
     last = place.get(died.path) if died is not None else None
     point = finding.seen_in is None

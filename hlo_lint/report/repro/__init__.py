@@ -205,11 +205,11 @@ def _escaped(text: str) -> str:
 
 
 def _cpp_test(repro: Repro) -> str:
-    header, kind = _PASSES.get(repro.pass_name, ("", ""))
+    header, cpp = _PASSES.get(repro.pass_name, ("", ""))
     text = re.sub(r"^//[^\n]*\n", "", repro.text, flags=re.M)
     is_refused = repro.rule is not None and repro.rule.family() == "verifier"
     if repro.changes_values:
-        run = f"  {kind} pass;\n" if kind else f"  // Make {repro.pass_name} here, as pass.\n"
+        run = f"  {cpp} pass;\n" if cpp else f"  // Make {repro.pass_name} here, as pass.\n"
         steps = (
             "  auto before = ParseAndReturnVerifiedModule(kHlo);\n"
             "  ASSERT_TRUE(before.ok()) << before.status();\n"
@@ -227,11 +227,11 @@ def _cpp_test(repro: Repro) -> str:
             "  const absl::Status status = verifier().Run(module->get()).status();\n"
             "  EXPECT_FALSE(status.ok());\n"
         )
-    elif kind:
+    elif cpp:
         steps = (
             "  auto module = ParseAndReturnVerifiedModule(kHlo);\n"
             "  ASSERT_TRUE(module.ok()) << module.status();\n"
-            f"  {kind} pass;\n"
+            f"  {cpp} pass;\n"
             "  const absl::Status status = RunHloPass(&pass, module->get()).status();\n"
             "  EXPECT_TRUE(status.ok()) << status;\n"
         )
@@ -245,7 +245,7 @@ def _cpp_test(repro: Repro) -> str:
     name = "values_test.cc.txt" if repro.changes_values else "repro_test.cc.txt"
     return Template((_TEMPLATES / name).read_text("utf-8")).substitute(
         message=repro.message.partition("\n")[0],
-        include=f'#include "{header}"\n' if kind and not is_refused else "",
+        include=f'#include "{header}"\n' if cpp and not is_refused else "",
         test="".join(part.capitalize() for part in re.split(r"\W+", repro.name)),
         case="IsRefused" if is_refused else "IsTaken",
         sensitive="true" if re.search(r"\]\{[\d,]+", text) else "false",

@@ -61,7 +61,7 @@ class JobResult:
     log: str
 
 
-def run(
+def run_job(
     interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]
 ) -> JobResult:
     """Compiles the programs of a job, each into a folder below `folder`.
@@ -78,7 +78,7 @@ def run(
     with Child(interpreter.path, limits=limits, environment=_kept(given)) as child:
         try:
             names, _ = child.call(
-                worker.load,
+                worker.load_script,
                 script=str(job.script),
                 function=job.function,
                 shapes=None if job.shapes is None else list(job.shapes),
@@ -87,7 +87,7 @@ def run(
             logs.append(child.log())
             target = _read_target(child, job.target.topology())
             for number, name in enumerate(names):
-                (state, message), _ = child.call(
+                (failure, not_lowered), _ = child.call(
                     worker.compile_loaded,
                     number=number,
                     target=target,
@@ -95,8 +95,7 @@ def run(
                     folder=str(folder / name),
                 )
                 logs.append(child.log())
-                failure, reason = (None, message) if state == "not lowered" else (message, None)
-                outcomes.append(ProgramOutcome(name, folder / name, failure, reason))
+                outcomes.append(ProgramOutcome(name, folder / name, failure, not_lowered))
         except ChildError as error:
             raise _refusal(error, child.log(), interpreter) from None
         except ChildDied as death:
@@ -180,17 +179,17 @@ def _kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _exception(error: ChildError) -> Exception:
     """The worker's own exception, or the error that hides a defect of it."""
-    kinds: dict[str, type[Exception]] = {
-        kind.__name__: kind for kind in (worker.TargetRefused, worker.OptionRefused)
+    refusals: dict[str, type[Exception]] = {
+        refusal.__name__: refusal for refusal in (worker.TargetRefused, worker.OptionRefused)
     }
-    return kinds.get(error.kind, CaptureError)(f"{error}")
+    return refusals.get(error.class_name, CaptureError)(f"{error}")
 
 
 def _refusal(error: ChildError, log: str, interpreter: Interpreter) -> HloLintError:
     message = shown(f"{error}")
-    if error.kind == "OptionRefused":
+    if error.class_name == "OptionRefused":
         return UsageError(f"jax {interpreter.jax}: {message}")
-    if error.kind != "TargetRefused":
+    if error.class_name != "TargetRefused":
         return CaptureError(message)
     where = _parsing.search(log)
     detail = f": {where[1]}" if where else ""

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from hlo_lint.apps.api import lint
-from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run
+from hlo_lint.apps.jax.capture.children import Job, JobResult, ProgramOutcome, run_job
 from hlo_lint.apps.jax.capture.jit import without_folder
 from hlo_lint.apps.jax.capture.winners import (
     CUBLASLT_CALL,
@@ -141,7 +141,7 @@ class ProgramTrials:
             yield replace(first, notes=(*first.notes, f"in {_listed(list(titles))}"))
 
 
-def compare(
+def compare_releases(
     question: Question,
     interpreters: Sequence[Interpreter],
     folder: Path,
@@ -158,17 +158,14 @@ def compare(
             does not take.
         CaptureError: where the script fails.
     """
+    is_tpu = question.job.target.is_tpu
+    chip, package = ("TPU", "jax[tpu]") if is_tpu else ("GPU", "hlo-lint[gpu-compiler]")
     for interpreter in interpreters:
-        if question.job.target.is_tpu and not interpreter.has_tpu_compiler:
+        if not (interpreter.has_tpu_compiler if is_tpu else interpreter.has_gpu_compiler):
             raise UsageError(
-                f"{interpreter.path} has jax {interpreter.jax} without its TPU compiler; install "
-                "jax[tpu] there (Linux), or give --jax RELEASE for an environment of its own"
-            )
-        if not question.job.target.is_tpu and not interpreter.has_gpu_compiler:
-            raise UsageError(
-                f"{interpreter.path} has jax {interpreter.jax} without its GPU compiler; install "
-                "hlo-lint[gpu-compiler] there (Linux), or give --jax RELEASE for an environment "
-                "of its own"
+                f"{interpreter.path} has jax {interpreter.jax} without its {chip} compiler; "
+                f"install {package} there (Linux), or give --jax RELEASE for an environment of its "
+                "own"
             )
     comparisons: dict[str, ProgramTrials] = {}
     for interpreter in interpreters:
@@ -193,7 +190,7 @@ def _trials(
         job = replace(job, options={**OLD_FORMAT, **job.options})
     begun = partial(_trial, question, release, folder, keep, progress)
     progress(f"jax {release}: compiling")
-    first = run(interpreter, job, folder / f"jax{release}", LOGGING)
+    first = run_job(interpreter, job, folder / f"jax{release}", LOGGING)
     defaults = {outcome.name: begun(outcome, Winner.DEFAULT) for outcome in first.outcomes}
     forced: Mapping[str, ProgramOutcome] = {}
     if Winner.CUBLASLT in question.winners:
@@ -228,7 +225,7 @@ def _forced(
     path = folder / f"jax{interpreter.jax}-cublaslt.pbtxt"
     path.write_text(results, "utf-8")
     job = replace(job, options={**job.options, **loading(str(path.absolute()))})
-    answer = run(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
+    answer = run_job(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
     return {outcome.name: outcome for outcome in answer.outcomes}
 
 

@@ -20,12 +20,13 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from hlo_lint.apps.api import lint
+from hlo_lint.apps.api import LintOptions, lint
 from hlo_lint.apps.jax.capture.children import Compiler
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
@@ -44,7 +45,7 @@ from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_erro
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.findings import Diagnostic, PassRef
+    from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.allowances import Allowance
 
 
@@ -61,7 +62,7 @@ class FindingsError(HloLintError, AssertionError):
 
 
 @dataclass(eq=False)
-class Capture:
+class Capture(AbstractContextManager["Capture"]):
     """One compile: the dump of it, and how it ended.
 
     The folder goes when the object does, at the end of a `with`, or with `remove`; a folder that
@@ -117,16 +118,7 @@ class Capture:
             raise self._no_dump()
         return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
 
-    def lint(
-        self,
-        select: Sequence[str] | None = None,
-        ignore: Sequence[str] | None = None,
-        before: str | None = None,
-        *,
-        settings: Settings | None = None,
-        allow: Sequence[Allowance] = (),
-        cured: bool = False,
-    ) -> Report:
+    def lint(self, *, allow: Sequence[Allowance] = (), **options: Unpack[LintOptions]) -> Report:
         """The report of `hlo_lint.lint` on the dump; paths are those in the folder if it goes.
 
         Raises:
@@ -135,15 +127,7 @@ class Capture:
         """
         if not self.dump.pipelines:
             raise self._no_dump()
-        report = lint(
-            self.dump,
-            select,
-            ignore,
-            before,
-            settings=settings,
-            allow=allow,
-            cured=cured,
-        )
+        report = lint(self.dump, allow=allow, **options)
         return report if self.is_kept else without_folder(report, self.folder)
 
     def _no_dump(self) -> CaptureError:
@@ -153,9 +137,6 @@ class Capture:
     def remove(self) -> None:
         """Remove the folder, unless the caller named it."""
         self._finalizer()
-
-    def __enter__(self) -> Capture:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.remove()
@@ -253,19 +234,16 @@ def compile_for(
 def check_jit(
     function: Any,
     *arguments: Any,
-    select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    allow: Sequence[str | Allowance] = (),
-    before: str | None = None,
-    settings: Settings | None = None,
     target: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
+    allow: Sequence[str | Allowance] = (),
+    **options: Unpack[LintOptions],
 ) -> Report:
     """Compiles a function and checks every pass of it; gives the report where it is clean.
 
-    `select`, `ignore`, `before` and `settings` are those of `hlo_lint.lint`, and so are allowances
-    in `allow`; what rules or families in it find is in the report, and no reason to raise. The rest
-    is as in `capture_jit`.
+    The options are those of `hlo_lint.lint`, `select`, `ignore`, `before`, `settings` …, and so are
+    allowances in `allow`; what rules or families in it find is in the report, and no reason to
+    raise. The rest is as in `capture_jit`.
 
     Raises:
         FindingsError: for an error or a warning, and where the compile fails.
@@ -275,18 +253,13 @@ def check_jit(
     with capture_jit(
         function, *arguments, target=target, compiler_options=compiler_options
     ) as capture:
-        return check_capture(capture, select, ignore, allow, before, settings)
+        return check_capture(capture, allow, **options)
 
 
 def check_capture(
-    capture: Capture,
-    select: Sequence[str] | None = None,
-    ignore: Sequence[str] | None = None,
-    allow: Sequence[str | Allowance] = (),
-    before: str | None = None,
-    settings: Settings | None = None,
+    capture: Capture, allow: Sequence[str | Allowance] = (), **options: Unpack[LintOptions]
 ) -> Report:
-    """The report of a compile that succeeded and is clean.
+    """The report of a compile that succeeded and is clean; the arguments are those of `check_jit`.
 
     Raises:
         FindingsError: for an error or a warning of a rule that is not in `allow`, and where the
@@ -294,21 +267,12 @@ def check_capture(
         UsageError: for a rule that nothing knows.
     """
     __tracebackhide__ = True
-    stated = [entry for entry in allow if not isinstance(entry, str)]
-    report = capture.lint(select, ignore, before, settings=settings, allow=stated)
-    tolerated = _but(report, [entry for entry in allow if isinstance(entry, str)])
-    if capture.failure is not None or not tolerated.clean:
+    report = capture.lint(allow=[entry for entry in allow if not isinstance(entry, str)], **options)
+    allowed = select_rules([entry for entry in allow if isinstance(entry, str)])
+    counted = [finding for finding in report.findings if allowed.named(finding.rule) is None]
+    if capture.failure is not None or not replace(report, findings=tuple(counted)).clean:
         raise FindingsError(capture, report)
     return report
-
-
-def _but(report: Report, allow: Sequence[str]) -> Report:
-    """A report without what some rules found."""
-    if not allow:
-        return report
-    allowed = {rule.name() for rule in select_rules(allow)}
-    left = tuple(finding for finding in report.findings if finding.rule not in allowed)
-    return replace(report, findings=left)
 
 
 def for_one_compile(settings: Settings) -> Settings:
@@ -318,21 +282,17 @@ def for_one_compile(settings: Settings) -> Settings:
 
 def without_folder(report: Report, folder: Path) -> Report:
     """A report whose paths are those within a folder; other files of XLA there are not reported."""
-    start = f"{folder}/"
 
     def within(path: str) -> str:
-        return path.removeprefix(start)
-
-    def without(pass_: PassRef | None) -> PassRef | None:
-        return None if pass_ is None else replace(pass_, path=within(pass_.path))
+        return path.removeprefix(f"{folder}/")
 
     def moved(finding: Diagnostic) -> Diagnostic:
-        return replace(
-            finding,
-            path=within(finding.path),
-            introduced_by=without(finding.introduced_by),
-            cured_by=without(finding.cured_by),
+        introduced, resolved = (
+            ref and replace(ref, path=within(ref.path))
+            for ref in (finding.introduced_by, finding.resolved_by)
         )
+        path = within(finding.path)
+        return replace(finding, path=path, introduced_by=introduced, resolved_by=resolved)
 
     skipped = tuple(
         skip._replace(path=within(skip.path))

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hlo_lint.xla.pjrt import ABSENT
 
@@ -91,9 +91,6 @@ def uncached() -> Iterator[None]:
     from jax.experimental.compilation_cache import compilation_cache
 
     before = jax.config.jax_enable_compilation_cache
-    if not before:
-        yield
-        return
     try:
         jax.config.update("jax_enable_compilation_cache", False)
         compilation_cache.reset_cache()
@@ -259,17 +256,20 @@ def _mesh(target: Mapping[str, str]) -> Any:
 # What a script has to compile
 
 
-class CalledFunction:
+class CalledFunction(NamedTuple):
     """A function with the arguments to compile it for."""
 
-    def __init__(
-        self, function: Callable[..., Any], arguments: Sequence[Any], keywords: Mapping[str, Any]
-    ) -> None:
-        self.function, self.arguments, self.keywords = function, arguments, keywords
-        self.name = str(getattr(function, "__name__", "") or "function")
+    function: Callable[..., Any]
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Of the function."""
+        return str(getattr(self.function, "__name__", "") or "function")
 
 
-def function_of(script: Path, name: str, shapes: list[Any] | None) -> CalledFunction:
+def script_function(script: Path, name: str, shapes: list[Any] | None) -> CalledFunction:
     """A function of a script with arguments of the given shapes, or of the script's own.
 
     Raises:
@@ -331,11 +331,11 @@ def _recording(real: Any, recorded: dict[Any, CalledFunction]) -> Any:
         leaves, tree = jax.tree.flatten((arguments, keywords))
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return
-        kinds = tuple(
+        types = tuple(
             (leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else repr(leaf) for leaf in leaves
         )
         arguments, keywords = jax.tree.map(_described, (arguments, keywords))
-        recorded.setdefault((id(jitted), tree, kinds), CalledFunction(jitted, arguments, keywords))
+        recorded.setdefault((id(jitted), tree, types), CalledFunction(jitted, arguments, keywords))
 
     @functools.wraps(real)
     def jit(*given: Any, **options: Any) -> Any:
@@ -442,7 +442,7 @@ def read_target(*, target: Mapping[str, str]) -> Answer:
 _loaded: list[tuple[Path, CalledFunction]] = []
 
 
-def load(
+def load_script(
     *, script: str, function: str | None, shapes: list[Any] | None, arguments: Sequence[str]
 ) -> Answer:
     """The names of the programs of a script, which folders can have: `step`, and then `step-2`.
@@ -453,7 +453,9 @@ def load(
     path = Path(script)
     sys.path.insert(0, str(path.resolve().parent))
     programs = (
-        programs_of(path, arguments) if function is None else [function_of(path, function, shapes)]
+        programs_of(path, arguments)
+        if function is None
+        else [script_function(path, function, shapes)]
     )
     _loaded.extend((path, program) for program in programs)
     names: list[str] = []
@@ -467,7 +469,7 @@ def load(
 def compile_loaded(
     *, number: int, target: Mapping[str, str], options: Mapping[str, Any], folder: str
 ) -> Answer:
-    """The end of the compilation of a program, and the message: `not lowered`, `failed`.
+    """XLA's message if the compilation of a program failed; jax's if it was not lowered.
 
     Raises:
         ScriptFailed: the only program cannot be lowered.
@@ -482,6 +484,6 @@ def compile_loaded(
     except Exception as error:
         if len(_loaded) == 1:
             raise ScriptFailed(_where(error, script)) from error
-        return ("not lowered", _where(error, script)), ()
+        return (None, _where(error, script)), ()
     _, failure = compile_lowered(lowered, Path(folder), {**unmeasured(target), **options})
-    return ("compiled" if failure is None else "failed", failure), ()
+    return (failure, None), ()
