@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from hlo_lint import lint
 from hlo_lint.apps.settings.keys import KEYS, schema_text
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.settings.toml import spelled
-from hlo_lint.dumps.contracts import Contract, Order, check_names, contracts
+from hlo_lint.apps.settings.toml import as_toml
+from hlo_lint.dumps.contracts import Contract, Order, check_contract_names, contracts
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.report.formats import FORMATS, render
 from hlo_lint.report.page import render_page
@@ -124,7 +124,7 @@ def with_keys(page: str) -> str:
     for key in KEYS:
         value = getattr(Settings(), key.attribute)
         default = "auto" if key.name == "jobs" else value
-        spelt = "" if default is None else f"`{spelled(default)}`"
+        spelt = "" if default is None else f"`{as_toml(default)}`"
         title = key.type.title.replace('"', "`")
         rows.append(f"| `{key.name}` | {title} | {spelt} | {key.doc} |")
     head, _, rest = page.partition("<!-- keys -->\n")
@@ -161,7 +161,7 @@ def _check(name: str, place: str, demand: str, rule: str) -> str:
 
 def contracts_page() -> str:
     """The contracts between passes, and which releases keep the orders among them."""
-    check_names([rule.name() for rule in all_rules()])
+    check_contract_names([rule.name() for rule in all_rules()])
     rows = []
     for each in contracts():
         sees = [f"[{name}](rules/{name}.md)" for name in each.rules]

@@ -23,9 +23,6 @@ CAPABILITIES = types.ClientCapabilities(
     ),
     text_document=types.TextDocumentClientCapabilities(
         hover=types.HoverClientCapabilities(content_format=[types.MarkupKind.Markdown]),
-        document_symbol=types.DocumentSymbolClientCapabilities(
-            hierarchical_document_symbol_support=True
-        ),
         code_action=types.CodeActionClientCapabilities(
             resolve_support=types.ClientCodeActionResolveOptions(["edit"])
         ),

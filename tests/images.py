@@ -45,7 +45,7 @@ def main() -> None:
     """Draw `report.png` for the README, and the two pictures of the page about the report."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "report.html"
-        report = lint(CRASH, cured=True)
+        report = lint(CRASH, resolved=True)
         page = render_html(open_dump(CRASH), report, title="dump", sources=[FIXTURES / "programs"])
         path.write_text(page, "utf-8")
         with opened(path, "") as shown:

@@ -6,13 +6,14 @@ import fcntl
 import os
 import pty
 import struct
-import subprocess
 import sys
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+
+from tests.conftest import started
 
 pyte = pytest.importorskip("pyte", reason="`make test` installs it")
 
@@ -51,7 +52,7 @@ def on_terminal(
     """The screen after a program that has a terminal for its output, its errors or both."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    with subprocess.Popen(
+    with started(
         command,
         stdin=theirs,
         stdout=theirs if stdout is None else stdout,
@@ -66,6 +67,7 @@ def on_terminal(
                     data += piece
             except OSError:
                 pass  # so a terminal says on Linux that nobody writes any more
+        process.wait()
     return Screen(process.returncode, shown_by(data, columns, rows), data)
 
 

@@ -20,11 +20,11 @@ from hlo_lint.analysis.diff.normalize import meaning, without_metadata
 from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import module_named
-from hlo_lint.hlo.attributes import split_attributes
+from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, references_of
-from hlo_lint.report.diff import as_dict, render
+from hlo_lint.report.diff import difference_as_dict, difference_lines
 from tests.apps.test_cli import run, write
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT, ROUNDTRIP, hlo_files
 from tests.mutations import mutate
@@ -445,8 +445,8 @@ def test_damaged_text_is_compared_all_the_same() -> None:
         damaged = read(mutate(text, texts, chance))
         assert diff(damaged, damaged).same
         found = diff(read(text), damaged)
-        assert [line for _, line in render(found)][-1]
-        assert json.dumps(as_dict(found))
+        assert [line for _, line in difference_lines(found)][-1]
+        assert json.dumps(difference_as_dict(found))
 
 
 def test_circles_and_names_that_nobody_defines_are_no_trouble() -> None:

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from hlo_lint.analysis.ranks import Divergence, compare_ranks, rank_folders
+from hlo_lint.apps.cli.main import cli
 from hlo_lint.text.errors import DumpError
+from tests.conftest import CRASH
 
 PROGRAM = """
 import jax, numpy as np
@@ -324,3 +327,33 @@ def test_collectives_beyond_the_limit_are_not_compared(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "hlo_lint", "ranks", *map(str, sorted(tmp_path.iterdir()))]
     output = subprocess.run(words, capture_output=True, check=True, text=True).stdout
     assert "only the first 100,000 collectives were compared" in output
+
+
+def test_one_dump_is_no_run_whatever_folders_lie_in_it(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    shutil.copytree(CRASH, dump)
+    for name in ("artefact", "other"):
+        (dump / name).mkdir()
+        (dump / name / "kernel.ptx").write_text(".version 8.7")
+    with pytest.raises(DumpError, match="two folders at least"):
+        rank_folders([dump])
+
+
+def test_processes_in_one_folder_are_told_apart_by_their_timestamps(tmp_path: Path) -> None:
+    text = "HloModule jit_f\n\nENTRY e {\n  ROOT p = f32[] parameter(0)\n}\n"
+    for process in range(2):
+        for number in range(2):
+            name = f"17000000{process}{number}.module_{number:04d}.jit_f{number}"
+            (tmp_path / f"{name}.cpu_after_optimizations.txt").write_text(text)
+    modules = compare_ranks(rank_folders([tmp_path]))
+    assert [module.variants[0].ranks for module in modules] == [("process 0", "process 1")] * 2
+
+
+def test_nothing_compared_is_an_error(tmp_path: Path) -> None:
+    for rank in ("a", "b"):
+        (tmp_path / rank).mkdir()
+        (tmp_path / rank / f"{rank}.hlo").write_text("HloModule m\n")
+    ran = CliRunner().invoke(cli, ["ranks", str(tmp_path)])
+    assert ran.exit_code == 2
+    (tmp_path / "b" / "b.hlo").rename(tmp_path / "b" / "a.hlo")
+    assert CliRunner().invoke(cli, ["ranks", str(tmp_path)]).exit_code == 0

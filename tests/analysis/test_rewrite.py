@@ -102,7 +102,7 @@ def test_several_rewrites_are_one_fix() -> None:
 class NarrowConvert(Rule):
     """A value that is converted to fewer bits and back."""
 
-    unfused = False
+    skip_fusion_bodies = False
     leaves_dead = False
     examples: ClassVar[tuple[Bad | Good, ...]] = (
         Bad(

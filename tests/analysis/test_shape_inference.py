@@ -45,6 +45,13 @@ CALLED = """
   ROOT %w = (f32[], s32[]) tuple(%h, %i)
 }
 
+%boxed (a: f32[], b: f32[]) -> (f32[]) {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  %s = f32[] add(%a, %b)
+  ROOT %t = (f32[]) tuple(%s)
+}
+
 %step (m: f32[3], n: f32[3]) -> (f32[3], f32[3]) {
   %m = f32[3]{0} parameter(0)
   %n = f32[3]{0} parameter(1)
@@ -133,8 +140,6 @@ select-and-scatter      | f32[4,5]; f32[2,5]; f32[]       | window={size=3x1 str
 select=%less, scatter=%add | f32[4,5]
 sort                    | f32[3,4]                        | dimensions={1}, to_apply=%less | f32[3,4]
 topk                    | f32[3,8]                        | k=2, largest=true    | (f32[3,2], s32[3,2])
-scan                    | f32[7,3]; f32[3]                | dimensions={0}, num_carries=1, \
-is_associative=true, to_apply=%step | (f32[7,3], f32[3]{0})
 fft                     | f32[3,8]                        | fft_type=RFFT, fft_length={8} | c64[3,5]
 fft                     | c64[3,5]                        | fft_type=IRFFT, fft_length={9} | f32[3,9]
 fft                     | c64[4,8]                        | fft_type=FFT, fft_length={4,8} | c64[4,8]
@@ -288,6 +293,9 @@ rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3]
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | makes f32[4]
 fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | f32[4] at index {0}
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | its computation's f32[3]
+reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%boxed | f32[] | XLA infers (f32[])
+reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%add | (f32[]) | XLA infers f32[]
+scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | f32[7] | XLA infers f32[]
 all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | XLA infers f32[6]
 all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | makes 7 of 3
 all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[9]) | makes f32[6]
@@ -295,6 +303,7 @@ collective-permute-start | f32[3]             | source_target_pairs={{0,1}} | (f
 """  # noqa: E501
 
 RIGHT = """
+all-to-all              | f32[8]              | replica_groups={}, dimensions={0} | f32[8]
 add                     | f32[3]; bf16[3]     |                        | bf16[3]
 dot                     | s8[3]; s8[3]        |                        | s32[3,3]
 reshape                 | f32[2,<=3]          |                        | f32[6]
@@ -309,6 +318,12 @@ get-tuple-element       | (f32[3,4]{1,0:S(5)}) | index=0               | f32[3,4
 copy                    | f32[3,4]{1,0}       |                        | f32[3,4]{0,1}
 infeed                  | token[]             |                        | ((f32[3], s32[]), token[])
 custom-call             | f32[3]              | custom_call_target="x" | (s32[7], token[])
+reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%boxed | (f32[])
+reduce-window           | f32[3]; f32[]       | window={size=2}, to_apply=%boxed | (f32[2])
+scan                    | f32[7,3]; f32[3]    | dimensions={0}, num_carries=1, to_apply=%step | (f32[7,3], f32[3])
+scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | f32[]
+scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%boxed | f32[]
+scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | (f32[])
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[4], s32[])
 custom-call-start       | f32[4]              | custom_call_target="x" | ((f32[4]), f32[3], s32[])
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[3], s32[])

@@ -209,6 +209,12 @@ def test_an_unknown_rule_exits_2_and_names_the_nearest(option: str) -> None:
     assert "did you mean reshape-moves-data?" in ran.errors
 
 
+@pytest.mark.parametrize("name", ["algsimp", "hlo_normalization"])
+def test_any_pass_and_pipeline_of_a_release_may_come_next(name: str) -> None:
+    write("loose.hlo")
+    assert run("check", "--before", name, "loose.hlo").status == 0
+
+
 def test_an_unknown_pass_exits_2_and_names_those_there_are() -> None:
     ran = run("check", "--before", "layout-normalization", ".")
     assert ran.status == 2
@@ -219,7 +225,6 @@ def test_an_unknown_pass_exits_2_and_names_those_there_are() -> None:
     "args",
     [
         ("check", "--nonsense", "."),
-        ("check",),
         ("check", "--output-format", "xml", "."),
         ("fix", "--form", "broadcast", "."),
         ("nonsense",),
@@ -404,7 +409,7 @@ FINDING: dict[str, type | tuple[type, ...]] = {
     "pipeline": (str, NONE),
     "step": (int, NONE),
     "introduced_by": (dict, NONE),
-    "cured_by": (dict, NONE),
+    "resolved_by": (dict, NONE),
     "seen_in": (int, NONE),
     "origin": (dict, NONE),
     "notes": list,
@@ -427,7 +432,7 @@ def test_the_json_of_a_crash_has_the_published_fields(crash: Path) -> None:
         "step": 30,
         "path": found["path"],
     }
-    assert (found["cured_by"], found["seen_in"]) == (None, 1)
+    assert (found["resolved_by"], found["seen_in"]) == (None, 1)
     assert found["origin"] == {"file": "programs.py", "line": 40, "function": "batched_dot"}
     assert (found["pipeline"], found["step"]) == ("post-layout_assignment", 30)
     assert (found["severity"], found["module"]) == ("error", "jit_batched_dot")
@@ -1099,6 +1104,7 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
         waiting.send_signal(signal.SIGINT)
         errors = [line for line in waiting.stderr if not line.startswith("import time:")]
         output = waiting.stdout.read() if waiting.stdout else ""
+        waiting.wait()
     assert (waiting.returncode, output, errors) == (130, "", ["interrupted\n"])
 
 
@@ -1108,7 +1114,7 @@ def test_an_interrupt_exits_130_with_one_line() -> None:
         (("chek", "x.hlo"), "no command is named chek: did you mean check?"),
         (
             ("check", "--before", "layout_normalisation", "x.hlo"),
-            "no rule binds before a pass named layout_normalisation: "
+            "no release has a pass or a pipeline named layout_normalisation: "
             "did you mean layout_normalization?",
         ),
         (
@@ -1190,43 +1196,37 @@ def test_a_watched_file_is_checked_again_when_it_changes(tmp_path: Path) -> None
     ) as watching:
         assert watching.stdout is not None
         assert watching.stderr is not None
-        try:
-            said = watching.stdout.readline()
-            assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            path.write_text(f"// a line more\n{LOOSE}")
-            assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            settings.write_text('select = "layout"')
-            assert "hlo_lint.toml:1:1: select: takes" in watching.stderr.readline()
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            settings.write_text('severity = { layout = "error" }')
-            assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            path.write_text(CLEAN)
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            watching.send_signal(signal.SIGINT)
-            assert watching.wait(10) == 0
-        finally:
-            watching.kill()
+        said = watching.stdout.readline()
+        assert said.startswith("loose.hlo:5:39: warning[reshape-moves-data]")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        path.write_text(f"// a line more\n{LOOSE}")
+        assert watching.stdout.readline().startswith("loose.hlo:6:39: ")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        settings.write_text('select = "layout"')
+        assert "hlo_lint.toml:1:1: select: takes" in watching.stderr.readline()
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        settings.write_text('severity = { layout = "error" }')
+        assert watching.stdout.readline().startswith("loose.hlo:6:39: error[")
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        path.write_text(CLEAN)
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 0
 
 
 def test_a_report_among_the_files_that_are_watched_is_no_change() -> None:
     write("loose.hlo")
-    with subprocess.Popen(
+    with started(
         command("check", "--watch", "-o", "report.txt", "."),
         stderr=subprocess.PIPE,
         env=environment(PYTHONUNBUFFERED="1"),
         text=True,
     ) as watching:
         assert watching.stderr is not None
-        try:
-            assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
-            first = Path("report.txt").stat().st_mtime_ns
-            time.sleep(1.5)
-            assert Path("report.txt").stat().st_mtime_ns == first
-        finally:
-            watching.kill()
+        assert watching.stderr.readline() == "watching; Ctrl-C ends it\n"
+        first = Path("report.txt").stat().st_mtime_ns
+        time.sleep(1.5)
+        assert Path("report.txt").stat().st_mtime_ns == first
 
 
 def test_the_end_of_the_process_that_writes_ends_the_watch_with_its_diagnosis(crash: Path) -> None:
@@ -1236,9 +1236,9 @@ def test_the_end_of_the_process_that_writes_ends_the_watch_with_its_diagnosis(cr
     crash.mkdir()
     for name in names[:-1]:
         (hidden / name).rename(crash / name)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as compiler:
+    with started([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as compiler:
         assert compiler.stdin is not None
-        with subprocess.Popen(
+        with started(
             command("check", "--watch", "--pid", str(compiler.pid), "--statistics", str(crash)),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -1295,3 +1295,20 @@ def test_a_process_is_watched_only_where_files_are() -> None:
 def test_standard_input_cannot_be_watched() -> None:
     ran = run("check", "--watch", "-")
     assert (ran.status, "--watch" in ran.errors) == (2, True)
+
+
+def test_check_without_a_path_takes_the_folder_of_xla_flags_else_the_working_directory(
+    crash: Path,
+) -> None:
+    flags = f"--xla_a=1 --xla_dump_to={crash} --xla_b=2"
+    assert run("check", XLA_FLAGS=flags).out == run("check", str(crash)).out
+    assert run("check", XLA_FLAGS="--xla_dump_to=-").out == run("check", ".").out
+
+
+def test_a_reason_to_skip_files_is_said_once() -> None:
+    for number in range(3):
+        write(f"{number}.hlo", b"\0")
+    ran = run("check", "--sniff", "--allow-empty", ".")
+    assert [line for line in ran.out.splitlines() if line.startswith("skipped: ")] == [
+        "skipped: 0.hlo and 2 more: it holds no HLO"
+    ]

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint import lint
 from hlo_lint.apps.cli.program import main
+from hlo_lint.hlo.parser.module import parse_file
 from tests.apps.test_cli import run
 
 TEXT = """HloModule m
@@ -116,3 +118,64 @@ def test_the_variable_of_python_decides() -> None:
     ran = run("check", "größe.hlo", PYTHONIOENCODING="ascii")
     assert ran.status == 1
     assert b"gr\\xf6\\xdfe.hlo:5:3" in ran.output
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (b"module @jit_f {\n  %0 = stablehlo.add %a, %a : tensor<4xf32>\n}\n", "this is StableHLO"),
+        (b"{ lambda ; a:f32[4]. let b:f32[4] = sin a in (b,) }\n", "this is a jaxpr"),
+        (b"ML\xefR\rStableHLO_v1.8.0\0", "this is MLIR as bytecode"),
+    ],
+)
+def test_what_jax_prints_besides_hlo_is_named_with_the_call_that_gives_hlo(
+    text: bytes, name: str
+) -> None:
+    (problem,) = parse_file(text).modules[0].problems
+    assert problem.message.startswith(name)
+    assert 'as_text(dialect="hlo")' in problem.message
+
+
+HLO = """HloModule jit_f, entry_computation_layout={(f32[4]{0})->f32[4]{0}}
+
+%half (p: f32[4]) -> f32[4] {
+  %p = f32[4]{0} parameter(0)
+  ROOT %n = f32[4]{0} negate(%p)
+}
+
+ENTRY %main (x: f32[4]) -> f32[5] {
+  %x = f32[4]{0} parameter(0)
+  ROOT %f = f32[5]{0} fusion(%x), kind=kLoop, calls=%half
+}
+"""
+TIME = "I0000 00:00:1700000000.000000     123 file.cc:45] "
+MESSAGE = TIME.replace("I", "W") + "other {x} = 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{MESSAGE}{TIME}{HLO}{MESSAGE}Traceback\n  x = {{\n",
+        MESSAGE + "".join(f"{TIME}{line}\n{MESSAGE}" for line in HLO.splitlines()),
+        "".join(f"[rank0] {line}\r\n" for line in HLO.splitlines()),
+        "".join(f"[1,0]<stderr>:{TIME}{line}\n" for line in HLO.splitlines()),
+        f"# It dies\n\n```python\nx = {{\n```\n\n```hlo\n{HLO}```\n\nAnd {{ then\n",
+        f"```\nx = {{\n```\n```\n{HLO}\n{HLO}```\n",
+    ],
+    ids=["a log", "each line", "ranks", "MPI", "Markdown", "fences"],
+)
+def test_hlo_in_another_text_is_read_in_its_place(text: str, tmp_path: Path) -> None:
+    file = parse_file(text)
+    assert file.text == text
+    for module in file.modules:
+        assert (module.name, len(list(module.instructions())), module.problems) == ("jit_f", 4, ())
+        (fusion,) = (each for each in module.instructions() if each.name == "f")
+        span = module.span(fusion)
+        assert text[span.start : span.end].lstrip().startswith("ROOT %f = f32[5]")
+    path = tmp_path / "run.log"
+    path.write_bytes(text.encode())
+    lines = {number for number, line in enumerate(text.split("\n"), 1) if "%main" in line}
+    lines |= {number for number, line in enumerate(text.split("\n"), 1) if "ROOT %f" in line}
+    findings = lint(path).findings
+    assert findings
+    assert {finding.line for finding in findings} <= lines

@@ -74,8 +74,9 @@ def test_after_a_kill_each_file_is_old_or_new_and_the_next_run_leaves_nothing(
 
 def test_two_fixes_of_one_tree_at_a_time_leave_it_fixed(tree: Path, fixed: str) -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    both = [subprocess.Popen(fix(tree), **pipes) for _ in range(2)]  # type: ignore[call-overload]
-    outputs = [process.communicate()[1] for process in both]
+    with started(fix(tree), **pipes) as one, started(fix(tree), **pipes) as other:
+        both = one, other
+        outputs = [process.communicate()[1] for process in both]
     for process, errors in zip(both, outputs, strict=True):
         if process.returncode:
             assert process.returncode == 2
@@ -141,6 +142,80 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
     assert (process.returncode, errors) == (128 + number, f"{message}\n")
 
 
+LONG_LOOP = """HloModule m
+
+b {
+  p = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  x = f32[64,64] get-tuple-element(p), index=1
+  y = f32[64,64] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT t = (s32[], f32[64,64]) tuple(next, y)
+}
+
+c {
+  p = (s32[], f32[64,64]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  limit = s32[] constant(2000000000)
+  ROOT r = pred[] compare(i, limit), direction=LT
+}
+
+ENTRY e {
+  zero = s32[] constant(0)
+  x = f32[64,64] parameter(0)
+  t = (s32[], f32[64,64]) tuple(zero, x)
+  w = (s32[], f32[64,64]) while(t), condition=c, body=b
+  ROOT r = f32[64,64] get-tuple-element(w), index=1
+}
+"""
+SLOW = {
+    "check": ["check", "--no-cache", "wide.hlo"],
+    "strict": ["check", "--no-cache", "--strict", "wide.hlo"],
+    "fix": ["fix", "--diff", "wide.hlo"],
+    "report": ["report", "-o", "page.html", "wide.hlo"],
+    "blame": ["blame", "wide"],
+    "run": ["run", "loop.hlo"],
+    "validate": ["validate", "steps"],
+    "all steps": ["validate", "--all-steps", "-j", "2", "steps"],
+    "reduce": ["reduce", "--interesting", "sh -c 'sleep 100'", "loop.hlo"],
+    "watch": ["check", "--no-cache", "--watch", "loop.hlo"],
+    "server": ["server"],
+}
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="this system has no /proc")
+@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_ends_a_slow_command_and_its_children(
+    name: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    (tmp_path / "loop.hlo").write_text(LONG_LOOP)
+    line = "  x{0} = f32[4] add(x{1}, x{1})\n"
+    body = "".join(line.format(at + 1, at) for at in range(400_000))
+    begin = "HloModule m\n\nENTRY e {\n  x0 = f32[4] parameter(0)\n"
+    wide = begin + body + "  ROOT r = f32[4] copy(x9)\n}\n"
+    (tmp_path / "wide.hlo").write_text(wide)
+    steps = LONG_LOOP, LONG_LOOP.replace("2000000000", "2000000001")
+    for folder, texts in (("steps", steps), ("wide", (wide, wide))):
+        (tmp_path / folder).mkdir()
+        for step, text in enumerate(texts):
+            path = f"module_0001.m.{step:04d}.all.after_pass{step}.before_pass{step + 1}.txt"
+            (tmp_path / folder / path).write_text(text)
+    environment = {**os.environ, "FAULT": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    if name == "reduce" and number == signal.SIGKILL:
+        pytest.skip("the user's own command outlives a signal that nobody can answer")
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started([*CLI, *SLOW[name]], env=environment, cwd=tmp_path, **pipes) as process:
+        wait_until_signals_are_handled(process)
+        time.sleep(0.4)
+        assert process.poll() is None
+        process.send_signal(number)
+        process.wait(2)
+    time.sleep(1)  # children look every half a second
+    assert processes_with(f"FAULT={tmp_path}") == []
+
+
 def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     code = (
         "import os, signal; from hlo_lint.engine.executors import local; "
@@ -201,7 +276,7 @@ def test_a_signal_at_any_moment_leaves_whole_files_and_no_traceback(
 @pytest.mark.parametrize(
     "patch",
     [
-        "import hlo_lint.apps.cli.printing as it; it.print_report = lambda *_: fail()",
+        "import hlo_lint.apps.cli.printing as it; it.output_report = lambda *_: fail()",
         "import hlo_lint.dumps.pass_dump as it; it.PassDump.file = property(fail)",
         "import hlo_lint.rules.layout.reshape_moves_data as it; it.ReshapeMovesData.check = fail",
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, started
 from tests.report.test_html import HOSTILE, hostile_dump
 
 pytestmark = pytest.mark.slow
@@ -98,7 +98,7 @@ def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], host
         command = command[:-2]
     with (
         open(ours, "rb", buffering=0) as terminal,
-        subprocess.Popen(
+        started(
             [*command, str(hostile)], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
         ) as process,
     ):
@@ -109,6 +109,7 @@ def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], host
                 seen += piece
         except OSError:
             pass  # so a terminal says on Linux that nobody writes any more
+        process.wait()
     assert process.returncode in (0, 1)
     text = seen.decode()
     screen = pyte.Screen(120, 4000)

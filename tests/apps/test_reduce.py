@@ -173,12 +173,12 @@ def run_on_terminal(*arguments: str | Path) -> tuple[int, str]:
 def test_a_terminal_shows_how_far_the_reduction_is(tmp_path: Path) -> None:
     path, out = tmp_path / "model.hlo", tmp_path / "small.hlo"
     path.write_text(large_module(3).replace("4095", "4096"))
-    # The bar is drawn ten times a second: a reduction that takes less shows its first state alone.
+    # The line is drawn ten times a second: a reduction that takes less shows its first state alone.
     slow = "sh -c 'sleep 0.05; grep -q tanh $0'"
     asked = (path, "--interesting", slow, "-j", "1", "-o", out)
     status, shown = run_on_terminal(*asked)
     assert status == 0, shown
-    assert re.search(r"(drop|keep|turn|move|read)[\w ]+ .* \d+ instructions, \d+ tests", shown)
+    assert re.search(r"(drop|keep|turn|move|read)[\w ]+: \d+ instructions, \d+ tests", shown)
     assert "20 instructions to 2" in shown
     status, shown = run_on_terminal(*asked, "--quiet")
     assert (status, shown) == (0, "")

@@ -84,7 +84,7 @@ def test_what_cannot_be_done_is_said(
 
 
 def test_a_folder_and_another_text_are_refused(tmp_path: Path) -> None:
-    assert "is a folder; give one file" in run(tmp_path).output
+    assert "is a directory, not a file" in run(tmp_path).output
     (tmp_path / "notes.txt").write_text("nothing\n")
     assert run(tmp_path / "notes.txt").exit_code == 2
     assert run(tmp_path / "gone.hlo").exit_code == 2
@@ -99,6 +99,32 @@ def test_a_wide_run_shows_what_rounding_does(tmp_path: Path) -> None:
     )
     assert run(path).output == "%s = bf16[]\n256.\n"
     assert run(path, "--wide").output == "%s = bf16[]\n257.\n"
+
+
+@pytest.mark.slow
+def test_the_first_nan_is_named_with_its_operands(tmp_path: Path) -> None:
+    path = tmp_path / "m.hlo"
+    path.write_text(
+        "HloModule m\n\nENTRY e {\n  x = f32[3] parameter(0)\n  y = f32[] constant(-2)\n"
+        "  all = f32[3] broadcast(y), dimensions={}\n"
+        '  ROOT p = f32[3] power(x, all), metadata={source_file="f.py" source_line=3}\n}\n'
+    )
+    given: dict[str, Any] = {"x": np.array([1, 0, 2])}
+    np.savez(tmp_path / "x.npz", **given)
+    ran = run(path, "--first-nan", "--inputs", tmp_path / "x.npz")
+    assert ran.exit_code == 1, ran.output
+    assert ran.output == (
+        "%p is the first instruction that makes a NaN or an infinity\n"
+        f"  --> {path}:7:3\n"
+        '7 | ROOT p = f32[3] power(x, all), metadata={source_file="f.py" source_line=3}\n'
+        "   = from: f.py:3\n"
+        "   = value: [1] is inf; 1 of 3 are not finite\n"
+        "   = %x: [1] is 0.0\n"
+        "   = %all: [1] is -2.0\n"
+    )
+    ran = run(path, "--first-nan", "--seed", 1)
+    assert (ran.exit_code, ran.output.count("\n")) == (0, 1), ran.output
+    assert "without --print" in run(path, "--first-nan", "--print", "x").output
 
 
 def test_without_jaxlib_the_error_says_what_to_install(

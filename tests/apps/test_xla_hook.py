@@ -163,7 +163,7 @@ class Halved(hlo_lint.Rule):
     To see that nothing wrong goes on.
     """
 
-    unfused = False  # XLA:CPU hands the module over after fusion
+    skip_fusion_bodies = False  # XLA:CPU hands the module over after fusion
 
     def check(self, computation: hlo_lint.Computation) -> hlo_lint.Findings:
         """Each product."""

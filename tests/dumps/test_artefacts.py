@@ -20,7 +20,7 @@ from hlo_lint.dumps.artefacts.buffer_assignment import (
     read_buffer_assignment,
 )
 from hlo_lint.dumps.artefacts.buffer_values import BufferValues, read_buffer_values
-from hlo_lint.hlo.grammar import load, tokens, trees
+from hlo_lint.hlo.grammar import grammar_parser, terminals, trees
 from hlo_lint.hlo.text_format import MAX_DEPTH, read_text_proto
 from hlo_lint.text.source import Position, decode
 from tests.conftest import DUMPS, ROOT
@@ -189,15 +189,15 @@ def child(tree: Tree[Token], name: str) -> Tree[Token] | None:
 
 
 def numbers(tree: Tree[Token] | None) -> tuple[int, ...]:
-    return tuple(int(each) for each in tokens(tree)) if tree is not None else ()
+    return tuple(int(each) for each in terminals(tree)) if tree is not None else ()
 
 
 def first(tree: Tree[Token] | None, default: int | None = None) -> int | None:
-    return int(tokens(tree)[0]) if tree is not None else default
+    return int(terminals(tree)[0]) if tree is not None else default
 
 
 def short(tree: Tree[Token]) -> Plain:
-    number, name = tokens(tree)
+    number, name = terminals(tree)
     index, phi = numbers(child(tree, "index")), child(tree, "phi") is not None
     return (int(number), str(name), index, phi, first(child(tree, "color"), 0))
 
@@ -209,7 +209,7 @@ def assignment_by_grammar(tree: Tree[Token]) -> list[Plain]:
             for allocation in trees(part):
                 found += _allocation_by_grammar(allocation)
         else:
-            found.append((int(tokens(part)[0]),))
+            found.append((int(terminals(part)[0]),))
             found += map(_value_by_grammar, trees(part))
     return found
 
@@ -221,13 +221,13 @@ def _allocation_by_grammar(tree: Tree[Token]) -> Iterator[Plain]:
         first(child(tree, "memory_space"), 0),
         first(child(tree, "page")),
         parameter
-        and (first(parameter), str(tokens(parameter)[1]), numbers(child(parameter, "index"))),
-        str(tokens(output)[0]) if output else "",
-        tuple(str(tokens(each)[0]) for each in trees(tree) if each.data == "flag"),
+        and (first(parameter), str(terminals(parameter)[1]), numbers(child(parameter, "index"))),
+        str(terminals(output)[0]) if output else "",
+        tuple(str(terminals(each)[0]) for each in trees(tree) if each.data == "flag"),
     )
     for each in trees(tree):
         if each.data == "value":
-            size, offset, shape = tokens(each)
+            size, offset, shape = terminals(each)
             yield (*short(trees(each)[0]), int(size), int(offset), str(shape))
         if each.data == "reused":
             for other in trees(each):
@@ -241,11 +241,11 @@ def _value_by_grammar(tree: Tree[Token]) -> Plain:
     for place in places:
         index = numbers(child(place, "index"))
         if place.data == "position":
-            positions.append((str(tokens(place)[0]), index))
+            positions.append((str(terminals(place)[0]), index))
         else:
-            name, operand = tokens(place)
+            name, operand = terminals(place)
             uses.append((str(name), int(operand), index))
-    return (*short(head), tuple(positions), tuple(uses), str(tokens(tree)[0]))
+    return (*short(head), tuple(positions), tuple(uses), str(terminals(tree)[0]))
 
 
 BY_GRAMMAR: dict[str, tuple[str, Callable[[Tree[Token]], list[Plain]]]] = {
@@ -268,7 +268,7 @@ def test_a_release_without_a_blank_before_the_instruction_is_read() -> None:
 
 def by_grammar(ending: str, text: str) -> list[Plain]:
     grammar, records = BY_GRAMMAR[ending]
-    return records(load(grammar).parse(text))
+    return records(grammar_parser(grammar).parse(text))
 
 
 @pytest.mark.parametrize(("path", "ending"), SPECIFIED, ids=lambda each: Path(each).name)

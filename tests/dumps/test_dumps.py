@@ -531,7 +531,7 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
 
 
 def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
-    (found,) = hlo_lint.lint(with_steps(crash, range(31))).findings
+    (found,) = hlo_lint.lint(with_steps(crash, range(31)), ["reshape-moves-data"]).findings
     pipeline = main_pipeline(crash)
     steps = [dump for dump in pipeline.steps if pipeline.has_layouts(dump)]
     binding = [
@@ -734,3 +734,15 @@ def test_records_that_are_no_text_are_no_reason_to_raise(crash: Path) -> None:
     next(crash.glob("*.debug_options")).write_bytes(bytes(range(256)))
     (crash / "module_0001.metadata.textproto").write_bytes(bytes(range(256)))
     assert len(errors_in(crash)) == 1
+
+
+def test_a_dump_without_those_of_passes_says_so_once(tmp_path: Path) -> None:
+    text = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
+    for number in (1, 2):
+        path = tmp_path / f"module_000{number}.jit_f.cpu_after_optimizations.txt"
+        path.write_text(text)
+    reasons = [entry.reason for entry in open_dump(tmp_path).skipped]
+    assert reasons == ["not looked at: what each pass did; --xla_dump_hlo_pass_re=.* dumps it"]
+    assert not open_dump(path).skipped  # given by name
+    (tmp_path / "module_0001.jit_f.0001.simplification.after_dce.before_cse.txt").write_text(text)
+    assert not open_dump(tmp_path).skipped

@@ -18,8 +18,7 @@ import hlo_lint
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine.executors import open_executor
 from hlo_lint.engine.parallel import parts_of
-from hlo_lint.engine.parts import Task
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Task
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
@@ -119,13 +118,13 @@ def test_equal_files_of_a_store_are_known_by_the_checksums_of_the_listing(
 
     monkeypatch.setattr(files, "find", listed)
     dump = hlo_lint.open_dump(memory)
-    task = Task.of(Checker(all_rules()))
+    task = Task(all_rules())
     seen: list[int] = []
     with open_executor(None, 1, task) as executor:
-        parts = parts_of(dict(enumerate(dump)), task, executor, seen.append)
+        parts = parts_of(dict(enumerate(dump)), executor, seen.append)
     assert len(parts) == 3
     assert seen.count(1) == len(dump.pipelines[0].dumps)
-    assert parts[2].diagnostics[0].path.startswith(f"{memory}/rank2/")
+    assert parts[2].result.diagnostics[0].path.startswith(f"{memory}/rank2/")
 
 
 @pytest.mark.parametrize(

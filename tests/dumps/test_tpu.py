@@ -46,7 +46,7 @@ def test_the_pass_list_fits_and_the_stage_is_that_of_tpu() -> None:
 
 
 def test_nothing_is_found_in_what_compiled() -> None:
-    assert hlo_lint.lint(RENUMBERED, cured=True).findings == ()
+    assert hlo_lint.lint(RENUMBERED, resolved=True).findings == ()
 
 
 RESHAPE = """HloModule jit_f, entry_computation_layout={(f32[8,3]{1,0:T(8,128)})->f32[24]{0:T(256)}}

@@ -1,4 +1,4 @@
-"""The life of a finding through the dumps of a run: which pass it came with, and which cured it."""
+"""The life of a finding through a run: the pass that it came with, and the one that resolved it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint import Diagnostic, PassPair, Severity
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import PassRef
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Findings, Rule, Stage
@@ -81,19 +81,19 @@ class WordInText(Rule):
             yield Finding(hlo_lint.Span(at, at + len(self.word)), "a word")
 
 
-def lives(rule: Rule, path: Path, *, cured: bool = True) -> list[Diagnostic]:
+def lives(rule: Rule, path: Path, *, resolved: bool = True) -> list[Diagnostic]:
     """The findings of a rule in the program's own module."""
     dump = open_dump(path)
     dump.pipelines = dump.pipelines[:1]
-    found = Checker([rule], resolved=cured).check_dump(dump).diagnostics
+    found = Checker(Task([rule], resolved=resolved)).check_dump(dump).diagnostics
     return sorted(found, key=lambda each: (each.step or 0, each.instruction or ""))
 
 
 def passes(found: Diagnostic) -> tuple[str, str]:
-    """The pass it came with, and the one that cured it."""
+    """The pass it came with, and the one that resolved it."""
     return tuple(
         f"{each.pass_name} {each.step}" if each else "none"
-        for each in (found.introduced_by, found.cured_by)
+        for each in (found.introduced_by, found.resolved_by)
     )  # type: ignore[return-value]
 
 
@@ -174,7 +174,7 @@ def test_a_cure_that_left_no_dump_has_no_name(attention: Path) -> None:
         path.unlink()
     dots = [each for each in lives(NamedOpcode("dot"), attention) if each.step == 29]
     last = str(next(attention.glob("*_after_optimizations.txt")))
-    assert {each.cured_by for each in dots} == {PassRef("", "", None, last)}
+    assert {each.resolved_by for each in dots} == {PassRef("", "", None, last)}
     assert "resolved by a pass that left no dump" in render_concise(dots[0])
 
 
@@ -191,21 +191,21 @@ def test_a_dump_whose_place_nobody_knows_breaks_no_life(attention: Path) -> None
 # What is told
 
 
-def test_what_was_cured_is_told_on_demand_and_counts_for_nothing() -> None:
-    assert lives(NamedOpcode("dot"), ATTENTION, cured=False) == []
+def test_what_was_resolved_is_told_on_demand_and_counts_for_nothing() -> None:
+    assert lives(NamedOpcode("dot"), ATTENTION, resolved=False) == []
     assert {each.severity for each in lives(NamedOpcode("dot"), ATTENTION)} == {Severity.INFO}
 
 
 def test_what_is_there_at_the_end_is_told_in_any_case() -> None:
     rule = NamedOpcode("parameter")
-    told = lives(rule, ATTENTION, cured=False)
-    assert told == [each for each in lives(rule, ATTENTION) if each.cured_by is None]
+    told = lives(rule, ATTENTION, resolved=False)
+    assert told == [each for each in lives(rule, ATTENTION) if each.resolved_by is None]
     assert {each.severity for each in told} == {Severity.WARNING}
 
 
-def test_what_xla_promises_between_passes_keeps_its_severity_though_it_was_cured() -> None:
-    assert lives(PromisedOpcode("dot"), ATTENTION, cured=False) == []
-    told = lives(PromisedOpcode("dot"), ATTENTION, cured=True)
+def test_what_xla_promises_between_passes_keeps_its_severity_though_it_was_resolved() -> None:
+    assert lives(PromisedOpcode("dot"), ATTENTION, resolved=False) == []
+    told = lives(PromisedOpcode("dot"), ATTENTION, resolved=True)
     assert {each.severity for each in told} == {Severity.WARNING}
     assert [passes(each) for each in told] == [
         passes(each) for each in lives(NamedOpcode("dot"), ATTENTION)
@@ -222,9 +222,8 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
         for each in module.instructions()
         if each.opcode == "reshape"
     }
-    found = (
-        Checker([NamedOpcode("reshape")], resolved=True).check_dump(open_dump(FISSION)).diagnostics
-    )
+    task = Task([NamedOpcode("reshape")], resolved=True)
+    found = Checker(task).check_dump(open_dump(FISSION)).diagnostics
     told = {each.module for each in found if each.message in reshapes & {"f16[16,64,128]{2,1,0}"}}
     assert told == {"jit_batched_dot"}
     others = {each.message for each in found if each.module != "jit_batched_dot"}
@@ -233,20 +232,20 @@ def test_what_the_autotuner_took_out_to_try_is_told_of_the_module() -> None:
 
 def test_files_picked_by_name_are_told_of_in_any_case() -> None:
     picked = list(steps(ATTENTION, range(31, 33)))
-    checker = Checker([NamedOpcode("dot")])
+    checker = Checker(Task([NamedOpcode("dot")]))
     found = checker.check_dump(open_dump(picked)).diagnostics
     assert [passes(each)[1] for each in found] == ["triton-gemm-rewriter 32"] * 2
     assert {each.severity for each in found} == {Severity.WARNING}
 
 
-def test_what_binds_no_more_is_not_called_cured() -> None:
+def test_what_binds_no_more_is_not_called_resolved() -> None:
     found = lives(BeforeLayouts(), ATTENTION)
     assert len(found) == 3
-    assert {each.cured_by for each in found} == {None}
+    assert {each.resolved_by for each in found} == {None}
     note = "the dump after layout-assignment still has it, where it does not bind"
     assert {each.notes for each in found} == {(note,)}
     assert {each.severity for each in found} == {Severity.INFO}
-    assert lives(BeforeLayouts(), ATTENTION, cured=False) == []
+    assert lives(BeforeLayouts(), ATTENTION, resolved=False) == []
 
 
 def test_a_fix_mends_every_dump_of_a_life_at_once(crash: Path) -> None:
@@ -261,9 +260,9 @@ def test_a_fix_mends_every_dump_of_a_life_at_once(crash: Path) -> None:
     assert fixed.remaining.clean
 
 
-def test_a_reshape_that_a_later_pass_cured_is_told_with_that_pass() -> None:
+def test_a_reshape_that_a_later_pass_resolved_is_told_with_that_pass() -> None:
     """Fission leaves it after when no layout_normalization is left to die of it."""
-    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], cured=True)
+    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], resolved=True)
     (found,) = report.findings
     assert passes(found) == ("autotuner 48", "fusion-wrapper 57")
     assert found.severity is Severity.INFO
@@ -297,7 +296,7 @@ def test_without_the_decomposer_the_crash_is_that_of_layout_assignment(case: Pat
     assert "resolved by: none" in done.output
 
 
-def test_blame_names_the_pass_that_cured() -> None:
+def test_blame_names_the_pass_that_resolved() -> None:
     done = blame(FISSION, "reshape-moves-data")
     assert done.exit_code == 0
     assert "since: pass autotuner of autotuner, step 0048" in done.output
@@ -341,10 +340,10 @@ def test_what_only_an_artefact_shows_has_no_life() -> None:
 def test_the_json_of_blame_is_that_of_check() -> None:
     done = blame(FISSION, "reshape-moves-data", "--json")
     (found,) = json.loads(done.output)["findings"]
-    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], cured=True)
+    report = hlo_lint.lint(FISSION, ["reshape-moves-data"], resolved=True)
     assert json.loads(done.output) == json.loads(report.to_json())
-    assert found["cured_by"]["pass"] == "fusion-wrapper"
-    assert (found["introduced_by"]["step"], found["cured_by"]["step"]) == (48, 57)
+    assert found["resolved_by"]["pass"] == "fusion-wrapper"
+    assert (found["introduced_by"]["step"], found["resolved_by"]["step"]) == (48, 57)
     assert found["seen_in"] == 9
 
 
@@ -373,15 +372,15 @@ def test_an_unknown_rule_is_refused() -> None:
     assert "did you mean reshape-moves-data" in done.output
 
 
-def test_check_tells_what_was_cured_when_asked() -> None:
+def test_check_tells_what_was_resolved_when_asked() -> None:
     run = CliRunner().invoke
     args = ["check", str(FISSION), "--select", "reshape-moves-data"]
     assert "no findings" in run(cli, args).output
-    done = run(cli, [*args, "--cured"])
+    done = run(cli, [*args, "--resolved"])
     assert done.exit_code == 0
     assert "= since: pass autotuner of autotuner, step 0048" in done.output
     assert "= resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
-    concise = run(cli, [*args, "--cured", "--output-format", "concise"]).output
+    concise = run(cli, [*args, "--resolved", "--output-format", "concise"]).output
     assert concise.endswith("(since autotuner, resolved by fusion-wrapper)\n")
 
 
@@ -394,7 +393,7 @@ def test_the_session_in_the_docs_is_what_the_program_prints(
     assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
 
 
-def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
+def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_resolved(
     attention: Path,
 ) -> None:
     for path in steps(attention, range(32, 36)):
@@ -404,7 +403,7 @@ def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_cured(
             )
         )
     assert hlo_lint.lint(attention, ["verifier"]).findings == ()
-    (found,) = hlo_lint.lint(attention, ["verifier"], cured=True).findings
+    (found,) = hlo_lint.lint(attention, ["verifier"], resolved=True).findings
     assert (found.rule, found.severity, found.seen_in) == ("broken-structure", Severity.ERROR, 4)
     assert passes(found) == ("triton-gemm-rewriter 32", "algsimp 36")
 
@@ -444,3 +443,61 @@ def test_a_rule_about_passes_sees_each_with_its_modules(tmp_path: Path) -> None:
     assert (found.step, found.instruction) == (2, "y")
     assert found.introduced_by is not None
     assert (found.introduced_by.pass_name, found.introduced_by.step) == ("one", 2)
+
+
+_LOOP = """
+HloModule m
+
+b {{
+  p = (s32[]{state}) parameter(0)
+  g = s32[] get-tuple-element(p), index=0
+  one = s32[] constant(1)
+  n = s32[] add(g, one)
+  v = f32[] constant(0)
+  ROOT t = (s32[]{state}) tuple(n{value})
+}}
+
+c {{
+  q = (s32[]{state}) parameter(0)
+  ROOT always = pred[] constant(true)
+}}
+
+ENTRY e {{
+  z = s32[] constant(0)
+  w = f32[] constant(0)
+  i = (s32[]{state}) tuple(z{init})
+  ROOT {name} = (s32[]{state}) while(i), condition=c, body=b
+}}
+"""
+
+
+def test_a_loop_with_another_name_and_a_wider_state_is_the_same(tmp_path: Path) -> None:
+    steps = {
+        "0001.p.after_pipeline-start.before_a": _LOOP.format(
+            state="", value="", init="", name="w0"
+        ),
+        "0002.p.after_a.before_b": _LOOP.format(
+            state=", f32[]", value=", v", init=", w", name="wide"
+        ),
+    }
+    for name, text in steps.items():
+        (tmp_path / f"module_0001.m.{name}.txt").write_text(text)
+    (found,) = hlo_lint.lint(tmp_path, ["loop-never-ends"]).findings
+    assert found.introduced_by is None
+
+
+def test_a_pass_that_only_annotates_others_is_not_blamed(tmp_path: Path) -> None:
+    text = _LOOP.format(state="", value="", init="", name="w0")
+    marked = text.replace("add(g, one)", 'add(g, one), frontend_attributes={a="1"}')
+    for name, module in (("0001.p.after_a.before_b", text), ("0002.p.after_b.before_c", marked)):
+        (tmp_path / f"module_0001.m.{name}.txt").write_text(module)
+
+    class Marked(Rule):
+        """A loop of a module with marks."""
+
+        def check(self, module: Module) -> Findings:
+            if "frontend_attributes" in module.text and module.entry and module.entry.root:
+                yield Finding(module.entry.root, "marked")
+
+    (found,) = hlo_lint.lint(tmp_path, [Marked]).findings
+    assert found.introduced_by is None

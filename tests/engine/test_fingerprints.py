@@ -29,7 +29,7 @@ ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {
 
 
 def prints(target: Path | str) -> list[str]:
-    return [found.fingerprint for found in hlo_lint.lint(target, cured=True).findings]
+    return [found.fingerprint for found in hlo_lint.lint(target, resolved=True).findings]
 
 
 @pytest.mark.slow

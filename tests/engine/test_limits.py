@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,10 @@ from click.testing import CliRunner, Result
 
 from hlo_lint import Settings, lint
 from hlo_lint.apps.cli.main import cli
+from hlo_lint.hlo.ir import Module
 from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.rules.base import Findings, Rule
+from hlo_lint.rules.findings import Finding
 
 PARAMETERS = "".join(f"  %p.{n} = f32[4]{{0}} parameter({n})\n" for n in range(2))
 
@@ -75,6 +80,33 @@ def test_rules_end_when_their_time_is_over() -> None:
         "not every rule was checked in 0 s (max-seconds)"
     ]
     assert report.exit_status == 2
+
+
+class NeverDone(Rule):
+    """A rule without an end, which takes whatever happens for a miss."""
+
+    examples = ()
+
+    def check(self, module: Module) -> Findings:
+        """Nothing, for ever."""
+        while module.computations:
+            try:
+                sum(range(1000))
+            except Exception:
+                continue
+        yield Finding(module.computations[0].instructions[0], "never")
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="signals are those of POSIX")
+def test_the_time_ends_a_rule_at_its_work() -> None:
+    begun = time.process_time()
+    report = lint(_errors(1), [NeverDone, "wrong-result-shape"], settings=Settings(max_seconds=1))
+    assert time.process_time() - begun < 2
+    assert "not every rule was checked in 1 s (max-seconds)" in [
+        entry.reason for entry in report.skipped
+    ]
+    assert report.exit_status == 2
+    assert signal.getsignal(signal.SIGPROF) is signal.SIG_DFL
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,12 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.executors import Work
 from hlo_lint.engine.executors.local import LocalExecutor
 from hlo_lint.engine.parallel import parts_of
-from hlo_lint.engine.parts import Task, check_part, content_digest, places, relocated
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.parts import check_part, content_digest, places, relocated
+from hlo_lint.engine.runner import Task
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES
 
-TASK = Task.of(Checker(all_rules(), resolved=True))
+TASK = Task(all_rules(), resolved=True)
 
 
 def report(path: Path, executor: str | None = None, jobs: int = 1) -> str:
@@ -43,12 +44,13 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
         part, expected = check_part(TASK, here), check_part(TASK, there)
         assert repr(relocated(part, places(here, there))) == repr(expected)
         assert str(FIXTURES) not in repr(expected)
-        findings += len(part.diagnostics)
+        findings += len(part.result.diagnostics)
     assert findings
 
 
 DIES = """
 import os, sys
+from dataclasses import replace
 from pathlib import Path
 import hlo_lint
 from hlo_lint import FinalModule, Findings, Rule
@@ -109,7 +111,7 @@ def test_small_files_beside_a_large_one_are_sent_in_several_batches(tmp_path: Pa
             return iter(())
 
     executor = Noting(2, TASK)
-    parts_of(dict(enumerate(hlo_lint.open_dump(tmp_path))), TASK, executor)
+    parts_of(dict(enumerate(hlo_lint.open_dump(tmp_path))), executor)
     assert executor.sent[0] == 1
     assert len(executor.sent) > 3
 
@@ -135,7 +137,7 @@ def test_files_of_equal_content_are_checked_once(tmp_path: Path) -> None:
 
     dump = hlo_lint.open_dump(ranks(tmp_path))
     with Counting(1, TASK) as executor:
-        parts = parts_of(dict(enumerate(dump)), TASK, executor, note)
+        parts = parts_of(dict(enumerate(dump)), executor, note)
     files = len(dump.pipelines[0].dumps)
     assert len(checked) == 2 * files  # of the first rank, and of the other one
     assert parts[1] == check_part(TASK, dump.pipelines[1])
@@ -189,6 +191,6 @@ def test_an_address_that_is_none_is_wrong_use(address: str, says: str) -> None:
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    task = Task(TASK.rules, None, None, False, False, version="0.0.1")
+    task = replace(TASK, version="0.0.1")
     with pytest.raises(hlo_lint.DumpError, match=r"not 0\.0\.1"):
         check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])

@@ -35,10 +35,10 @@ def shards(folder: Path, count: int, *words: str | Path) -> list[Path]:
     "words",
     [
         (DUMPS,),
-        (DUMPS, "--cured", "--severity", "reshape-moves-data=info"),
+        (DUMPS, "--resolved", "--severity", "reshape-moves-data=info"),
         (FIXTURES / "autotune", FIXTURES / "unsound"),
     ],
-    ids=["dumps", "cured", "logs"],
+    ids=["dumps", "resolved", "logs"],
 )
 def test_the_shards_together_report_what_one_run_reports(
     count: int, words: tuple[str | Path, ...], tmp_path: Path
@@ -104,10 +104,10 @@ def test_reports_that_do_not_belong_together_are_refused(tmp_path: Path) -> None
     assert "shard 3/3 is missing" in says(*files[1:])
     assert "shard 2/3 is given twice" in says(*files, files[1])
     assert "the files had changed" in says(*files[:2], later[2])
-    cured = shards(other, 3, dumps, "--cured")
+    resolved = shards(other, 3, dumps, "--resolved")
     again = tmp_path / "again"
     again.mkdir()
-    assert "the arguments differ" in says(*cured[:2], shards(again, 3, dumps)[2])
+    assert "the arguments differ" in says(*resolved[:2], shards(again, 3, dumps)[2])
     assert "No such file" in says(tmp_path / "absent.json")
 
 

@@ -18,7 +18,7 @@ from hlo_lint.apps.targets import as_dump
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.stages import Stages
 from hlo_lint.engine.timeline import Occurrence, Timeline
 from hlo_lint.engine.views import checks_of
@@ -219,7 +219,7 @@ def test_a_rule_that_asks_for_a_stage_alone_is_refused() -> None:
 def test_a_text_is_checked_as_a_file_of_no_run() -> None:
     rule = UnscheduledModules()
     dump = as_dump(TEXT)
-    (found,) = Checker([rule]).check_dump(dump).diagnostics
+    (found,) = Checker(Task([rule])).check_dump(dump).diagnostics
     assert (found.message, found.line) == ("in m", 4)
 
 

@@ -265,7 +265,7 @@ def run(
 def property_processes(cases: int, jobs: int) -> dict[int, Path]:
     """Processes that test the properties of generated modules, and what they write."""
     folder = Path(tempfile.mkdtemp(prefix="hlo-lint-properties"))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", "--timeout=0", "-p", "no:cacheprovider"]
     command += ["--hypothesis-show-statistics", "tests/fuzz/test_properties.py"]
     environment = {**os.environ, "HLO_LINT_CASES": str(-(-cases // jobs))}
     logs = {}

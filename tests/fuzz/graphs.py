@@ -1,15 +1,20 @@
-"""Fuzzing by graphs: `python -m tests.fuzz.graphs [--count N] [--seed N] [PATH…]`.
+"""Fuzzing by graphs: `python -m tests.fuzz.graphs [--count N] [--seed N] [--jobs N] [PATH…]`.
 
 Texts that the parser reads, with one change that no compiler makes: an operand too few, a number
-below zero, a line twice. Each mutant is read, checked, fixed, compared and lowered, in this
-process. The inputs are the examples of all rules, instructions made of each opcode, and the texts
-at the paths. Mutants are counted by opcode and mutation; the smallest for each place that breaks is
-left in `--found`, and the exit status is 1.
+below zero, a line twice. Each mutant is read, checked, fixed, compared and lowered. The inputs are
+the examples of all rules, instructions made of each opcode, and the texts at the paths. A mutant is
+drawn by the seed and its number alone, so that a run may be split: `--shard 2/4` takes each fourth
+part, `--state FILE` remembers the parts that are done, also by other machines. `--every` takes
+each change of each example, and each opcode with each type, in place of what is drawn. Mutants are
+counted by opcode and mutation, in `--page` too; the smallest for each place that breaks is left in
+`--found`, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import random
 import re
 import resource
@@ -18,10 +23,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import cache
+from itertools import product
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import hlo_lint
 from hlo_lint.analysis.diff.difference import diff
@@ -38,8 +46,10 @@ MAX_SECONDS = 2.0
 """CPU time of one mutant."""
 MAX_TEXT = 6000
 """Characters of a text that is mutated."""
-MAX_MEMORY = 3 << 30
-"""Bytes of address space of the process, beyond which an allocation fails."""
+MAX_MEMORY = 300 << 20
+"""Bytes of address space that one mutant may take, beyond which an allocation fails."""
+CHUNK = 250
+"""Mutants that are one part of a run."""
 TYPES = (
     "", "f32[]", "f32[8]{0}", "f32[2,3]{1,0}", "f32[2,3]{0,1}", "s32[]", "s33[]", "s4[3]{0}",
     "pred[]",
@@ -47,6 +57,11 @@ TYPES = (
     "opaque[]", "()", "(f32[8]{0}, s32[])", "((s32[]), u8[4]{0:S(5)})", "f32[-1]{0}",
     "f32[9223372036854775807]{0}", "f32[99999999999999999999]{0}", "f8e4m3fn[2]{0}",
 )  # fmt: skip
+ONE_OPERAND = tuple("bitcast convert copy negate not opt-barrier reshape transpose".split())
+LINKS = (*ONE_OPERAND, *"add and dynamic-slice maximum multiply or subtract".split())
+"""Opcodes of a chain."""
+MAX_CHAIN = 1200
+"""Instructions of a chain: more than Python has frames."""
 NUMBERS = ("-1", str(-(2**63)), str(2**63), str(2**64), "n", "")
 _integer = re.compile(r"(?<![\w.\"])-?\d+(?![\w.\"])")
 _callee = re.compile(r"\b(?:calls|to_apply|body|condition|comparator|select|scatter)=%?([\w.\-]+)")
@@ -108,16 +123,24 @@ def _own_name(instruction: Instruction, module: Module, chance: random.Random) -
     return _with_operands(instruction, names)
 
 
-def _number(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+def _numbers(instruction: Instruction) -> list[str]:
+    """The text with each number of its attributes changed in each way."""
     text, attributes = instruction.text, instruction.attributes_text
     begin = text.rfind(attributes) if attributes else -1
     metadata = attributes.find("metadata=")
     end = len(attributes) if metadata < 0 else metadata
-    numbers = list(_integer.finditer(attributes, 0, end))
-    if begin < 0 or not numbers:
-        return None
-    number = chance.choice(numbers)
-    return text[: begin + number.start()] + chance.choice(NUMBERS) + text[begin + number.end() :]
+    if begin < 0:
+        return []
+    return [
+        text[: begin + place.start()] + number + text[begin + place.end() :]
+        for place in _integer.finditer(attributes, 0, end)
+        for number in NUMBERS
+    ]
+
+
+def _number(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    changed = _numbers(instruction)
+    return chance.choice(changed) if changed else None
 
 
 def _no_attribute(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
@@ -145,7 +168,29 @@ def _literal(instruction: Instruction, module: Module, chance: random.Random) ->
     return _with_operands(instruction, [chance.choice((*NUMBERS, "{}", "{1,{2}}", "nan", "true"))])
 
 
+def _chained(instruction: Instruction, module: Module, chance: random.Random) -> str | None:
+    """An operand comes through many instructions, of which some read the one before twice."""
+    names = _names(instruction)
+    if not names:
+        return None
+    place = chance.randrange(len(names))
+    operand = instruction.operand(place)
+    if operand is None or operand.instruction is None or operand.index:
+        return None
+    written, opcode = operand.instruction.type_text, chance.choice(LINKS)
+    count = 1 if opcode in ONE_OPERAND else 2
+    links, name = [], names[place]
+    for number in range(MAX_CHAIN):
+        after = f"%link.{instruction.number}.{number}"
+        links.append(f"{after} = {written} {opcode}({', '.join([name] * count)})")
+        name = after
+    names[place] = name
+    last = _with_operands(instruction, names)
+    return None if last is None else "\n  ".join((*links, last))
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "a chain": _chained,
     "no operands": lambda at, _, __: _with_operands(at, []) if at.operand_names else None,
     "one operand": lambda at, _, __: _with_operands(at, _names(at)[:1] or ["%nothing"]),
     "too many operands": _too_many,
@@ -177,26 +222,69 @@ def mutant_of(text: str, chance: random.Random) -> Mutant | None:
         return None  # there are as many of them as of all others
     mutation = chance.choice(list(MUTATIONS))
     after = MUTATIONS[mutation](instruction, module, chance)
+    return _mutant(mutation, text, module, instruction, after)
+
+
+def _mutant(
+    mutation: str, text: str, module: Module, instruction: Instruction, after: str | None
+) -> Mutant | None:
     if after is None or after == instruction.text:
         return None
     start, end = module.span(instruction)
-    return Mutant(mutation, instruction.opcode, text[:start] + after + text[end:])
+    # A text of one line without an end would be a path.
+    return Mutant(mutation, instruction.opcode, text[:start] + after + text[end:] + "\n")
 
 
 def made(chance: random.Random) -> Mutant:
     """A module with one instruction of some opcode, whose operands and type are drawn."""
     opcode = chance.choice(list(OPCODES))
     count = chance.randrange(5)
-    lines = [f"p{at} = {chance.choice(TYPES)} parameter({at})" for at in range(4)]
-    operands = ", ".join(f"p{chance.randrange(4)}" for _ in range(count))
-    root = f"ROOT r = {chance.choice(TYPES)} {opcode}({operands})"
-    for name in chance.sample(sorted(OPCODES[opcode].allowed), chance.randint(0, 2)):
-        root += f", {name}={chance.choice(('{0}', '{}', '{1,0}', '0', 'f', *NUMBERS))}"
-    body = "\n  ".join((*lines, root))
+    names = chance.sample(sorted(OPCODES[opcode].allowed), chance.randint(0, 2))
+    values = ("{0}", "{}", "{1,0}", "0", "f", *NUMBERS)
+    attributes = "".join([f", {name}={chance.choice(values)}" for name in names])
+    operands = [chance.choice(TYPES) for _ in range(count)]
+    return _made(f"made of {count} operands", opcode, operands, chance.choice(TYPES), attributes)
+
+
+def _made(
+    mutation: str, opcode: str, operands: Sequence[str], result: str, attributes: str = ""
+) -> Mutant:
+    lines = [f"p{at} = {type_text} parameter({at})" for at, type_text in enumerate(operands)]
+    names = ", ".join([f"p{at}" for at in range(len(operands))])
+    body = "\n  ".join((*lines, f"ROOT r = {result} {opcode}({names}){attributes}"))
     callee = "f {\n  ROOT x = s32[] parameter(0)\n}\n\n"
-    return Mutant(
-        f"made of {count} operands", opcode, f"HloModule m\n\n{callee}ENTRY e {{\n  {body}\n}}\n"
-    )
+    return Mutant(mutation, opcode, f"HloModule m\n\n{callee}ENTRY e {{\n  {body}\n}}\n")
+
+
+_OF_EACH_LINE = ("removed", "doubled", "operands rotated", "its own name")
+
+
+@cache
+def every() -> Sequence[Mutant]:
+    """Each opcode with too few operands and too many of each type, with each number in each
+    attribute; each line of each example changed in each way, and each number in it."""
+    mutants: list[Mutant | None] = [
+        _made(f"{count} of one type", opcode, [written] * count, "f32[8]{0}")
+        for opcode, count, written in product(OPCODES, (0, 1, 9), TYPES)
+        if count or not written
+    ]
+    for opcode, facts in OPCODES.items():
+        for name, number in product(sorted(facts.allowed), NUMBERS):
+            for written in (number, f"{{{number}}}"):
+                attribute = f", {name}={written}"
+                mutants.append(
+                    _made("a number", opcode, ["f32[2,3]{1,0}"] * 2, "f32[2,3]{1,0}", attribute)
+                )
+    chance = random.Random(0)
+    for text in sources():
+        for module in hlo_lint.parse_all(text):
+            for computation, mutation in product(module.computations, _OF_EACH_LINE):
+                for at in computation.instructions:
+                    after = MUTATIONS[mutation](at, module, chance)
+                    mutants.append(_mutant(mutation, text, module, at, after))
+            for at in module.instructions():
+                mutants += [_mutant("a number", text, module, at, to) for to in _numbers(at)]
+    return [mutant for mutant in mutants if mutant is not None]
 
 
 def sources(paths: Sequence[Path] = ()) -> list[str]:
@@ -211,14 +299,13 @@ def sources(paths: Sequence[Path] = ()) -> list[str]:
     return [text for text in texts if "{" in text and len(text) <= MAX_TEXT]
 
 
-def mutants(texts: Sequence[str], count: int, chance: random.Random) -> Iterator[Mutant]:
-    """So many mutants, one in eight of them made of nothing."""
-    left = count
-    while left:
-        mutant = made(chance) if left % 8 == 0 else mutant_of(chance.choice(texts), chance)
+def mutant_at(texts: Sequence[str], seed: int, number: int) -> Mutant:
+    """The mutant of a number, which is drawn; one in eight is made of nothing."""
+    chance = random.Random(f"{seed}/{number}")
+    while True:
+        mutant = made(chance) if number % 8 == 0 else mutant_of(chance.choice(texts), chance)
         if mutant is not None:
-            left -= 1
-            yield mutant
+            return mutant
 
 
 def failure_of(text: str) -> str | None:
@@ -251,18 +338,73 @@ def failure_of(text: str) -> str | None:
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Raise TimeoutError in the block once it has taken too much CPU time."""
+    """Raise TimeoutError in the block once it has taken too much CPU time, MemoryError for memory.
+
+    What does not return to Python ends with the process, by SIGPROF.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"more than {MAX_SECONDS} s of CPU")
 
     before = signal.signal(signal.SIGVTALRM, stop)
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MAX_MEMORY, limits[1]))
     signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
+    signal.setitimer(signal.ITIMER_PROF, 10 * MAX_SECONDS)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, limits)
         signal.signal(signal.SIGVTALRM, before)
+
+
+class Run(NamedTuple):
+    """The mutants of a run, which its processes draw by their numbers."""
+
+    texts: Sequence[str]
+    seed: int
+    found: Path
+
+    def part(self, first: int, end: int) -> dict[str, Any]:
+        """The mutants of some numbers, as a line of the state."""
+        counts: dict[str, Counter[str]] = {
+            name: Counter() for name in ("mutations", "opcodes", "failures")
+        }
+        longest = 0.0
+        for number in range(first, end):
+            mutant = mutant_at(self.texts, self.seed, number) if self.texts else every()[number]
+            begun = time.process_time()
+            failure = failure_of(mutant.text)
+            longest = max(longest, time.process_time() - begun)
+            counts["mutations"][mutant.mutation] += 1
+            counts["opcodes"][mutant.opcode] += 1
+            if failure is not None:
+                place = failure.partition("\n")[0]
+                counts["failures"][place] += 1
+                self._keep(f"{number}: {mutant.mutation} of {mutant.opcode}: {failure}\n", mutant)
+        held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        return {"first": first, "end": end, "seconds": longest, "megabytes": held, **counts}
+
+    def _keep(self, said: str, mutant: Mutant) -> None:
+        print(said, flush=True)
+        place = re.sub(r"\W+", "-", said.splitlines()[0].partition(": ")[2])[-120:]
+        path = self.found / f"{place}.hlo"
+        if not path.exists() or path.stat().st_size > len(mutant.text):
+            self.found.mkdir(parents=True, exist_ok=True)
+            path.write_text(mutant.text, "utf-8", "surrogateescape")
+            path.with_suffix(".said").write_text(said, "utf-8", "surrogateescape")
+
+
+def _parts(options: argparse.Namespace, count: int) -> tuple[dict[int, Any], list[int]]:
+    """The parts of a run that are done, and the first numbers of those of a shard that are not."""
+    lines = options.state.read_text().splitlines() if options.state.exists() else []
+    done = {part["first"]: part for part in map(json.loads, lines)}
+    shard, shards = map(int, options.shard.split("/"))
+    firsts = range((shard - 1) * CHUNK, count, shards * CHUNK)
+    return done, [first for first in firsts if first not in done]
 
 
 def main() -> None:
@@ -270,40 +412,54 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every", action="store_true")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--shard", default="1/1", metavar="K/N")
+    parser.add_argument("--state", type=Path, default=Path(os.devnull))
     parser.add_argument("--found", type=Path, default=Path("build/graphs"))
+    parser.add_argument("--page", type=Path, metavar="FILE.md")
     options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, resource.RLIM_INFINITY))
-    chance = random.Random(options.seed)
-    texts = sources(options.paths)
-    opcodes: Counter[str] = Counter()
-    mutations: Counter[str] = Counter()
-    failures: Counter[str] = Counter()
-    smallest: dict[str, str] = {}
-    for mutant in mutants(texts, options.count, chance):
-        opcodes[mutant.opcode] += 1
-        mutations[mutant.mutation] += 1
-        failure = failure_of(mutant.text)
-        if failure is None:
-            continue
-        place = failure.partition("\n")[0]
-        failures[place] += 1
-        if place not in smallest or len(mutant.text) < len(smallest[place]):
-            smallest[place] = mutant.text
-            options.found.mkdir(parents=True, exist_ok=True)
-            path = options.found / f"{list(smallest).index(place):03d}.hlo"
-            path.write_text(mutant.text, "utf-8", "surrogateescape")
-            path.with_suffix(".said").write_text(failure, "utf-8", "surrogateescape")
-        if failures[place] == 1:
-            print(
-                f"{sum(mutations.values())}: {mutant.mutation} of {mutant.opcode}: {failure}\n",
-                flush=True,
-            )
-    for counts in (opcodes, mutations, failures):
-        print(*(f"{count:7} {name}" for name, count in counts.most_common()), "", sep="\n")
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{options.count} mutants of {len(texts)} texts, {memory:.0f} MB, {len(failures)} places")
-    sys.exit(bool(failures))
+    texts = [] if options.every else sources(options.paths)
+    count = len(every()) if options.every else options.count
+    failure_of(sources()[0])  # what is imported belongs to no mutant
+    done, left = _parts(options, count)
+    run = Run(texts, options.seed, options.found)
+    with ProcessPoolExecutor(options.jobs) as pool, options.state.open("a") as state:
+        ends = [min(first + CHUNK, count) for first in left]
+        for part in pool.map(run.part, left, ends):
+            done[part["first"]] = part
+            state.write(json.dumps(part) + "\n")
+            state.flush()
+    counts = {
+        name: sum((Counter(part[name]) for part in done.values()), Counter[str]())
+        for name in ("mutations", "opcodes", "failures")
+    }
+    mutants = sum(part["end"] - part["first"] for part in done.values())
+    last = (
+        f"{mutants:,} mutants of {len(texts) or len(sources()):,} texts: "
+        f"{max(part['seconds'] for part in done.values()):.1f} s of CPU at most for one, "
+        f"{max(part['megabytes'] for part in done.values()):.0f} MB held at most by a process, "
+        f"{sum(counts['failures'].values())} failures at {len(counts['failures'])} places"
+    )
+    tables = [
+        f"| {name[:-1]} | mutants |\n|---|---|\n"
+        + "".join(f"| {key} | {number:,} |\n" for key, number in counted.most_common())
+        for name, counted in counts.items()
+        if counted
+    ]
+    print(*tables, last, sep="\n")
+    if options.page:
+        options.page.write_text("\n".join((HEAD, f"{last}.\n", *tables)), "utf-8")
+    sys.exit(bool(counts["failures"]))
 
+
+HEAD = """# Mutated graphs
+
+`python -m tests.fuzz.graphs` writes this page: texts that the parser reads, each with one change
+that no compiler makes. Each is read, printed, checked by every rule, fixed, compared with itself
+and lowered. A mutant fails if that raises, reports an internal error, takes more than 2 s of CPU or
+300 MB, or if it is not printed as it was read.
+"""
 
 if __name__ == "__main__":
     main()

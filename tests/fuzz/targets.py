@@ -23,11 +23,11 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.dumps.artefacts import ARTEFACTS, reader_for
 from hlo_lint.engine.suppressions.baseline import read_baseline
 from hlo_lint.engine.suppressions.comments import lost_comments, read_comments
-from hlo_lint.hlo.attributes import AttributeSyntaxError
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.shape import arrays
-from hlo_lint.kernels.custom_calls import decode, encode, render
+from hlo_lint.kernels.custom_calls import decode_payload, encode_payload, render_payload
 from hlo_lint.kernels.custom_calls.carrier import Carrier
 from hlo_lint.report.formats import FORMATS
 from hlo_lint.report.formats import render as render_report
@@ -282,14 +282,17 @@ def payload(data: bytes) -> None:
 
 def _decode(instruction: hlo_lint.Instruction) -> None:
     try:
-        decoded = decode(instruction)
+        decoded = decode_payload(instruction)
     except HloLintError:
         return
     if decoded is None:
         return
-    render(decoded)
+    render_payload(decoded)
     config = instruction.attribute_text("backend_config")
-    _expect(encode(instruction, decoded) == config, "an unchanged payload is the text as it stands")
+    _expect(
+        encode_payload(instruction, decoded) == config,
+        "an unchanged payload is the text as it stands",
+    )
     assert config is not None
     str(Carrier(config))
 
@@ -369,7 +372,7 @@ def editor(data: bytes) -> None:
     from hlo_lint.apps.lsp.hover import hover
     from hlo_lint.apps.lsp.outline import folds, symbols
     from hlo_lint.apps.lsp.texts import Text
-    from hlo_lint.apps.lsp.tokens import tokens
+    from hlo_lint.apps.lsp.tokens import semantic_tokens
 
     places, source = data[:8].ljust(8, b"\0"), decode_text(data[8:])
     text = Text("untitled:x", source.encode("utf-8", "replace").decode(), 1, None, utf16)
@@ -381,7 +384,7 @@ def editor(data: bytes) -> None:
         document = Document(text, Memo())
         symbols(document)
         folds(document)
-        tokens(document)
+        semantic_tokens(document)
         list(hints(document, text.span(types.Range(positions[2], positions[3]))))
         for position in positions:
             offset = text.offset(position)
@@ -470,10 +473,10 @@ def message(data: bytes) -> None:
         sent = given if is_notified else {**given, "id": number + 1}
         client.loop.run_until_complete(client.send(sent))
     logged, client.logged[:] = client.logged[:], []
-    client.server.configure({})
     for uri in list(client.server.opened):  # not closed: that looks through memory
         client.server.opened.pop(uri)
         client.server.workspace.remove_text_document(uri)
+    client.server.configure({})
     for record in logged:
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and not isinstance(error, JsonRpcException):
@@ -523,7 +526,7 @@ def directory(data: bytes) -> None:
         for part in data.split(SEPARATOR)[:6]:
             if part:
                 Path(folder, STEMS[part[0] % len(STEMS)]).write_bytes(part[1:])
-        _no_crash(hlo_lint.lint(Path(folder), settings=every_rule(), cured=True))
+        _no_crash(hlo_lint.lint(Path(folder), settings=every_rule(), resolved=True))
 
 
 @_target

@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 
 from hlo_lint.hlo.opcodes import OPCODES
-from tests.fuzz.graphs import MUTATIONS, failure_of, mutants, sources
+from tests.fuzz.graphs import MUTATIONS, every, failure_of, mutant_at, sources
 
 COUNT = 300
 
 
 def test_mutants_of_graphs_are_read_checked_fixed_and_lowered() -> None:
-    sample = list(mutants(sources(), COUNT, random.Random(26)))
+    texts = sources()
+    sample = [mutant_at(texts, 26, number) for number in range(COUNT)]
+    sample += random.Random(26).sample(every(), COUNT)
     assert {mutant.mutation for mutant in sample} >= MUTATIONS.keys()
     assert len({mutant.opcode for mutant in sample} & OPCODES.keys()) > 60
     failures = [(failure, mutant) for mutant in sample if (failure := failure_of(mutant.text))]

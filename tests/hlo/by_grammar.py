@@ -19,7 +19,7 @@ from hlo_lint.hlo.attributes.devices import (
     ReplicaGroupList,
     ReplicaGroups,
 )
-from hlo_lint.hlo.attributes.metadata import _KINDS, OpMetadata
+from hlo_lint.hlo.attributes.metadata import _TYPES, OpMetadata
 from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, OriginTree, Recovery
 from hlo_lint.hlo.attributes.plain import Alias, Donor, Padding, Slice, Statistics, Tolerance
 from hlo_lint.hlo.attributes.shapes import ProgramShape
@@ -40,7 +40,7 @@ from hlo_lint.hlo.attributes.windows import (
     SparsityConfig,
     WindowDimension,
 )
-from hlo_lint.hlo.grammar import load, offset_of, tokens, trees
+from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.shape import parse_shape
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ def read_by_grammar(name: str, text: str) -> Any:
 def parse(grammar: str, text: str, before: str = "") -> Tree[Token]:
     """The tree of a text; `before` stands in front of it and does not count."""
     try:
-        return load(grammar).parse(before + text)
+        return grammar_parser(grammar).parse(before + text)
     except UnexpectedInput as error:
         offset = max(0, offset_of(error, before + text) - len(before))
         raise AttributeSyntaxError(f"not in {grammar}.lark", text, offset) from None
 
 
 def numbers(tree: Tree[Token]) -> tuple[int, ...]:
-    return tuple(map(int, tokens(tree)))
+    return tuple(map(int, terminals(tree)))
 
 
 def leaf(token: Token) -> str:
@@ -87,7 +87,7 @@ def leaf(token: Token) -> str:
 
 
 def plain(tree: Tree[Token]) -> Any:
-    leaves = tokens(tree)[1:]  # the first is the attribute's name
+    leaves = terminals(tree)[1:]  # the first is the attribute's name
     match str(tree.data):
         case "integers":
             return tuple(map(int, leaves))
@@ -105,7 +105,7 @@ def plain(tree: Tree[Token]) -> Any:
             return tuple(map(alias, trees(tree)))
         case "donors":
             return tuple(
-                Donor(int(tokens(donor)[0]), numbers(trees(donor)[0])) for donor in trees(tree)
+                Donor(int(terminals(donor)[0]), numbers(trees(donor)[0])) for donor in trees(tree)
             )
         case "accuracy":
             values = dict(figures(tree))
@@ -120,9 +120,9 @@ def plain(tree: Tree[Token]) -> Any:
         case "metadata":
             return metadata(trees(tree))
         case "frontend_attributes":
-            return {str(name): leaf(value) for name, value in map(tokens, trees(tree))}
+            return {str(name): leaf(value) for name, value in map(terminals, trees(tree))}
         case "names":
-            return tuple(token.removeprefix("%") for token in tokens(trees(tree)[0]))
+            return tuple(token.removeprefix("%") for token in terminals(trees(tree)[0]))
         case _:
             return scalar(leaves[0]) if leaves else values_of(trees(tree)[0])
 
@@ -146,27 +146,27 @@ def values_of(tree: Tree[Token]) -> Any:
         case "integer_lists":
             return tuple(map(numbers, trees(tree)))
         case _:
-            return tuple(token.removeprefix("%") for token in tokens(tree))
+            return tuple(token.removeprefix("%") for token in terminals(tree))
 
 
 def alias(tree: Tree[Token]) -> Alias:
     output, index = map(numbers, trees(tree))
-    operand, *kind = tokens(tree)
+    operand, *kind = terminals(tree)
     return Alias(output, int(operand), index, *map(str, kind))
 
 
 def figures(tree: Tree[Token]) -> list[tuple[str, str]]:
-    return [(str(name), str(value)) for name, value in map(tokens, trees(tree))]
+    return [(str(name), str(value)) for name, value in map(terminals, trees(tree))]
 
 
 def metadata(fields: Sequence[Tree[Token]]) -> OpMetadata:
-    pairs = ((str(name), value) for name, value in map(tokens, fields))
+    pairs = ((str(name), value) for name, value in map(terminals, fields))
     known: dict[str, Any] = {}
     for name, value in pairs:
-        if _KINDS.get(name) is tuple:
+        if _TYPES.get(name) is tuple:
             inside = value[1:-1]
             known[name] = tuple(map(int, inside.split(","))) if inside.strip() else ()
-        elif name in _KINDS:
+        elif name in _TYPES:
             known[name] = scalar(value)
     return OpMetadata(**known)
 
@@ -181,7 +181,7 @@ def sharding(tree: Tree[Token]) -> Sharding:
                 tuple(cast("TiledSharding | NamedSharding", sharding(one)) for one in trees(tree))
             )
         case "maximal_mesh":
-            mesh = Mesh((), (int(tokens(tree)[0]),))
+            mesh = Mesh((), (int(terminals(tree)[0]),))
             return NamedSharding(mesh, metadata=metadata_of(tree))
         case "named":
             return named(tree)
@@ -191,7 +191,7 @@ def sharding(tree: Tree[Token]) -> Sharding:
 
 def domain(tree: Tree[Token]) -> Domain:
     entry, leave = map(sharding, trees(tree))
-    return Domain(leaf(tokens(tree)[0]), entry, leave)
+    return Domain(leaf(terminals(tree)[0]), entry, leave)
 
 
 def metadata_of(tree: Tree[Token]) -> tuple[OpMetadata, ...]:
@@ -205,14 +205,14 @@ def named(tree: Tree[Token]) -> NamedSharding:
     dimensions: tuple[DimensionSharding, ...] = ()
     reduction = "sum"
     for part in trees(tree)[1:]:
-        kind, leaves = str(part.data), [str(token) for token in tokens(part)]
+        kind, leaves = str(part.data), [str(token) for token in terminals(part)]
         if kind == "whole":
             kind, *leaves = leaves
             every = tuple(AxisRef(axis.name) for axis in mesh.axes)
             parts[kind] = () if kind == "replicated" else every
         elif kind == "dimensions":
             dimensions = tuple(
-                DimensionSharding(axes(dimension), "?" not in tokens(dimension))
+                DimensionSharding(axes(dimension), "?" not in terminals(dimension))
                 for dimension in trees(part)
             )
         elif kind in ("replicated", "unreduced", "manual"):
@@ -234,7 +234,7 @@ def tiled(tree: Tree[Token]) -> TiledSharding:
     for part in trees(tree):
         match str(part.data):
             case "kind":
-                kind = str(tokens(part)[0])
+                kind = str(terminals(part)[0])
             case "device":
                 devices = numbers(part)
             case "devices":
@@ -243,9 +243,9 @@ def tiled(tree: Tree[Token]) -> TiledSharding:
             case "last_tile_dim_replicate":
                 subgroups = ("replicated",)
             case "last_tile_dims":
-                subgroups = tuple(str(tokens(subgroup)[0]) for subgroup in trees(part))
+                subgroups = tuple(str(terminals(subgroup)[0]) for subgroup in trees(part))
             case "group":
-                relation, number = tokens(part)
+                relation, number = terminals(part)
                 group = ShardGroup(str(relation), int(number))
     return TiledSharding(kind, tiles, devices, subgroups, group, metadata_of(tree))
 
@@ -259,7 +259,7 @@ def order_of(parts: Sequence[Tree[Token]]) -> DeviceOrder:
 
 def mesh_of(tree: Tree[Token]) -> Mesh:
     mesh, *rest = trees(tree)
-    pairs = map(tokens, trees(mesh))
+    pairs = map(terminals, trees(mesh))
     found = tuple(MeshAxis(leaf(name), int(size)) for name, size in pairs)
     has_order = bool(rest) and str(rest[0].data) == "device_ids"
     return Mesh(found, order_of(trees(rest[0])) if has_order else None)
@@ -268,7 +268,7 @@ def mesh_of(tree: Tree[Token]) -> Mesh:
 def axes(tree: Tree[Token]) -> tuple[AxisRef, ...]:
     found = []
     for axis in trees(tree):
-        name, *part = tokens(axis)
+        name, *part = terminals(axis)
         found.append(AxisRef(leaf(name), (int(part[0]), int(part[1])) if part else None))
     return tuple(found)
 
@@ -290,7 +290,7 @@ def groups(tree: Tree[Token]) -> ReplicaGroups:
 
 def window(tree: Tree[Token]) -> tuple[WindowDimension, ...]:
     parts = {
-        str(part.data): dict(enumerate(str(tokens(part)[0]).split("x"))) for part in trees(tree)
+        str(part.data): dict(enumerate(str(terminals(part)[0]).split("x"))) for part in trees(tree)
     }
 
     def column(name: str, place: int, default: str) -> list[int]:
@@ -313,7 +313,7 @@ def window(tree: Tree[Token]) -> tuple[WindowDimension, ...]:
 def dim_labels(tree: Tree[Token]) -> ConvolutionDimensionNumbers:
     places: list[Any] = []
     for part, letters in zip(trees(tree), ("bf", "io", "bf"), strict=True):
-        labels = str(tokens(part)[0])
+        labels = str(terminals(part)[0])
         places += [labels.index(letter) for letter in letters]
         places.append(tuple(labels.index(digit) for digit in "0123456789" if digit in labels))
     return ConvolutionDimensionNumbers(*places)
@@ -321,8 +321,9 @@ def dim_labels(tree: Tree[Token]) -> ConvolutionDimensionNumbers:
 
 def sides(tree: Tree[Token]) -> dict[str, dict[str, tuple[int, ...]]]:
     return {
-        str(tokens(side)[0]): {
-            str(name): tuple(map(int, value.split("x"))) for name, value in map(tokens, trees(side))
+        str(terminals(side)[0]): {
+            str(name): tuple(map(int, value.split("x")))
+            for name, value in map(terminals, trees(side))
         }
         for side in trees(tree)
     }
@@ -370,7 +371,7 @@ def origin(tree: Tree[Token]) -> Origin:
     (inside,) = trees(tree)
     if str(inside.data) == "synthetic":
         return Origin((), "", True)
-    return Origin(origin_tree(inside), next(map(leaf, tokens(tree)), None))
+    return Origin(origin_tree(inside), next(map(leaf, terminals(tree)), None))
 
 
 def origin_tree(tree: Tree[Token]) -> OriginTree:
@@ -378,14 +379,14 @@ def origin_tree(tree: Tree[Token]) -> OriginTree:
 
 
 def array(tree: Tree[Token]) -> OriginalArray | None:
-    if not tokens(tree):
+    if not terminals(tree):
         return None
-    return OriginalArray(leaf(tokens(tree)[0]), *map(numbers, trees(tree)))
+    return OriginalArray(leaf(terminals(tree)[0]), *map(numbers, trees(tree)))
 
 
 def recoveries(tree: Tree[Token]) -> tuple[Recovery, ...]:
     return tuple(
-        Recovery(*map(array, trees(row)), *map(leaf, tokens(row)))  # type: ignore[arg-type]
+        Recovery(*map(array, trees(row)), *map(leaf, terminals(row)))  # type: ignore[arg-type]
         for row in trees(tree)
     )
 
@@ -398,7 +399,7 @@ def debug_entries(tree: Tree[Token]) -> tuple[DebugEntry, ...]:
 
 
 def record(tree: Tree[Token]) -> Mapping[str, str]:
-    return {str(name): leaf(value) for name, value in map(tokens, trees(tree))}
+    return {str(name): leaf(value) for name, value in map(terminals, trees(tree))}
 
 
 def _of_tree(build: Callable[[Tree[Token]], Any]) -> Callable[[Tree[Token], str], Any]:

@@ -18,7 +18,7 @@ import pytest
 import hlo_lint
 from benchmarks import big_dump
 from benchmarks.agreement import REFUSED, Verdicts, read_source, round_trips
-from hlo_lint.hlo.attributes import MeshReplicaGroups
+from hlo_lint.hlo.attributes.devices import MeshReplicaGroups
 from hlo_lint.hlo.records import InstructionRecord
 from hlo_lint.text.source import encode
 from tests.conftest import FIXTURES, ROOT

@@ -3,49 +3,46 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hlo_lint.hlo.attributes import (
-    Alias,
-    AttributeSyntaxError,
+from hlo_lint.hlo.attributes import origin
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.devices import (
     AxisRef,
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    DebugEntry,
-    DimensionSharding,
-    Domain,
-    Donor,
     Iota,
     IotaReplicaGroups,
     Mesh,
     MeshAxis,
     MeshReplicaGroups,
+    ReplicaGroupList,
+    device_numbers,
+)
+from hlo_lint.hlo.attributes.metadata import OpMetadata
+from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, Recovery
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
+from hlo_lint.hlo.attributes.reading import read_attribute
+from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
+from hlo_lint.hlo.attributes.sharding import (
+    DimensionSharding,
+    Domain,
     NamedSharding,
+    ShardGroup,
+    TiledSharding,
+    TupleSharding,
+)
+from hlo_lint.hlo.attributes.splitting import split_attributes
+from hlo_lint.hlo.attributes.windows import (
+    BlockScalingConfig,
+    ConvolutionDimensionNumbers,
     OperandScaling,
     OperandSparsity,
-    OpMetadata,
-    Origin,
-    OriginalArray,
-    ProgramShape,
-    Recovery,
-    ReplicaGroupList,
-    ShardGroup,
     SparsityConfig,
-    Statistics,
-    TiledSharding,
-    Tolerance,
-    TupleSharding,
-    TypedLiteral,
     WindowDimension,
-    device_numbers,
-    origin,
-    read_attribute,
-    split_attributes,
 )
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary
 from hlo_lint.hlo.parser.stack_frames import Frame, read_stack_frames
@@ -605,14 +602,3 @@ def test_a_large_value_takes_linear_time() -> None:
     program = read_attribute("entry_computation_layout", f"{{({layout})->f32[]}}")
     assert isinstance(program, ProgramShape)
     assert len(program.parameters) == 50_000
-
-
-def test_every_public_name_is_found_where_it_is_defined() -> None:
-    from hlo_lint.hlo import attributes
-
-    found: list[Callable[..., object] | object] = [
-        getattr(attributes, name) for name in attributes.__all__
-    ]
-    assert len(found) > 40
-    with pytest.raises(AttributeError, match="no attribute 'poem'"):
-        attributes.poem  # noqa: B018

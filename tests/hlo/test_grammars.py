@@ -18,20 +18,14 @@ from lark import Token, UnexpectedInput
 
 import hlo_lint
 from hlo_lint.dumps.names import DumpName, parse_name
-from hlo_lint.hlo import attributes
-from hlo_lint.hlo.attributes import (
-    Alias,
-    AttributeSyntaxError,
-    OpMetadata,
-    Padding,
-    Slice,
-    WindowDimension,
-    read_attribute,
-    split_attributes,
-    split_attributes_strictly,
-    splitting,
-)
-from hlo_lint.hlo.grammar import find, load, tokens, trees
+from hlo_lint.hlo.attributes import splitting
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.metadata import OpMetadata
+from hlo_lint.hlo.attributes.plain import Alias, Padding, Slice
+from hlo_lint.hlo.attributes.reading import KEPT_AS_TEXT, read_attribute
+from hlo_lint.hlo.attributes.splitting import split_attributes, split_attributes_strictly
+from hlo_lint.hlo.attributes.windows import WindowDimension
+from hlo_lint.hlo.grammar import grammar_file, grammar_parser, terminals, trees
 from hlo_lint.hlo.parser import shapes as shape_reader
 from hlo_lint.hlo.parser.general import SINGLE
 from hlo_lint.hlo.parser.shapes import MAX_DEPTH, read_shape
@@ -120,9 +114,9 @@ def attribute_texts() -> list[tuple[str, str]]:
 
 def read_instruction(text: str) -> InstructionRecord:
     """A row as `instruction.lark` reads it."""
-    (tree,) = trees(load("instruction").parse(text))
+    (tree,) = trees(grammar_parser("instruction").parse(text))
     parts = {str(part.data): part for part in trees(tree)}
-    leaves = {token.type: str(token) for token in tokens(tree)}
+    leaves = {token.type: str(token) for token in terminals(tree)}
     operands = parts["operands"] if "operands" in parts else parts["literals"]
     begin, end = operands.meta.start_pos, operands.meta.end_pos
     shape = parts.get("type")
@@ -133,14 +127,18 @@ def read_instruction(text: str) -> InstructionRecord:
         leaves["OPCODE"] if "OPCODE" in leaves else leaves["LITERAL_OPCODE"],
         text[begin + 1 : end - 1],
         text[end:],
-        tuple(token.removeprefix("%") for token in tokens(operands) if token.type == "REFERENCE"),
+        tuple(
+            token.removeprefix("%") for token in terminals(operands) if token.type == "REFERENCE"
+        ),
     )
 
 
 def read_dump_name(name: str) -> DumpName | None:
     """A file's name as `dump_name.lark` reads it, less `.gz`; None for what is not a dump."""
     leaves = (
-        load("dump_name").parse(plain_name(name)).scan_values(lambda leaf: isinstance(leaf, Token))
+        grammar_parser("dump_name")
+        .parse(plain_name(name))
+        .scan_values(lambda leaf: isinstance(leaf, Token))
     )
     parts = {leaf.type: str(leaf) for leaf in leaves}
     if "OTHER" in parts:
@@ -166,7 +164,7 @@ def read_dump_name(name: str) -> DumpName | None:
 
 @pytest.mark.parametrize("name", GRAMMARS)
 def test_a_grammar_opens_with_its_source_and_a_real_line(name: str) -> None:
-    comment = find(name).read_text(encoding="utf-8").partition("\n\n")[0]
+    comment = grammar_file(name).read_text(encoding="utf-8").partition("\n\n")[0]
     assert comment.startswith("//")
     assert re.search(r"`xla/[\w/]+\.cc`", comment)
     assert re.search(r"^//   \S", comment, re.M)
@@ -175,22 +173,23 @@ def test_a_grammar_opens_with_its_source_and_a_real_line(name: str) -> None:
 def test_every_grammar_is_in_the_index() -> None:
     index = (REPOSITORY / "grammars" / "README.md").read_text(encoding="utf-8")
     assert [
-        path.name for path in find("shape").parent.glob("*.lark") if path.name not in index
+        path.name for path in grammar_file("shape").parent.glob("*.lark") if path.name not in index
     ] == []
 
 
 def test_a_missing_grammar_says_where_it_was_looked_for() -> None:
     with pytest.raises(FileNotFoundError, match=r"no grammar poem\.lark in .*grammars"):
-        find("poem")
+        grammar_file("poem")
 
 
 def test_readers_do_not_import_lark_before_they_need_it() -> None:
     program = (
         "import sys, hlo_lint\n"
-        "from hlo_lint.hlo import attributes, grammar\n"
+        "from hlo_lint.hlo import grammar\n"
+        "from hlo_lint.hlo.attributes.reading import read_attribute\n"
         "from hlo_lint.hlo.parser import shapes\n"
-        "attributes.read_attribute('dimensions', '{1,0}')\n"
-        "attributes.read_attribute('sharding', '{{maximal device=0}, {devices=[2]<=[2]}}')\n"
+        "read_attribute('dimensions', '{1,0}')\n"
+        "read_attribute('sharding', '{{maximal device=0}, {devices=[2]<=[2]}}')\n"
         "shapes.read_shape('(token[], bf16[8,128]{1,0:T(8,128)(2,1)S(1)})')\n"
         "print('lark' in sys.modules)"
     )
@@ -221,15 +220,15 @@ class Line(NamedTuple):
 
 def lines_of_grammar(text: str) -> tuple[list[str], list[Line]]:
     """The names of computations and the instructions of a file, in the order of the text."""
-    tree = load("module").parse(text)
+    tree = grammar_parser("module").parse(text)
     heads, lines = [], []
     for each in tree.iter_subtrees():
         kind = str(each.data)
         if kind == "computation":
-            leaf = next(leaf for leaf in tokens(each) if leaf.type in ("NAME", "HEAD"))
+            leaf = next(leaf for leaf in terminals(each) if leaf.type in ("NAME", "HEAD"))
             heads.append((each.meta.start_pos, leaf.removeprefix("%").removesuffix(":")))
         elif kind in ("instruction", "single"):
-            leaves = {leaf.type: str(leaf) for leaf in tokens(each)}
+            leaves = {leaf.type: str(leaf) for leaf in terminals(each)}
             opcode = leaves.get("OPCODE") or leaves.get("LITERAL_OPCODE")
             if opcode is None:
                 continue  # a single instruction that has a name is one inside it
@@ -241,7 +240,7 @@ def lines_of_grammar(text: str) -> tuple[list[str], list[Line]]:
             reads = tuple(
                 leaf.removeprefix("%")
                 for operand in operands
-                for leaf in tokens(operand)
+                for leaf in terminals(operand)
                 if leaf.type == "REFERENCE"
             )
             line = Line("ROOT" in leaves, name, spelled, opcode, reads)
@@ -364,7 +363,7 @@ def test_the_grammar_takes_an_instruction_apart(text: str) -> None:
 )
 def test_the_grammar_refuses_what_is_no_instruction(text: str) -> None:
     with pytest.raises(UnexpectedInput):
-        load("instruction").parse(text)
+        grammar_parser("instruction").parse(text)
 
 
 # ---- shapes
@@ -578,7 +577,7 @@ def test_what_cannot_be_told_apart_stands_under_no_name(
     assert (raised.value.message, raised.value.offset) == (message, offset)
 
 
-NOT_IN_THE_GRAMMAR = {"backend_config", "literal", "outfeed_shape", *attributes.KEPT_AS_TEXT}
+NOT_IN_THE_GRAMMAR = {"backend_config", "literal", "outfeed_shape", *KEPT_AS_TEXT}
 
 
 def test_the_attributes_of_the_fixtures_read_the_same_by_grammar() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lark import Token, Tree
 
 import hlo_lint
-from hlo_lint.hlo.grammar import load, trees
+from hlo_lint.hlo.grammar import grammar_parser, trees
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue, read_literal
 from hlo_lint.hlo.shape import ArrayShape, parse_array, parse_shape
 
@@ -41,6 +41,8 @@ def bits(shape: str, text: str) -> str:
         ("pred[3]", "{true, 0, 1}", [True, False, True]),
         ("f32[3]", "{-inf, 1e-3, 2.}", [float("-inf"), numpy.float32(1e-3), 2.0]),
         ("f32[0]", "{}", []),
+        ("f32[0,4]", "{ }", []),
+        ("f32[2,0,4]", "{ { }, { } }", [[], []]),
         ("f32[2,0]", "{ {}, {} }", [[], []]),
         ("s4[2]", "{-8, 7}", [-8, 7]),
         ("u2[2]", "{0, 3}", [0, 3]),
@@ -135,7 +137,7 @@ def test_what_is_no_value_of_the_shape_is_an_error(shape: str, text: str, messag
 
 def by_grammar(text: str) -> object:
     """A value as `literal.lark` reads it: nested lists of numbers."""
-    (child,) = load("literal").parse(text).children
+    (child,) = grammar_parser("literal").parse(text).children
     return _nested(child)
 
 
@@ -177,7 +179,7 @@ def test_the_fast_way_and_the_grammar_read_the_same(
 
 def test_the_grammar_takes_what_printers_write() -> None:
     text = "( { { /*i0=0*/ 1, -inf }, { nan(0x1), 2.5e-3 } }, (true, {...}) )"
-    (tree,) = trees(load("literal").parse(text))
+    (tree,) = trees(grammar_parser("literal").parse(text))
     assert tree.data == "tuple"
 
 

@@ -14,7 +14,8 @@ from zlib import crc32
 
 import pytest
 
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.text.source import decode
 from tests.conftest import ROOT
 from tests.oracle.compare import disagreements

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lark import Token, Tree
 
-from hlo_lint.hlo.grammar import load
+from hlo_lint.hlo.grammar import grammar_parser
 from hlo_lint.hlo.text_format import Message, read_text_proto
 from hlo_lint.text.source import decode
 from tests.conftest import FIXTURES
@@ -53,7 +53,7 @@ def test_the_reader_finds_the_fields_that_the_grammar_says(path: Path) -> None:
     text = decode(path.read_bytes())
     message, problems = read_text_proto(text)
     assert not problems
-    assert list(by_reader(message)) == list(by_grammar(load("text_proto").parse(text)))
+    assert list(by_reader(message)) == list(by_grammar(grammar_parser("text_proto").parse(text)))
 
 
 def test_there_are_files_of_every_kind() -> None:

@@ -31,9 +31,9 @@ from hlo_lint.kernels.custom_calls import (
     Payload,
     PayloadError,
     TritonCall,
-    decode,
-    encode,
-    render,
+    decode_payload,
+    encode_payload,
+    render_payload,
     triton,
 )
 from hlo_lint.kernels.custom_calls.carrier import Carrier
@@ -82,12 +82,14 @@ def instructions(text: str) -> Iterator[Instruction]:
 @cache
 def carrier_of(case: str) -> Instruction:
     """The one instruction of a case that carries something."""
-    (found,) = (one for one in instructions(text_in(dump_of(case))) if decode(one) is not None)
+    (found,) = (
+        one for one in instructions(text_in(dump_of(case))) if decode_payload(one) is not None
+    )
     return found
 
 
 def call_of(case: str) -> TritonCall:
-    payload = decode(carrier_of(case))
+    payload = decode_payload(carrier_of(case))
     assert isinstance(payload, TritonCall)
     return payload
 
@@ -154,21 +156,23 @@ def test_a_tensor_descriptor_has_its_strides_in_elements(carrier: str) -> None:
 
 
 def test_a_pallas_kernel_says_its_grid_and_its_code() -> None:
-    payload = decode(carrier_of("pallas_triton"))
+    payload = decode_payload(carrier_of("pallas_triton"))
     assert isinstance(payload, PallasTritonCall)
     assert (payload.name, payload.grid, payload.num_warps) == ("add", (8, 1, 1), 4)
     assert payload.ir.startswith(b"ML\xefR")
 
 
 def test_a_mosaic_kernel_keeps_its_bytecode() -> None:
-    payload = decode(carrier_of("mosaic"))
+    payload = decode_payload(carrier_of("mosaic"))
     assert isinstance(payload, MosaicCall)
     assert payload.module.startswith(b"ML\xefR")
 
 
 def test_a_gemm_says_its_dimensions() -> None:
     path = next((DUMPS / "gpu-jax0.11.2" / "cublaslt_fission").glob("*gpu_after_opt*ions.txt"))
-    (gemm,) = (one for one in map(decode, instructions(text_in(path))) if one and is_gemm(one))
+    (gemm,) = (
+        one for one in map(decode_payload, instructions(text_in(path))) if one and is_gemm(one)
+    )
     assert isinstance(gemm, GemmConfig)
     assert (gemm.target, gemm.alpha, gemm.beta) == ("__cublas$lt$matmul", 1, 0)
     assert gemm.dimensions == DotDimensions((0,), (1,), (0,), (2,))
@@ -181,7 +185,9 @@ def is_gemm(payload: Payload) -> bool:
 def block_level_fusion() -> Instruction:
     path = next((DUMPS / "gpu-jax0.11.2" / "attention").glob("*gpu_after_optimizations.txt"))
     return next(
-        one for one in instructions(text_in(path)) if isinstance(decode(one), BlockLevelFusion)
+        one
+        for one in instructions(text_in(path))
+        if isinstance(decode_payload(one), BlockLevelFusion)
     )
 
 
@@ -190,7 +196,7 @@ def block_level_fusion() -> Instruction:
     ['custom_call_target="Sharding"', 'custom_call_target="my_ffi", backend_config={n = 1 : i32}'],
 )
 def test_a_call_of_something_else_carries_nothing(attributes: str) -> None:
-    assert decode(custom_call(f", {attributes}")) is None
+    assert decode_payload(custom_call(f", {attributes}")) is None
 
 
 # ---- and back
@@ -199,9 +205,9 @@ def test_a_call_of_something_else_carries_nothing(attributes: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_an_unchanged_payload_is_the_text_as_it_stands(case: str) -> None:
     instruction = carrier_of(case)
-    payload = decode(instruction)
+    payload = decode_payload(instruction)
     assert payload is not None
-    assert encode(instruction, payload) == instruction.attributes["backend_config"]
+    assert encode_payload(instruction, payload) == instruction.attributes["backend_config"]
 
 
 @pytest.mark.parametrize("case", TRITON_CASES)
@@ -209,7 +215,7 @@ def test_a_message_written_again_is_the_same_bytes(case: str) -> None:
     call = call_of(case)
     again = triton.with_message(call, wire.serialize(Reader(call.message).fields()))
     assert again.message == call.message
-    text = encode(carrier_of(case), again)
+    text = encode_payload(carrier_of(case), again)
     assert decode_triton(call.target, Carrier(text).content).message == call.message
 
 
@@ -230,7 +236,7 @@ def test_a_list_of_aliases_is_replaced_and_nothing_else(which: str, carrier: str
     right, case = call_of(f"add_right_{carrier}"), f"add_{which}_{carrier}"
     changed = with_aliases(call_of(case), [InputOutputAlias(1, 2, 4096)])
     assert changed.message == right.message
-    text = encode(carrier_of(case), changed)
+    text = encode_payload(carrier_of(case), changed)
     assert decode_triton(changed.target, Carrier(text).content) == changed
 
 
@@ -264,7 +270,7 @@ def test_strides_want_a_descriptor(place: tuple[int, int]) -> None:
 def test_unknown_fields_survive_in_their_place() -> None:
     call = call_of("add_wrong_legacy")
     first, *rest = Reader(call.message).fields()
-    later, last = wire.delimited(99, b"of a later release"), wire.number(1000, 7)
+    later, last = wire.delimited(99, b"of a later release"), wire.varint_field(1000, 7)
     inside = wire.delimited(2, wire.bytes_of(first) + later.raw)
     message = wire.serialize([later, inside, *rest, last])
     changed = with_aliases(replace(call, message=message), [InputOutputAlias(1, 2, 4096)])
@@ -290,11 +296,14 @@ for text in sys.stdin.read().split("\\0"):
 def test_xla_reads_what_was_written_and_prints_it_the_same() -> None:
     texts, written = [], []
     for case in CASES:
-        instruction, payload = carrier_of(case), decode(carrier_of(case))
+        instruction, payload = carrier_of(case), decode_payload(carrier_of(case))
         assert payload is not None
         if isinstance(payload, TritonCall):
-            payload = triton.with_message(payload, payload.message + wire.number(99, 1).raw)
-        before, after = instruction.attributes["backend_config"], encode(instruction, payload)
+            payload = triton.with_message(payload, payload.message + wire.varint_field(99, 1).raw)
+        before, after = (
+            instruction.attributes["backend_config"],
+            encode_payload(instruction, payload),
+        )
         # An older release does not know how a newer one spells a mesh.
         text = re.sub(r" sharding=\{mesh\S+ \[\{\}\]\},", "", text_in(dump_of(case)))
         texts.append(re.sub(r" sharding=\{mesh.*?\]\},", "", text).replace(before, after))
@@ -342,10 +351,10 @@ def test_a_dictionary_may_come_in_quotes_and_goes_back_into_them() -> None:
     instruction = custom_call(
         f', custom_call_target="triton_kernel_call_ffi", backend_config={quoted}'
     )
-    call = decode(instruction)
+    call = decode_payload(instruction)
     assert isinstance(call, TritonCall)
     assert call == call_of("add_wrong_ffi")
-    changed = encode(instruction, with_aliases(call, []))
+    changed = encode_payload(instruction, with_aliases(call, []))
     assert changed.startswith('"{opaque = \\"x')
     assert decode_triton(call.target, Carrier(changed).content) == with_aliases(call, [])
 
@@ -448,7 +457,7 @@ def test_malformed_bytes_say_which(data: str, says: str) -> None:
 
 
 def test_a_message_of_too_many_fields_is_refused() -> None:
-    data = wire.delimited(1, wire.packed(2, range(9)).raw).raw
+    data = wire.delimited(1, wire.packed_field(2, range(9)).raw).raw
     reader = Reader(data, max_fields=10)
     (outer,) = reader.fields()
     (inner,) = reader.fields(outer)
@@ -474,7 +483,7 @@ def test_a_number_written_longer_than_needed_stays_so() -> None:
     reader = Reader(data)
     number, text = reader.fields()
     assert wire.int_of(number) == 300
-    assert wire.rewrite(reader, {text.start: [wire.number(3, 1)]}) == data[:4] + b"\x18\x01"
+    assert wire.rewrite(reader, {text.start: [wire.varint_field(3, 1)]}) == data[:4] + b"\x18\x01"
 
 
 # ---- broken payloads
@@ -505,7 +514,7 @@ def test_a_broken_legacy_payload_says_what_is_wrong(content: bytes, says: str) -
         f', custom_call_target="triton_kernel_call", backend_config="{c_escape(content)}"'
     )
     with pytest.raises(PayloadError, match=says):
-        decode(instruction)
+        decode_payload(instruction)
 
 
 @pytest.mark.parametrize(
@@ -527,7 +536,7 @@ def test_a_broken_legacy_payload_says_what_is_wrong(content: bytes, says: str) -
 )
 def test_a_broken_call_says_what_is_wrong(attributes: str, says: str) -> None:
     with pytest.raises(PayloadError, match=says):
-        decode(custom_call(f", custom_call_target={attributes}"))
+        decode_payload(custom_call(f", custom_call_target={attributes}"))
 
 
 def test_a_payload_that_grows_beyond_its_bound_is_not_expanded() -> None:
@@ -548,7 +557,7 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
     except PayloadError:
         return
     assert call.pointer_count >= 0
-    assert render(call)
+    assert render_payload(call)
 
 
 # ---- as a person reads it
@@ -579,15 +588,15 @@ def test_a_damaged_message_is_a_call_or_a_payload_error(data: st.DataObject) -> 
     ],
 )
 def test_a_call_is_shown_line_by_line(case: str, lines: Sequence[str]) -> None:
-    shown = render(call_of(case)).split("\n")
+    shown = render_payload(call_of(case)).split("\n")
     assert [line for line in lines if line not in shown] == []
 
 
 def test_a_tiled_fusion_is_shown_as_a_tree() -> None:
-    fusion = decode(block_level_fusion())
+    fusion = decode_payload(block_level_fusion())
     assert isinstance(fusion, BlockLevelFusion)
-    assert "    block_level_fusion_config:\n" in render(fusion)
-    assert "      is_tma_allowed: false\n" in render(fusion)
+    assert "    block_level_fusion_config:\n" in render_payload(fusion)
+    assert "      is_tma_allowed: false\n" in render_payload(fusion)
 
 
 # ---- MLIR
@@ -599,7 +608,7 @@ def test_a_tiled_fusion_is_shown_as_a_tree() -> None:
     reason="the fixture is bytecode of jax 0.11.2",
 )
 def test_the_descriptors_of_a_mosaic_kernel_are_read_by_mlir() -> None:
-    payload = decode(carrier_of("mosaic"))
+    payload = decode_payload(carrier_of("mosaic"))
     assert isinstance(payload, MosaicCall)
     module = read_module(payload.module)
     descriptor = MosaicDescriptor(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hlo_lint
-from hlo_lint.hlo.grammar import load
+from hlo_lint.hlo.grammar import grammar_parser
 from hlo_lint.kernels.ptx import Hazard, Ptx, hazards, insert_wait, read_ptx, survey
 from hlo_lint.kernels.ptx.addresses import EXTERN, Addresses, Bytes
 from hlo_lint.kernels.ptx.ranges import UNBOUNDED
@@ -393,7 +393,7 @@ def written(tree: Tree[Token]) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_reader_and_grammar_agree_on_every_instruction(name: str) -> None:
     text = kernel(name)
-    tree = load("ptx").parse(text)
+    tree = grammar_parser("ptx").parse(text)
     expected = sorted(map(spelled, tree.find_data("instruction")), key=lambda one: one.span)
     actual = [one for function in read_ptx(text).functions for one in function.instructions()]
     assert [one.opcode for one in actual] == [one.opcode for one in expected]
@@ -424,7 +424,7 @@ def test_reader_and_grammar_refuse_the_same(text: str) -> None:
 
     assert read_ptx(text).problems
     with pytest.raises(UnexpectedInput):
-        load("ptx").parse(text)
+        grammar_parser("ptx").parse(text)
 
 
 def test_names_of_inline_assembly_are_told_apart() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 import hlo_lint
 from hlo_lint.analysis.rewrite import attribute_edit
-from hlo_lint.hlo.attributes import Alias
+from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.kernels.calls import triton_calls
-from hlo_lint.kernels.custom_calls import decode, encode
+from hlo_lint.kernels.custom_calls import decode_payload, encode_payload
 from hlo_lint.kernels.custom_calls.triton import InputOutputAlias, with_aliases
 from tests.conftest import FIXTURES
 
@@ -67,7 +67,9 @@ def test_a_result_in_a_donated_parameter_gets_memory_of_its_own() -> None:
     assert not any(file.edits for file in hlo_lint.fix(PAYLOADS / "donated_ffi").files)
     fixed = hlo_lint.fix(PAYLOADS / "donated_ffi", unsafe_fixes=True)  # it costs a fill
     (file,) = (file for file in fixed.files if file.edits)
-    (call,) = (i for i in hlo_lint.parse(file.after).instructions() if decode(i) is not None)
+    (call,) = (
+        i for i in hlo_lint.parse(file.after).instructions() if decode_payload(i) is not None
+    )
     last = len(call.operands) - 1
     assert call.attribute("output_to_operand_aliasing") == (Alias((), last, ()),)
     assert found_in_text(file.after) == []
@@ -94,7 +96,9 @@ def test_a_mended_payload_is_clean_and_nothing_else_changes(case: str) -> None:
     (edit,) = file.edits
     start, end = edit.span
     assert file.after == file.before[:start] + edit.text + file.before[end:]
-    (call,) = (i for i in hlo_lint.parse(file.after).instructions() if decode(i) is not None)
+    (call,) = (
+        i for i in hlo_lint.parse(file.after).instructions() if decode_payload(i) is not None
+    )
     assert call.attributes["backend_config"] == edit.text
 
 
@@ -123,7 +127,7 @@ def test_the_launcher_saves_a_pair_of_equal_addresses(
     ((call, payload),) = triton_calls(module)
     aliases = [InputOutputAlias(*pair) for pair in pairs]
     changed = attribute_edit(
-        call, module, "backend_config", encode(call, with_aliases(payload, aliases))
+        call, module, "backend_config", encode_payload(call, with_aliases(payload, aliases))
     )
     assert changed is not None
     start, end = changed.span
@@ -147,7 +151,11 @@ def test_a_mended_list_is_the_declared_one() -> None:
     (after,) = (file.after for file in fixed.files if file.edits)
     right = next((PAYLOADS / "add_right_legacy").glob("*_gpu_after_optimizations.txt"))
     carried = [
-        [decode(i) for i in hlo_lint.parse(text).instructions() if i.opcode == "custom-call"]
+        [
+            decode_payload(i)
+            for i in hlo_lint.parse(text).instructions()
+            if i.opcode == "custom-call"
+        ]
         for text in (after, right.read_text())
     ]
     assert carried[0] == carried[1]

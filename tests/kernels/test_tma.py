@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lark import Token
 
 from hlo_lint.dumps.file_types import FileType, file_type_of
-from hlo_lint.hlo.grammar import load
+from hlo_lint.hlo.grammar import grammar_parser
 from hlo_lint.kernels.tma.conditions import CONDITIONS, ConditionViolation, repair, violations
 from hlo_lint.kernels.tma.cutlass_log import MAX_LENGTH, Log, read_log
 from hlo_lint.kernels.tma.descriptor import (
@@ -681,7 +681,7 @@ def test_a_text_is_known_for_a_log_by_its_words() -> None:
 
 def grammar_numbers(text: str) -> dict[str, list[str]]:
     """The numbers after each word of a printed descriptor, as the grammar reads them."""
-    (tree,) = load("tma_log").parse(text).children
+    (tree,) = grammar_parser("tma_log").parse(text).children
     assert not isinstance(tree, str)
     found: dict[str, list[str]] = {}
     scalars = [str(leaf) for leaf in tree.children if isinstance(leaf, Token)]

@@ -8,7 +8,9 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import hlo_lint
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, read_metadata
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.metadata import read_metadata
+from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.parser.literals import LiteralError

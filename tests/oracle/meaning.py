@@ -13,38 +13,34 @@ from typing import Any
 
 import numpy
 
-from hlo_lint.hlo.attributes import (
-    Alias,
+from hlo_lint.hlo.attributes.cursor import unescape
+from hlo_lint.hlo.attributes.devices import (
     AxisRef,
-    BlockScalingConfig,
-    ConvolutionDimensionNumbers,
-    DebugEntry,
     DeviceOrder,
-    Domain,
-    Donor,
     Iota,
     IotaReplicaGroups,
     Mesh,
     MeshReplicaGroups,
-    NamedSharding,
-    OpMetadata,
-    Origin,
-    OriginalArray,
-    OriginTree,
-    ProgramShape,
-    Recovery,
     ReplicaGroupList,
     ReplicaGroups,
+)
+from hlo_lint.hlo.attributes.metadata import OpMetadata
+from hlo_lint.hlo.attributes.origin import DebugEntry, Origin, OriginalArray, OriginTree, Recovery
+from hlo_lint.hlo.attributes.plain import Alias, Donor, Statistics, Tolerance
+from hlo_lint.hlo.attributes.reading import read_attribute
+from hlo_lint.hlo.attributes.shapes import ProgramShape, TypedLiteral
+from hlo_lint.hlo.attributes.sharding import (
+    Domain,
+    NamedSharding,
     Sharding,
-    SparsityConfig,
-    Statistics,
     TiledSharding,
-    Tolerance,
     TupleSharding,
-    TypedLiteral,
+)
+from hlo_lint.hlo.attributes.windows import (
+    BlockScalingConfig,
+    ConvolutionDimensionNumbers,
+    SparsityConfig,
     Window,
-    read_attribute,
-    unescape,
 )
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.parser.literals import Elided, LiteralValue, numpy_dtype
@@ -208,9 +204,9 @@ def sharding(value: Sharding) -> Fields:
 
 
 def _tiled(value: TiledSharding) -> Fields:
-    assert value.kind in SHARDING_TYPES
+    assert value.type in SHARDING_TYPES
     found: Fields = {
-        "type": value.kind,
+        "type": value.type,
         "tile_assignment_dimensions": value.tiles,
         **_tile_devices(value.devices),
         "metadata": [metadata(each) for each in value.metadata],

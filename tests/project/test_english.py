@@ -14,6 +14,8 @@ from tests.conftest import ROOT
 PACKAGE = sorted((ROOT / "hlo_lint").rglob("*.py"))
 PYTHON = [*PACKAGE, *sorted((ROOT / "tests").rglob("*.py")), *(ROOT / "benchmarks").glob("*.py")]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+ONE_PURPOSE = {"command", "main", "render"}
+"""Names of which each command, each program, each output format has one."""
 VAGUE = "each|found|known|met|said|told"
 
 
@@ -52,7 +54,9 @@ def test_english(paths: list[Path], wrong: str) -> None:
     assert not wrong_lines, "\n".join(wrong_lines)
 
 
-def test_a_class_name_has_one_meaning() -> None:
-    lines = [line.partition(": ")[::2] for line in _lines(PACKAGE, r"^ *class \w+")]
-    counts = Counter(name for _, name in lines)
-    assert not [f"{place}: {name}" for place, name in lines if counts[name] > 1]
+def test_a_public_name_has_one_meaning() -> None:
+    public = r"^ *class \w+|^def [^_\W]\w*|^[A-Z]\w*[a-z]\w*(?=(?:: \w+)? = )"
+    lines = [line.rpartition(": ")[::2] for line in _lines(PACKAGE, public)]
+    counts = Counter(name.split()[-1] for _, name in lines)
+    several = {name for name in counts if counts[name] > 1} - ONE_PURPOSE
+    assert not [f"{place}: {name}" for place, name in lines if name.split()[-1] in several]

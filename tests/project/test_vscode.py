@@ -19,7 +19,7 @@ import pytest
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
-from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP
+from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, started
 from tests.docs import GOLDENS
 from tests.report.test_html import CHROMIUM
 
@@ -267,12 +267,15 @@ def workbench(extension: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     serve = [*command, "--auth", "none", "--bind-addr", f"127.0.0.1:{port}", "--disable-telemetry"]
-    with subprocess.Popen(serve, env=home, stdout=subprocess.PIPE, text=True) as server:
+    with started(serve, env=home, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         while "HTTP server listening" not in server.stdout.readline():
             assert server.poll() is None
-        yield f"http://127.0.0.1:{port}/?folder={tmp_path / 'project'}", tmp_path / "project"
-        server.terminate()
+        try:
+            yield f"http://127.0.0.1:{port}/?folder={tmp_path / 'project'}", tmp_path / "project"
+        finally:
+            server.terminate()  # it ends the processes that it started
+            server.wait(10)
 
 
 def test_vs_code_shows_a_finding_and_does_its_fix(workbench: tuple[str, Path]) -> None:

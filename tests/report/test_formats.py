@@ -59,7 +59,7 @@ def crash() -> Report:
 @pytest.fixture(scope="module")
 def everything() -> Report:
     """Findings of every severity, and what was skipped."""
-    return hlo_lint.lint(DUMPS, cured=True)
+    return hlo_lint.lint(DUMPS, resolved=True)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def evil(crash: Report) -> Report:
         computation=EVIL,
         instruction=EVIL,
         introduced_by=PassRef(EVIL, EVIL, 7, EVIL),
-        cured_by=PassRef(EVIL, EVIL, None, EVIL),
+        resolved_by=PassRef(EVIL, EVIL, None, EVIL),
         origin=SourceLine(EVIL, 3, EVIL),
         notes=(EVIL, EVIL),
         fix=replace(finding.fix, title=EVIL, edits=(replace(edit, text=EVIL),)),

@@ -60,7 +60,7 @@ def crash_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def forced_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that came to its end: one finding is cured, others stay."""
+    """A run that came to its end: one finding is resolved, others stay."""
     return write(FORCED, tmp_path_factory.mktemp("forced") / "report.html")
 
 
@@ -220,7 +220,7 @@ def test_filters_and_search_choose_findings(opened: Open, forced_page: Path) -> 
     assert cards.count() == 0
 
 
-def test_what_a_later_pass_cured_is_marked_in_list_and_timeline(
+def test_what_a_later_pass_resolved_is_marked_in_list_and_timeline(
     opened: Open, forced_page: Path
 ) -> None:
     page = opened(forced_page)
@@ -242,7 +242,7 @@ def test_what_a_later_pass_cured_is_marked_in_list_and_timeline(
 
 
 def test_a_link_leads_to_a_finding_and_the_way_back_works(opened: Open, forced_page: Path) -> None:
-    found = hlo_lint.lint(FORCED, cured=True).findings[0]
+    found = hlo_lint.lint(FORCED, resolved=True).findings[0]
     page = opened(forced_page, f"#finding-{found.fingerprint}")
     assert page.locator("main h2").inner_text() == found.message
     page.locator("h1 a").click()
@@ -453,7 +453,7 @@ def test_a_string_is_cut_where_it_is_very_long() -> None:
 
 
 def collected(target: Path) -> Collected:
-    return collect(open_dump(target), hlo_lint.lint(target, cured=True))
+    return collect(open_dump(target), hlo_lint.lint(target, resolved=True))
 
 
 def test_what_is_allowed_is_told_and_counts_for_nothing(opened: Open, tmp_path: Path) -> None:
@@ -488,7 +488,7 @@ def test_lines_of_python_are_shown_only_below_the_folders_that_the_caller_names(
             file.write_text(re.sub(r'^1 "[^"]*py"$', f'1 "{name}"', file.read_text(), flags=re.M))
         (inside / "link.py").unlink(missing_ok=True)
         (inside / "link.py").symlink_to(secret)
-        report = hlo_lint.lint(crash, cured=True)
+        report = hlo_lint.lint(crash, resolved=True)
         assert report.findings[0].origin is not None
         assert report.findings[0].origin.file == name
         assert "the secret" not in render_html(open_dump(crash), report, sources=[inside])
@@ -645,7 +645,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
 
 
 def test_two_reports_of_one_dump_are_the_same() -> None:
-    report = hlo_lint.lint(CRASH, cured=True)
+    report = hlo_lint.lint(CRASH, resolved=True)
     pages = {render_html(open_dump(CRASH), report) for _ in range(2)}
     assert len(pages) == 1
 

@@ -18,7 +18,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine import timeline
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.timeline import Timeline
 from hlo_lint.engine.verifier import Verifier
 from hlo_lint.hlo.ir import Module
@@ -68,11 +68,8 @@ def _everywhere(held: tuple[tuple[_CheckT, Mark], ...]) -> tuple[tuple[_CheckT, 
 
 def found(path: Path, rules: ChosenRules, memo: RunMemo, before: str | None) -> list[Diagnostic]:
     """The findings of rules at any step of a run."""
-    return (
-        Checker(rules, before=before, resolved=True, memo=memo)
-        .check_dump(open_dump(path))
-        .diagnostics
-    )
+    task = Task(rules, before, resolved=True, memo=memo)
+    return Checker(task).check_dump(open_dump(path)).diagnostics
 
 
 def assert_nothing_is_hidden(path: Path, before: str | None = None) -> None:

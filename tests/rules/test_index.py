@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.rules import index
 from hlo_lint.rules.entry import ChosenRule, ChosenRules, contents_of
 from hlo_lint.rules.registry import index_text, rule_entries
@@ -26,5 +26,5 @@ def test_a_rule_that_is_not_imported_finds_nothing(path: Path) -> None:
     contents = contents_of([module for p in dump for d in p.dumps for module in d.file.modules])
     left_out = [entry for entry in rule_entries() if not entry.applies(contents)]
     always = [entry._replace(opcodes=None, mentions=None) for entry in left_out]
-    checker = Checker(ChosenRules([ChosenRule(entry) for entry in always]), resolved=True)
+    checker = Checker(Task(ChosenRules([ChosenRule(entry) for entry in always]), resolved=True))
     assert checker.check_dump(dump).diagnostics == []

@@ -121,7 +121,7 @@ def test_xla_reads_every_good_example() -> None:
 
 @pytest.mark.parametrize("folder", sorted(DUMPS.glob("*/*")), ids=lambda path: path.name)
 def test_what_xla_wrote_it_would_verify(folder: Path) -> None:
-    is_clean = hlo_lint.lint(folder, ["verifier"], cured=True).findings == ()
+    is_clean = hlo_lint.lint(folder, ["verifier"], resolved=True).findings == ()
     assert is_clean is not folder.name.endswith("_refused")
 
 
@@ -379,3 +379,17 @@ ENTRY e {
     assert not Verifier().violations(hlo_lint.parse(text), Stage()).by_check
     broken = hlo_lint.parse(text.replace("condition=condition", "condition=body"))
     assert len(Verifier().violations(broken, Stage()).by_check) == 1
+
+
+def test_what_depends_on_layouts_is_a_warning_where_nothing_says_that_they_were_assigned() -> None:
+    text = """HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  ROOT b = f32[9]{0} bitcast(p)
+}
+"""
+    (loose,) = hlo_lint.lint(text).findings
+    (stated,) = hlo_lint.lint(text, stage="gpu post-layout").findings
+    severities = loose.severity.value, stated.severity.value
+    assert (loose.message, *severities) == (stated.message, "warning", "error")

@@ -84,7 +84,7 @@ def test_output_to_a_fifo_is_read_at_its_other_end(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(fifo.read_text()))
+    reader = threading.Thread(target=lambda: read.append(fifo.read_text()), daemon=True)
     reader.start()
     files.write(fifo, "all of it\n")
     reader.join()
@@ -148,7 +148,8 @@ files._replace(Path({str(tmp_path / "m.hlo")!r}), fill)
 """
     command = [sys.executable, "-c", code]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as other:  # type: ignore[call-overload]
+    with started(command, text=True, **pipes) as other:
+        assert other.stdout is not None
         other.stdout.readline()
         files.remove_left_over.cache_clear()
         files.write(tmp_path / "n.hlo", "whole")

@@ -9,18 +9,21 @@ import lzma
 import shutil
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import hlo_lint
 from hlo_lint.analysis.pass_stats import passes as passes_of
+from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.report.concise import render
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.stored import ANY_EXPANSION, on_disk, read, unpacked
+from hlo_lint.text.stored import ANY_EXPANSION, on_disk, read_stored, unpacked
 from tests.apps.test_cli import LOOSE, run
 from tests.conftest import CRASH
 
@@ -102,7 +105,7 @@ def test_a_bomb_is_refused_before_it_fills_the_memory(tmp_path: Path, ending: st
     if bomb.stat().st_size * 1000 > size:
         pytest.skip("it does not compress a thousandfold")
     with pytest.raises(DumpError, match="expand to more than"):
-        read(bomb)
+        read_stored(bomb)
     archive = tmp_path / f"d.tar{ending}"
     archive.write_bytes(compress(tar((tarfile.TarInfo("m.hlo"), bytes(size)))))
     with pytest.raises(DumpError, match="expand to more than"):
@@ -130,7 +133,7 @@ def test_nothing_leaves_the_folder_and_links_are_passed_over(tmp_path: Path) -> 
     folder = unpacked(path)
     assert [file for file in folder.rglob("*") if file.is_file()] == [folder / "ok" / "in.hlo"]
     assert on_disk(path / "ok" / "in.hlo") == folder / "ok" / "in.hlo"
-    assert read(path / "ok" / "in.hlo") == b"HloModule m\n"
+    assert read_stored(path / "ok" / "in.hlo") == b"HloModule m\n"
 
 
 @pytest.mark.slow
@@ -163,3 +166,46 @@ def test_an_archive_of_something_else_in_a_folder_is_said_and_no_more(tmp_path: 
     assert len(report.findings) == 1
     assert any("damaged" in entry.reason for entry in report.skipped)
     assert not report.unchecked
+
+
+def zipped(folder: Path, path: Path) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in folder.iterdir():
+            archive.write(file, f"crash/{file.name}")
+    return path
+
+
+def test_a_zip_reads_as_the_folder_in_it(tmp_path: Path) -> None:
+    path = zipped(CRASH, tmp_path / "dump.zip")
+    assert findings(path) == findings(CRASH).replace(str(CRASH), f"{path}/crash")
+    assert findings(tmp_path) == findings(path)
+    ran = CliRunner().invoke(cli, ["fix", str(path)])
+    assert (ran.exit_code, "unpack it first" in ran.output) == (2, True)
+
+
+def test_a_damaged_zip_a_bomb_and_names_that_lead_out_of_it_write_nothing(tmp_path: Path) -> None:
+    path = zipped(CRASH, tmp_path / "dump.zip")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DumpError, match="damaged or cut off"):
+        open_dump(path)
+    with zipfile.ZipFile(tmp_path / "other.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("../out.hlo", "HloModule m")
+        archive.writestr("/out.hlo", "HloModule m")
+    assert not [*unpacked(tmp_path / "other.zip").rglob("*.hlo")]
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m.hlo", bytes(ANY_EXPANSION + 1))
+    with pytest.raises(DumpError, match="expand to more than"):
+        open_dump(tmp_path / "bomb.zip")
+
+
+@pytest.mark.parametrize("ending", [".zip", ".tar.gz", ".tar.xz", ".tar.bz2", ".gz", ".zst"])
+def test_standard_input_may_be_packed(tmp_path: Path, ending: str) -> None:
+    if ending == ".zip":
+        data = zipped(CRASH, tmp_path / "dump.zip").read_bytes()
+    elif ending.startswith(".tar"):
+        data = COMPRESS[ending.removeprefix(".tar")](crash_tar())
+    else:
+        data = COMPRESS[ending](LOOSE.encode())
+    ran = CliRunner().invoke(cli, ["check", "--no-cache", "-"], input=data)
+    assert "[reshape-moves-data]: this reshape moves bytes" in ran.output

@@ -12,7 +12,7 @@ from hlo_lint.apps.jax.capture.targets import readable_part, target_of
 from hlo_lint.text.errors import UsageError
 from hlo_lint.xla import pjrt
 from hlo_lint.xla.child import Child, ChildError
-from hlo_lint.xla.compiler import XlaCompiler, compiled, loaded
+from hlo_lint.xla.compiler import XlaCompiler, compiled, load_compiler
 from hlo_lint.xla.limits import ChildLimits
 
 RELEASES = os.environ.get("HLO_LINT_RELEASES", "")
@@ -86,7 +86,7 @@ def test_a_tpu_that_is_not_there_is_compiled_for(python: Path) -> None:
 @pytest.mark.parametrize("python", TPU[:1], ids=release)
 def test_a_python_without_the_plugin_is_said_so(python: Path) -> None:
     with (
-        Child(python, limits=ChildLimits(60), setup=loaded) as child,
+        Child(python, limits=ChildLimits(60), setup=load_compiler) as child,
         pytest.raises(ChildError, match="no PJRT plugin for cuda"),
     ):
         child.start()

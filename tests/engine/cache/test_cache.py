@@ -23,11 +23,12 @@ import hlo_lint
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.engine import input_size
+from hlo_lint.engine.cache.parts import CachedParts
 from hlo_lint.engine.cache.store import FILE, FOLDER_VARIABLE, Store
 from hlo_lint.engine.cache.values import from_json, to_json
 from hlo_lint.engine.parallel import check_in_parts
 from hlo_lint.engine.reporter import Part
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.rules.registry import all_rules
 from tests.conftest import CRASH, DUMPS, FIXTURES, started
 
@@ -64,7 +65,10 @@ def every_field(value: object) -> object:
 def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
     seen: list[Part] = []
 
-    class Kept:
+    class Kept(CachedParts):
+        def __init__(self) -> None:
+            pass
+
         def get(self, pipelines: Sequence[object], digests: object) -> list[Part | None]:
             return [None] * len(pipelines)
 
@@ -72,8 +76,8 @@ def test_a_part_is_the_same_after_a_trip_through_json(name: str) -> None:
             seen.append(part)
 
     dump = hlo_lint.open_dump(FIXTURES / name if (FIXTURES / name).is_dir() else DUMPS)
-    check_in_parts(Checker(all_rules(), resolved=True), dump, cache=Kept())
-    assert any(part.diagnostics for part in seen)
+    check_in_parts(Checker(Task(all_rules(), resolved=True)), dump, cache=Kept())
+    assert any(part.result.diagnostics for part in seen)
     for part in seen:
         again = from_json(Part, json.loads(json.dumps(to_json(part))))
         assert again == part

@@ -17,7 +17,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.proof.gate import Gate, Verdict
 from hlo_lint.engine.proof.prove import Level, prove, prove_ptx
 from hlo_lint.engine.reporter import PlannedFix
-from hlo_lint.engine.runner import Checker
+from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.suppressions.apply import UNUSED
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
@@ -42,12 +42,12 @@ def planned(
     before = rule.precondition.demanded_by if rule.precondition else None
     chosen = rule().with_options(example.options)
     rules = [*(each for each in all_rules() if each.name() != rule.name()), chosen]
-    gate = Gate(lambda: Checker(rules, before=before), asks_xla=False)
+    gate = Gate(Task(rules, before), asks_xla=False)
     for pipeline in dump:
-        checker = Checker([chosen], before=before)
+        checker = Checker(Task([chosen], before))
         checker.check_pipeline(pipeline)
         plans: dict[PassDump, list[PlannedFix]] = {}
-        for plan in checker.result.fixes:
+        for plan in checker.reporter.fixes:
             edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
             assert (edits != plan.fix.edits) is bool(old)
             plans.setdefault(plan.dump, []).append(

@@ -83,6 +83,11 @@ def test_what_is_semantics_free_vanishes(name: str) -> None:
     assert lowered(SAME[name], nodes).graph is lowered(PLAIN, nodes).graph
 
 
+def test_a_copy_to_another_type_rounds() -> None:
+    rounded = "  x = f32[8] parameter(0)\n  ROOT c = bf16[8] OPCODE(x)"
+    assert equal_graphs(*(entry(rounded.replace("OPCODE", it)) for it in ("copy", "convert")))
+
+
 def test_another_operand_is_another_graph() -> None:
     nodes = Nodes()
     other = PLAIN.replace("add(x, x)", "subtract(x, x)")
@@ -414,3 +419,72 @@ ENTRY e {
 }
 """
     assert lowered(whole, nodes).graph is lowered(decomposed, nodes).graph
+
+
+def test_a_constant_that_is_left_out_has_a_value_at_each_index() -> None:
+    lines = "  x = f32[4,6] parameter(0)\n  c = {} constant({{...}})\n  ROOT r = f32[4,6] add(x, c)"
+    texts = [entry(lines.format(f"f32[4,6]{{{layout}}}")) for layout in ("1,0", "0,1")]
+    assert equal_graphs(*texts)
+
+
+@pytest.mark.parametrize("linear", ["{}", '"byte_offset":"0","byte_stride":"0","linear":{{{}}}'])
+def test_a_descriptor_gives_the_offset_in_the_form_of_each_release(linear: str) -> None:
+    config = linear.format('"byte_offset":"16","byte_stride":"0"')
+    lines = """  x = f32[4,4] parameter(0)
+  z = s32[] constant(0)
+  ROOT r = f32[1,4] dynamic-slice(x, z, z), dynamic_slice_sizes={1,4}, backend_config="""
+    at_one = entry("""  x = f32[4,4] parameter(0)
+  i = s64[] constant(4)
+  row = f32[16] reshape(x)
+  part = f32[4] dynamic-slice(row, i), dynamic_slice_sizes={4}
+  ROOT r = f32[1,4] reshape(part)""")
+    nodes = Nodes()
+    described = lowered(entry(lines + f'{{"dynamic_slice_config":{{{config}}}}}'), nodes)
+    starts = [
+        node.operands[1].operands[0].literal
+        for program in (described, lowered(at_one, nodes))
+        for node in nodes_in_order(program.graph.roots)
+        if node.opcode == "dynamic-slice" and node.operands[1].operands
+    ]
+    assert starts == [16]
+
+
+def test_the_largest_value_of_a_product_of_8_bit_floats_is_a_result(xla: XlaCpu) -> None:
+    call = """  x = f8e4m3fn[16,16] parameter(0)
+  s = f32[] parameter(1)
+  one = f32[] constant(1)
+  c = (f8e4m3fn[16,16], f32[], s8[64]) custom-call(x, x, one, one, s), custom_call_target="__cublas$lt$matmul$f8", backend_config={"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]},"epilogue":"DEFAULT","damax_output":true}}
+  ROOT r = f32[] get-tuple-element(c), index=1"""  # noqa: E501
+    plain = """  x = f8e4m3fn[16,16] parameter(0)
+  s = f32[] parameter(1)
+  wide = f32[16,16] convert(x)
+  d = f32[16,16] dot(wide, wide), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  a = f32[16,16] abs(d)
+  zero = f32[] constant(0)
+  ROOT r = f32[] reduce(a, zero), dimensions={0,1}, to_apply=max"""
+    largest = (
+        "max { a = f32[] parameter(0) b = f32[] parameter(1) ROOT m = f32[] maximum(a, b) }\n\n"
+    )
+    inputs = inputs_of(hlo_lint.parse(entry(call)))
+    one, other = (
+        xla.run(emit_graph(lowered(text).graph), inputs)
+        for text in (entry(call), entry(plain).replace("ENTRY", f"{largest}ENTRY"))
+    )
+    assert result_difference(one, other) is None
+
+
+def test_a_channel_of_replica_0_joins_all_devices_where_the_header_counts_none() -> None:
+    text = """HloModule m
+
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT s = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  r = f32[4] all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, to_apply=add
+  ROOT s = f32[4] all-reduce(r), channel_id=2, replica_groups={{0}}, to_apply=add
+}
+"""  # noqa: E501
+    program = lowered(text)
+    assert program.devices == 2
+    assert program.graph.roots[0] is program.graph.roots[1]
+    assert program.graph.roots[0].opcode == "add"

@@ -19,7 +19,7 @@ from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
-from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, values_of
+from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, first_non_finite, values_of
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS
 
@@ -143,6 +143,65 @@ def test_of_an_instruction_in_a_loop_the_last_value_is_given(run: Run) -> None:
     assert values == [7, [128, 256], False]
 
 
+LOG_IN_A_LOOP = """
+inside { t = (s32[], f32[2], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  n = s32[] constant(7)
+  ROOT c = pred[] compare(i, n), direction=LT }
+step { t = (s32[], f32[2], f32[2]) parameter(0)
+  i = s32[] get-tuple-element(t), index=0
+  x = f32[2] get-tuple-element(t), index=1
+  old = f32[2] get-tuple-element(t), index=2
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  less = f32[2] subtract(x, old)
+  log = f32[2] log(less)
+  ROOT u = (s32[], f32[2], f32[2]) tuple(next, log, old) }
+ENTRY e { x = f32[2] parameter(0)
+  one = f32[2] constant({1, 1})
+  zero = s32[] constant(0)
+  t = (s32[], f32[2], f32[2]) tuple(zero, x, one)
+  w = (s32[], f32[2], f32[2]) while(t), condition=inside, body=step
+  ROOT r = f32[2] get-tuple-element(w), index=1 }
+"""
+
+
+def test_the_first_nan_of_a_loop_is_that_of_any_iteration(run: Run) -> None:
+    found = first_non_finite(parse(f"HloModule m{LOG_IN_A_LOOP}"), [np.array([9, 3])], xla=run.xla)
+    assert found is not None
+    # log(8) = 2.08, log(1.08) = 0.08; log(2) = 0.69, which one more than is no logarithm of
+    values = [np.round(array.astype(float), 2).tolist() for array in arrays_of(found[1])]
+    assert (found[0].name, str(values)) == ("log", "[[0.08, nan], [1.08, -0.31]]")
+
+
+MASKED = """
+masked { x = f32[2] parameter(0)
+  keep = pred[2] parameter(1)
+  low = f32[] constant(-inf)
+  lows = f32[2] broadcast(low), dimensions={}
+  ROOT s = f32[2] select(keep, x, lows) }
+most { a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT m = f32[] maximum(a, b) }
+ENTRY e { x = f32[2] parameter(0)
+  keep = pred[2] parameter(1)
+  kept = f32[2] fusion(x, keep), kind=kLoop, calls=masked
+  low = f32[] constant(-inf)
+  top = f32[] reduce(kept, low), dimensions={0}, to_apply=most
+  tops = f32[2] broadcast(top), dimensions={}
+  ROOT less = f32[2] subtract(kept, tops) }
+"""
+
+
+def test_an_infinity_that_is_written_is_made_by_no_instruction(run: Run) -> None:
+    module = parse(f"HloModule m{MASKED}")
+    x = np.array([1, 2])
+    assert first_non_finite(module, [x, np.array([True, False])], xla=run.xla) is None
+    found = first_non_finite(module, [x, np.array([False, False])], xla=run.xla)
+    assert found is not None
+    assert found[0].name == "less"  # of a row that is masked whole
+
+
 NESTED = """
 least { a = s32[] parameter(0)
   ROOT n = s32[] negate(a) }
@@ -199,10 +258,12 @@ def test_what_no_iteration_runs_has_no_value(run: Run) -> None:
         run.watched(ARGMAX, "b", np.zeros((2, 5)))
 
 
-def test_a_loop_without_end_is_given_up() -> None:
+def test_a_loop_without_end_is_not_run_and_a_long_one_is_given_up() -> None:
     endless = COUNT_TO_SEVEN.replace("add(i, one)", "copy(i)")
+    long = COUNT_TO_SEVEN.replace("constant(7)", "constant(2147483647)")
     with XlaCpu(seconds=1) as xla:
-        assert "XLA was still at it after 1 seconds" in Run(xla).refusal(endless, [1, 2])
+        assert "the loop %w never ends" in Run(xla).refusal(endless, [1, 2])
+        assert "XLA was still at it after 1 seconds" in Run(xla).refusal(long, [1, 2])
 
 
 def test_only_what_is_wanted_runs(run: Run) -> None:
@@ -307,7 +368,8 @@ def test_what_has_no_value_is_named_with_the_reason(run: Run) -> None:
     assert "takes 1 arrays, 2 are given" in run.refusal("ROOT p = f32[] parameter(0)", 1, 2)
     recursive = "again { p = f32[] parameter(0) ROOT c = f32[] call(p), to_apply=again }"
     entry = "ENTRY e { p = f32[] parameter(0) ROOT c = f32[] call(p), to_apply=again }"
-    assert "calls inside calls" in run.refusal(f"{recursive}\n{entry}", 1)
+    refusal = run.refusal(f"{recursive}\n{entry}", 1)
+    assert refusal == "it has a computation that calls itself"
 
 
 def test_an_exchange_of_several_devices_is_refused(run: Run) -> None:

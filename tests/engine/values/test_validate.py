@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,10 +11,15 @@ import pytest
 import hlo_lint
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
-from hlo_lint.engine.values.programs import StepOutcome
+from hlo_lint.engine.values.findings import diagnostic_of
+from hlo_lint.engine.values.lowering.emit import emit_graph
+from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.programs import Runs, StepOutcome
 from hlo_lint.engine.values.validate import Validation, validate_dumps
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.xla.cpu import XlaCpu
+from hlo_lint.xla.limits import Deadline
 from tests.conftest import FIXTURES
 
 pytestmark = pytest.mark.slow
@@ -194,6 +200,73 @@ ENTRY e {
     assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
 
 
+def test_a_wrong_term_beside_as_much_rounding_is_an_error_where_nothing_is_decided(
+    xla: XlaCpu,
+) -> None:
+    text = """HloModule m
+
+add {
+  a = bf16[] parameter(0)
+  b = bf16[] parameter(1)
+  ROOT s = bf16[] add(a, b)
+}
+
+ENTRY e {
+  x = bf16[8,8192] parameter(0)
+  y = bf16[8,8192] multiply(x, x)
+  c = bf16[] constant(0)
+  ROOT r = bf16[8] reduce(y, c), dimensions={1}, to_apply=add
+}
+"""
+    wrong = text.replace("constant(0)", "constant(1)")
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "s32"])
+@pytest.mark.parametrize(("opcode", "sign"), [("maximum", "copy"), ("minimum", "negate")])
+@pytest.mark.parametrize("dimensions", ["0", "1", "0,1"])
+def test_rows_lie_on_each_side_of_a_wrong_initial_value(
+    xla: XlaCpu, dtype: str, opcode: str, sign: str, dimensions: str
+) -> None:
+    shape = {"0": "[64]", "1": "[8]", "0,1": "[]"}[dimensions]
+    text = f"""HloModule m
+
+most {{
+  a = {dtype}[] parameter(0)
+  b = {dtype}[] parameter(1)
+  ROOT s = {dtype}[] {opcode}(a, b)
+}}
+
+ENTRY e {{
+  x = {dtype}[64,8] parameter(0)
+  y = {dtype}[8,64] transpose(x), dimensions={{1,0}}
+  z = {dtype}[8,64] {sign}(y)
+  c = {dtype}[] constant({"-" * (opcode == "maximum")}100)
+  ROOT r = {dtype}{shape} reduce(z, c), dimensions={{{dimensions}}}, to_apply=most
+}}
+"""
+    wrong = text.replace("constant(-100)", "constant(0)").replace("constant(100)", "constant(0)")
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
+@pytest.mark.parametrize("at", [0, 7])
+def test_a_wrong_slice_shows_at_the_first_and_the_last_index(xla: XlaCpu, at: int) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  i = s32[] parameter(1)
+  least = s32[] constant(0)
+  most = s32[] constant(7)
+  at = s32[] clamp(least, i, most)
+  ROOT r = f32[1] dynamic-slice(x, at), dynamic_slice_sizes={1}
+}
+"""
+    ends = ("least", "constant(0)", "constant(1)") if at == 0 else ("most", "(7)", "(6)")
+    wrong = text.replace(ends[1], ends[2])
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
 def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     call = "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] CALL\n}\n"
     texts = [
@@ -215,6 +288,23 @@ def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     ]
 
 
+def test_a_loop_that_never_ends_is_not_run(xla: XlaCpu) -> None:
+    endless = LOOP.replace("compare(i, n), direction=LT", "constant(true)")
+    validation = validate_dumps("m", run_of([endless, endless.replace("negate", "abs")]), xla)
+    assert validation.counts == {StepOutcome.NOT_RUN: 1}
+    assert "the loop %w never ends: its condition is constant true" in validation.notes[0]
+
+
+@pytest.mark.parametrize("seconds", [0, 4])
+def test_the_time_for_all_steps_ends_a_run(seconds: float) -> None:
+    long = LOOP.replace("constant(5)", "constant(2000000000)")
+    begun = time.monotonic()
+    with XlaCpu(deadline=Deadline(seconds)) as xla:
+        validation = validate_dumps("m", run_of([long, long.replace("negate", "abs")]), xla)
+    assert time.monotonic() - begun < seconds + 1
+    assert validation.notes == ["not run: the time was over (--seconds) (2 steps)"]
+
+
 def test_two_runs_are_compared_at_common_steps(tmp_path: Path) -> None:
     for side, text in (("a", LOOP), ("b", LOOP.replace("negate(total)", "copy(total)"))):
         (tmp_path / side).mkdir()
@@ -228,3 +318,246 @@ def test_two_runs_are_compared_at_common_steps(tmp_path: Path) -> None:
 def test_dumps_of_a_run_are_in_order() -> None:
     (pipeline, *_) = hlo_lint.open_dump(GPU)
     assert in_order(pipeline)[0].path.name.endswith("before_optimizations.txt")
+
+
+FOLDED = """HloModule m
+
+ENTRY e {{
+  x = f32[20] parameter(0)
+{lines}
+}}
+"""
+NEGATED = FOLDED.format(
+    lines="  c.1 = f32[20] constant({...})\n  n = f32[20] negate(c.1)\n  ROOT r = f32[20] add(x, n)"
+)
+
+
+def test_a_constant_that_is_left_out_may_be_another_one_under_a_new_name(xla: XlaCpu) -> None:
+    folded = FOLDED.format(lines="  c = f32[20] constant({...})\n  ROOT r = f32[20] add(x, c)")
+    dropped = folded.replace("c =", "c.1 =").replace(", c)", ", c.1)")
+    validation = validate_dumps("m", run_of([NEGATED, NEGATED, folded, folded]), xla)
+    assert validation.counts[StepOutcome.NOT_COMPARABLE] == 1
+    assert not validation.changes
+    assert changed(validate_dumps("m", run_of([NEGATED, dropped]), xla)) == ["after_pass1"]
+
+
+def test_what_a_table_that_is_left_out_decides_is_known_to_passes_alone(xla: XlaCpu) -> None:
+    table = """HloModule m
+
+ENTRY e {
+  x = f32[16,2] parameter(0)
+  id = s32[] parameter(1)
+  c = s32[16] constant({...})
+  s = s32[1] dynamic-slice(c, id), dynamic_slice_sizes={1}
+  i = s32[] reshape(s)
+  z = s32[] constant(0)
+  d = f32[1,2] dynamic-slice(x, i, z), dynamic_slice_sizes={1,2}
+  e = f32[1,2] dynamic-slice(x, INDEX, z), dynamic_slice_sizes={1,2}
+  ROOT r = f32[1,2] add(OTHER, e)
+}
+"""
+    before = table.replace("INDEX", "i").replace("OTHER", "d")
+    known = table.replace("INDEX", "id").replace("OTHER", "d")
+    validation = validate_dumps("m", run_of([before, known]), xla)
+    assert validation.counts[StepOutcome.NOT_COMPARABLE] == 1
+    wrong = before.replace("add(", "subtract(")
+    assert changed(validate_dumps("m", run_of([before, wrong]), xla)) == ["after_pass1"]
+
+
+@pytest.mark.parametrize("algorithm", ["rng_default", "rng_philox"])
+def test_the_default_generator_is_each_backends_own(algorithm: str, xla: XlaCpu) -> None:
+    before = f"""HloModule m
+
+ENTRY e {{
+  x = u64[2] parameter(0)
+  g = (u64[2], u32[8]) rng-bit-generator(x), algorithm={algorithm}
+  ROOT s = u64[2] get-tuple-element(g), index=0
+}}
+"""
+    expanded = before.replace("get-tuple-element(g), index=0", "add(x, x)")
+    validation = validate_dumps("m", run_of([before, expanded]), xla)
+    assert bool(validation.changes) == (algorithm == "rng_philox")
+
+
+WHOLE = """HloModule m, num_partitions={devices}
+
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+
+ENTRY e {{
+  x = f32[6,8] parameter(0), sharding={{devices=[2,1,{rest}]<=[{devices}] last_tile_dim_replicate}}
+  y = f32[8,7] parameter(1), sharding={{mesh['a'=2,'b'={rest}], [{{}}, {{'b'}}]}}
+  dot = f32[6,7] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT r = (f32[6,7]) tuple(dot), sharding={{{{replicated}}}}
+}}
+"""
+PARTS = """HloModule m, num_partitions={devices}
+
+ENTRY e_spmd {{
+  x = f32[3,8] parameter(0)
+  y = f32[8,{part}] parameter(1)
+  dot = f32[3,{part}] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  row = f32[3,{filled}] all-gather(dot), channel_id=1, dimensions={{1}}, use_global_device_ids=true, replica_groups=[2,{rest}]<=[{devices}]
+  all = f32[6,{filled}] all-gather(row), channel_id=2, dimensions={{0}}, use_global_device_ids=true, replica_groups=[{rest},2]<=[2,{rest}]T(1,0)
+  part = f32[6,7] slice(all), slice={{[0:6], [0:7]}}
+  ROOT r = (f32[6,7]) tuple(part)
+}}
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("devices", [4, 16])
+def test_a_module_is_compared_with_its_parts_on_devices(xla: XlaCpu, devices: int) -> None:
+    rest = devices // 2
+    part = -(-7 // rest)
+    facts = {"devices": devices, "rest": rest, "part": part, "filled": part * rest}
+    whole, parts = WHOLE.format(**facts), PARTS.format(**facts)
+    right = validate_dumps("m", run_of([whole, parts, parts]), xla)
+    assert not right.changes
+    assert right.compared == 2
+    wrong = parts.replace(f"<=[2,{rest}]T(1,0)", f"<=[{devices}]")
+    assert changed(validate_dumps("m", run_of([whole, wrong]), xla)) == ["after_pass1"]
+
+
+REGION = r"""HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}
+
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[4,6] parameter(0), sharding={devices=[2,2]<=[4]}
+  in = f32[2,3] custom-call(x), custom_call_target="xla.sdy.GlobalToLocalShape", frontend_attributes={xla.sdy.in_shardings="#sdy.sharding_per_value<[<@mesh, [{\"x\"}, {\"y\"}]>]>"}
+  sum = f32[2,3] all-reduce(in), channel_id=1, replica_groups={{0,2},{1,3}}, use_global_device_ids=true, to_apply=add
+  ROOT out = f32[2,6] custom-call(sum), custom_call_target="xla.sdy.LocalToGlobalShape", frontend_attributes={xla.sdy.out_shardings="#sdy.sharding_per_value<[<@mesh, [{}, {\"y\"}]>]>"}, sharding={devices=[1,2,2]<=[2,2]T(1,0) last_tile_dim_replicate}
+}
+"""  # noqa: E501
+
+
+def test_a_manual_region_runs_on_each_device(xla: XlaCpu) -> None:
+    head, _ = REGION.split("ENTRY")
+    line = next(line for line in REGION.splitlines() if "all-reduce" in line)
+    line = line.replace("sum =", "ROOT sum =").replace("(in)", "(x)")
+    parts = f"{head}ENTRY e_spmd {{\n  x = f32[2,3] parameter(0)\n{line}\n}}\n"
+    validation = validate_dumps("m", run_of([REGION, parts]), xla)
+    assert validation.compared == 1
+    assert not validation.changes
+    wrong = parts.replace("{{0,2},{1,3}}", "{{0,1},{2,3}}")
+    assert changed(validate_dumps("m", run_of([REGION, wrong]), xla)) == ["after_pass1"]
+
+
+def test_rows_of_a_ragged_exchange_arrive_where_each_sender_says(xla: XlaCpu) -> None:
+    module = hlo_lint.parse("""HloModule m, replica_count=2
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  y = f32[6] parameter(1)
+  from = s32[2] parameter(2)
+  count = s32[2] parameter(3)
+  to = s32[2] parameter(4)
+  got = s32[2] parameter(5)
+  ROOT r = f32[6] ragged-all-to-all(x, y, from, count, to, got), replica_groups={{0,1}}
+}
+""")
+    program = Lowering(module, Nodes()).program()
+    inputs = Runs(xla).inputs(program.inputs, 0)
+    x, y, begins, counts, targets, _ = (inputs[at : at + 2] for at in range(0, 12, 2))
+    expected = [array.copy() for array in y]
+    for sender in range(2):
+        for receiver, result in enumerate(expected):
+            begin, count, target = (int(a[sender][receiver]) for a in (begins, counts, targets))
+            result[target : target + count] = x[sender][begin : begin + count]
+    results = xla.run(emit_graph(program.graph), inputs)
+    assert [result.tolist() for result in results] == [result.tolist() for result in expected]
+
+
+def test_a_module_that_xla_refuses_after_one_that_runs_is_a_change(xla: XlaCpu) -> None:
+    right, wrong = (
+        f"""HloModule m
+
+ENTRY e {{
+  x = f32[6,4] parameter(0)
+  y = f32[4,35] parameter(1)
+  b = f32[{columns}] parameter(2)
+  c = (f32[6,35], s8[64]) custom-call(x, y, b), custom_call_target="__cublas$lt$matmul", backend_config={{"gemm_backend_config":{{"alpha_real":1,"beta":0,"dot_dimension_numbers":{{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}},"epilogue":"{epilogue}"}}}}
+  ROOT r = f32[6,35] get-tuple-element(c), index=0
+}}
+"""  # noqa: E501
+        for columns, epilogue in ((7, "DEFAULT"), (7, "BIAS"))
+    )
+    (change,) = validate_dumps("m", run_of([right, right, wrong, wrong]), xla).changes
+    assert change.after.path.name.split(".")[4] == "after_pass2"
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == "c"
+    assert "operand dimension 0 (7)" in diagnostic_of(change).message
+
+
+def test_in_a_loop_that_a_pass_unrolled_the_wrong_instruction_is_named(xla: XlaCpu) -> None:
+    rolled = LOOP.replace("constant(5)", "constant(6)")
+    second = """  after = s32[] add(next, one)
+  row2 = f32[1,4] dynamic-slice(rows, INDEX, zero), dynamic_slice_sizes={1,4}
+  flat2 = f32[4] reshape(row2)
+  double2 = f32[4] add(flat2, flat2)
+  total2 = f32[4] add(total, double2)
+  ROOT t = (s32[], f32[4], f32[8,4]) tuple(after, total2, rows)"""
+    root = "  ROOT t = (s32[], f32[4], f32[8,4]) tuple(next, total, rows)"
+    right, wrong = (
+        rolled.replace(root, second.replace("INDEX", index)) for index in ("next", "after")
+    )
+    (change,) = validate_dumps("m", run_of([rolled, right, wrong]), xla).changes
+    assert change.culprit is not None
+    assert (change.culprit.instruction.name, change.culprit.iteration) == ("row2", 0)
+    (change,) = validate_dumps("m", run_of([rolled, wrong]), xla).changes
+    assert change.culprit is not None
+    assert (change.culprit.instruction.name, change.culprit.iteration) == ("row2", 0)
+
+
+def test_a_product_of_onednn_is_what_is_fused_to_it(xla: XlaCpu) -> None:
+    plain = """HloModule m
+
+ENTRY e {
+  x = f32[2,3,5] parameter(0)
+  y = f32[2,4,5] parameter(1)
+  b = f32[4] parameter(2)
+  d = f32[2,3,4] dot(x, y), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  c = f32[2,3,4] broadcast(b), dimensions={2}
+  s = f32[2,3,4] add(d, c)
+  q = f32[] constant(0.25)
+  quarter = f32[2,3,4] broadcast(q), dimensions={}
+  z = f32[2,3,4] multiply(s, quarter)
+  t = f32[2,3,4] tanh(z)
+  f = f32[] constant(50)
+  fifty = f32[2,3,4] broadcast(f), dimensions={}
+  ROOT r = f32[2,3,4] multiply(t, fifty)
+}
+"""  # noqa: E501
+    call = """HloModule m
+
+ENTRY e {
+  x = f32[2,3,5] parameter(0)
+  y = f32[2,4,5] parameter(1)
+  b = f32[4] parameter(2)
+  ROOT r = f32[2,3,4] custom-call(x, y, b), custom_call_target="__onednn$matmul", backend_config={"onednn_matmul_config":{"transpose_a":false,"transpose_b":true,"fusions":{"ops":["BIAS","LINEAR","TANH","LINEAR"],"alpha_typecast":[1048576000,1112014848]}}}
+}
+"""  # noqa: E501
+    validation = validate_dumps("m", run_of([plain, call]), xla)
+    assert validation.compared == 1
+    assert not validation.changes
+    wrong = call.replace("[1048576000,1112014848]", "1112014848")
+    assert changed(validate_dumps("m", run_of([plain, wrong]), xla)) == ["after_pass1"]
+
+
+def test_an_operand_that_a_pass_rounds_to_fewer_bits_is_changed(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f8e4m3fn[2,8] parameter(0)
+  y = f8e5m2[8,2] parameter(1)
+  ROOT d = f32[2,2] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    wide, narrow = (
+        text.replace("dot(x,", "dot(c,").replace("  ROOT", f"  c = {to}[2,8] convert(x)\n  ROOT")
+        for to in ("f16", "f8e5m2")
+    )
+    assert changed(validate_dumps("m", run_of([text, wide, narrow]), xla)) == ["after_pass2"]
+    moved = narrow.replace("convert(x)", "convert(r)").replace(
+        "  c =", "  n = f8e4m3fn[2,8] negate(x)\n  r = f8e4m3fn[2,8] negate(n)\n  c ="
+    )
+    assert not validate_dumps("m", run_of([moved, narrow]), xla).changes

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from hlo_lint import parse
-from hlo_lint.engine.proof.index_maps import IndexMap, broadcast, identity, of_digits, transpose
 from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
+from hlo_lint.hlo.index_maps import IndexMap, broadcast, identity, of_digits, transpose
 from tests.oracle.layout_chains import random_pair
 
 

@@ -1,0 +1,84 @@
+"""Messages of XLA lead to the rules that stand for them."""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hlo_lint.apps.cli.main import cli
+from hlo_lint.report.messages import messages_of, rules_for
+from hlo_lint.rules.registry import all_rules
+from tests.conftest import FIXTURES
+from tests.rules.test_pipeline import CAUSES
+
+
+def explain(asked: str, piped: str | None = None) -> Result:
+    return CliRunner().invoke(cli, ["explain", asked], input=piped)
+
+
+@pytest.mark.parametrize("death", CAUSES)
+def test_what_xla_said_of_a_death_leads_to_the_rule_that_finds_its_cause(death: str) -> None:
+    said = json.loads((FIXTURES / "deaths" / "OUTCOMES.json").read_text())[death]
+    assert [rule.name() for rule in rules_for(said, all_rules())] == [CAUSES[death][0]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "rule"),
+    [
+        ("Expected instruction to have shape equal to", "wrong-result-shape"),
+        (
+            "INTERNAL: Expected instruction to have shape equal to f32[2], actual shape is f32[3]:",
+            "wrong-result-shape",
+        ),
+        (
+            "INTERNAL: RET_CHECK failure (external/xla/xla/service/layout_normalization.cc:431) "
+            "ShapeUtil::ReshapeIsBitcast(s, operand->shape())",
+            "reshape-moves-data",
+        ),
+        ("bitcast cannot have different shape", "bad-bitcast"),
+    ],
+)
+def test_a_message_or_a_part_of_it_leads_to_the_page_of_its_rule(asked: str, rule: str) -> None:
+    assert f"\n# {rule}\n" in explain(asked).output
+    assert f"\n# {rule}\n" in explain("-", asked).output
+
+
+def test_a_source_file_leads_to_all_rules_with_a_message_of_it() -> None:
+    ran = explain("layout_normalization.cc:431")
+    assert ran.exit_code == 0
+    assert "reshape-moves-data: " in ran.output
+    assert "scatter-off-normal-form: " in ran.output
+
+
+def test_a_message_of_no_rule_leads_to_a_command_or_is_refused() -> None:
+    assert "huge-temporary" in explain("RESOURCE_EXHAUSTED: Out of memory allocating").output
+    assert "hlo-lint ranks" in explain("-", "This thread has been waiting and may be stuck").output
+    ran = explain("nothing that XLA says")
+    assert (ran.exit_code, "no rule stands for" in ran.output) == (2, True)
+
+
+@pytest.mark.slow
+def test_xla_has_each_message() -> None:
+    folder = Path(os.environ.get("HLO_LINT_RELEASES", "no folder"))
+    files = list(folder.rglob("xla_cuda_plugin.so"))
+    if not files:
+        pytest.skip("no XLA:GPU is installed")
+    parts = {
+        part.strip()
+        for rule in all_rules()
+        for message in messages_of(rule)
+        for part in message.text.split("…")
+    }
+    for file in files:
+        parts -= parts_in(file, parts)
+    assert not parts
+
+
+def parts_in(file: Path, parts: set[str]) -> set[str]:
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return {part for part in parts if data.find(part.encode()) >= 0}
