@@ -122,8 +122,9 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, comp
 values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
 	$(BIN)/python -m benchmarks.values --plant 100 --seed 21 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
 
-fuzz: $(VENV)/tools  ## fuzz FUZZ_GRAPHS (5000) mutated graphs, every target by bytes for FUZZ_SECONDS (60); what was found is in build
+fuzz: $(VENV)/tools  ## fuzz each change of each example, FUZZ_GRAPHS (5000) mutated graphs, every target by bytes for FUZZ_SECONDS (60); what was found is in build
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
+	$(BIN)/python -m tests.fuzz.graphs --every
 	$(BIN)/python -m tests.fuzz.graphs --count $(or $(FUZZ_GRAPHS),5000) fixtures
 	$(BIN)/python -m tests.fuzz --seconds $(or $(FUZZ_SECONDS),60) --cases $(or $(FUZZ_CASES),300) $(addprefix --output ,$(FUZZ_OUTPUT))
 
@@ -146,7 +147,7 @@ faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks
 	$(BIN)/python -m benchmarks.faults --trials 1000
 
 kills: $(VENV)/tools  ## kill 500 runs while they write the cache: none may leave a wrong finding
-	HLO_LINT_KILLS=500 $(BIN)/python -m pytest -q tests/engine/cache -k killed
+	HLO_LINT_KILLS=500 $(BIN)/python -m pytest -q --timeout 0 tests/engine/cache -k killed
 
 clean:  ## remove the environments
 	rm -rf $(VENV) .venv-latest .venv-lowest $(ORACLE) $(RELEASES)

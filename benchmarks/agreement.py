@@ -36,7 +36,9 @@ from pathlib import Path
 
 import hlo_lint
 from benchmarks.measure import hlo_texts, unpacked
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute, split_attributes
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.reading import read_attribute
+from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.literals import LiteralError, read_literal
 from hlo_lint.hlo.records import (

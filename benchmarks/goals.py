@@ -29,7 +29,8 @@ from benchmarks import big_dump
 from benchmarks.measure import hlo_texts
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.hlo.attributes import AttributeSyntaxError, read_attribute
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
 from hlo_lint.hlo.records import type_of

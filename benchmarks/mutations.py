@@ -46,7 +46,7 @@ def _findings(path: Path, text: str) -> Counter[tuple[str, str]]:
             if other.name.startswith(module + ".") and other.suffix == ".txt":
                 (Path(folder) / other.name).write_text(_SMALL, "utf-8")
         (Path(folder) / path.name).write_text(text, "utf-8", "surrogateescape")
-        report = hlo_lint.lint(folder, cured=True)
+        report = hlo_lint.lint(folder, resolved=True)
     return Counter(
         (finding.rule, finding.message)
         for finding in report.findings

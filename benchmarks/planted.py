@@ -1,13 +1,14 @@
-"""Errors planted in one step of a healthy run, as a wrong pass would make them.
+"""Errors planted in one step of a healthy run, as a wrong pass would make them, and rewrites.
 
-The error stays in every later dump. It is found if bisection names its step.
+What is planted stays in every later dump. An error is found if bisection names its step, a rewrite
+that preserves the values is right if bisection names none.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import hlo_lint
@@ -50,12 +51,25 @@ def plant_error(
     pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu
 ) -> Planted | None:
     """Plant an error in a random step, of each kind in turn; None if no step takes one."""
+    return _planted(pipelines, number, seed, xla, EDITS)
+
+
+def plant_rewrite(
+    pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu
+) -> Planted | None:
+    """Rewrite an instruction of a random step, in each way in turn."""
+    return _planted(pipelines, number, seed, xla, REWRITES)
+
+
+def _planted(
+    pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu, edits: Edits
+) -> Planted | None:
     choice = random.Random(f"{seed} {number}")
-    kinds = list(EDITS)
+    kinds = list(edits)
     for attempt in range(2 * MAX_TRIES):
         # Some kinds are rare: few steps hold a comparison.
         kind = kinds[number % len(kinds)] if attempt < MAX_TRIES else choice.choice(kinds)
-        outcome = _plant(choice.choice(pipelines), kind, choice, xla)
+        outcome = _plant(choice.choice(pipelines), kind, choice, xla, edits)
         if outcome is not None:
             return outcome
     return None
@@ -67,11 +81,13 @@ def is_small(pipeline: Pipeline) -> bool:
     return len(dumps) > 2 and all(dump.path.stat().st_size < MAX_TEXT for dump in dumps)
 
 
-def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) -> Planted | None:
+def _plant(
+    pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu, edits: Edits
+) -> Planted | None:
     dumps = in_order(pipeline)
     at = choice.randrange(1, len(dumps))
     module = dumps[at].module
-    edited = _edited(module, kind, choice, xla)
+    edited = _edited(module, edits[kind], choice, xla if edits is EDITS else None)
     if edited is None:
         return None
     instruction, text = edited
@@ -83,8 +99,8 @@ def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) ->
     where = f"{title} {dumps[at].path.name.removeprefix(title)[:40]} %{instruction.name}"
     reported = [change.after.path.name for change in validation.changes][:1]
     outcome = f"reported {reported}; {'; '.join(validation.notes)[:200]}"
-    is_found = reported == [dumps[at].path.name]
-    if not is_found:
+    is_found = reported == ([dumps[at].path.name] if edits is EDITS else [])
+    if not is_found and edits is EDITS:
         seeds = [seed for seed, _ in JUDGES]
         again = validate_dumps(title, [*dumps[:at], *wrong], xla, seeds=seeds, edges=True)
         shows = [change.after.path.name for change in again.changes][:1] == [dumps[at].path.name]
@@ -93,19 +109,19 @@ def _plant(pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu) ->
 
 
 def _edited(
-    module: Module, kind: str, choice: random.Random, xla: XlaCpu
+    module: Module, edit: Edit, choice: random.Random, xla: XlaCpu | None
 ) -> tuple[Instruction, str] | None:
-    """A text with one error in it, and the instruction that has it."""
+    """A text with one edit, and the instruction that has it; with `xla` one that changes values."""
     instructions = list(_live(module))
     choice.shuffle(instructions)
     for instruction in instructions:
-        line = EDITS[kind](instruction, choice)
+        line = edit(instruction, choice)
         if line is None or line == instruction.text:
             continue
         start, end = module.span(instruction)
         whole = module.file.text
         text = whole[:start] + line + whole[end:]
-        if _changes_values(module, text, xla):
+        if xla is None or _changes_values(module, text, xla):
             return instruction, text
     return None
 
@@ -253,7 +269,95 @@ def _comparison(instruction: Instruction, choice: random.Random) -> str | None:
     return instruction.text.replace(found[0], f"direction={others[found[1]]}", 1)
 
 
-EDITS = {
+def _operation(instruction: Instruction, choice: random.Random) -> str | None:
+    """Another operation of as many operands: also in reducers."""
+    others = {
+        "add": "subtract",
+        "subtract": "add",
+        "maximum": "minimum",
+        "minimum": "maximum",
+        "multiply": "add",
+        "negate": "copy",
+        "and": "or",
+        "or": "and",
+        "sine": "cosine",
+    }
+    other = others.get(instruction.opcode)
+    if other is None:
+        return None
+    return instruction.text.replace(f" {instruction.opcode}(", f" {other}(", 1)
+
+
+def _commuted(instruction: Instruction, choice: random.Random) -> str | None:
+    operands = instruction.operands_text.split(", ")
+    if instruction.opcode not in ("add", "multiply", "and", "or") or len(operands) != 2:
+        return None
+    return _with_operands(instruction, ", ".join(operands[::-1]))
+
+
+def _by_way_of(instruction: Instruction, opcode: str, dims: list[int], tail: str) -> str | None:
+    """The instruction, then an operation on it, and the same operation back."""
+    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (.*)", instruction.text, re.S)
+    shape = instruction.shape_or_none
+    if found is None or not isinstance(shape, ArrayShape) or instruction.opcode not in _PLAIN:
+        return None
+    root, name, line = found[1] or "", found[2], found[3]
+    there = f"{shape.dtype}[{','.join(map(str, dims))}]"
+    back = str(shape)  # a bitcast of it reads its layout
+    return (
+        f"{name}.own = {line}\n  {name}.way = {there} {opcode}({name}.own){tail}\n"
+        f"  {root}{name} = {back} {opcode}({name}.way){tail}"
+    )
+
+
+_PLAIN = frozenset("add subtract multiply maximum minimum convert broadcast select dot".split())
+"""Opcodes of which no other instruction demands that it reads them itself."""
+
+
+def _negated_twice(instruction: Instruction, choice: random.Random) -> str | None:
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or shape.dtype not in ("f32", "bf16", "f16", "s32"):
+        return None
+    return _by_way_of(instruction, "negate", list(shape.dims), "")
+
+
+def _transposed_twice(instruction: Instruction, choice: random.Random) -> str | None:
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or shape.rank != 2:
+        return None
+    return _by_way_of(instruction, "transpose", [*shape.dims[::-1]], ", dimensions={1,0}")
+
+
+def _reshaped_twice(instruction: Instruction, choice: random.Random) -> str | None:
+    shape = instruction.shape_or_none
+    if not isinstance(shape, ArrayShape) or not shape.rank:
+        return None
+    return _by_way_of(instruction, "reshape", [1, *shape.dims], "")
+
+
+def _subtracted(instruction: Instruction, choice: random.Random) -> str | None:
+    """`a - b` as `-b + a`."""
+    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (\S+) subtract\((.*), (.*?)\)(.*)", instruction.text)
+    if instruction.opcode != "subtract" or found is None or "[" in found[4] + found[5]:
+        return None
+    root, name, shape, left, right, tail = found.groups(default="")
+    return (
+        f"{name}.minus = {shape} negate({right})\n"
+        f"  {root}{name} = {shape} add({name}.minus, {left}){tail}"
+    )
+
+
+Edit = Callable[[Instruction, random.Random], str | None]
+Edits = Mapping[str, Edit]
+REWRITES: Edits = {
+    "commuted": _commuted,
+    "negated twice": _negated_twice,
+    "transposed twice": _transposed_twice,
+    "reshaped twice": _reshaped_twice,
+    "subtracted by addition": _subtracted,
+}
+EDITS: Edits = {
+    "another operation": _operation,
     "a swapped operand": _swapped,
     "a wrong constant": _constant,
     "a dropped term": _dropped,

@@ -40,7 +40,7 @@ def main(dumps: list[str]) -> None:
         for name in dumps:
             begun = time.perf_counter()
             dump = open_dump(name)
-            report = lint(dump, cured=True)
+            report = lint(dump, resolved=True)
             page = Path(folder) / "report.html"
             page.write_text(render_html(dump, report, title=name), "utf-8")
             made = time.perf_counter() - begun

@@ -1,6 +1,6 @@
 """Every healthy dump computes the same after each step, and planted errors are found: `VALUES.md`.
 
-    python -m benchmarks.values [--plant N] [--output FILE] [--archives FOLDER] [FOLDER...]
+    python -m benchmarks.values [--plant N] [--rewrite N] [--archives FOLDER] [FOLDER...]
 
 A folder is one source; of `--archives` each folder is one. Every step of every compilation is run
 (`validate --all-steps`), the largest compilations first, each in a process of its own. Then N steps
@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 import hlo_lint
 from benchmarks.measure import unpacked
-from benchmarks.planted import Planted, is_small, plant_error
+from benchmarks.planted import Planted, is_small, plant_error, plant_rewrite
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
@@ -38,6 +38,8 @@ from hlo_lint.xla.cpu import XlaCpu
 
 LARGE: Final = 1 << 20
 """Bytes of dumps from which the steps of one compilation run several at a time."""
+PLANTED: Final = "planted"
+REWRITTEN: Final = "rewritten"
 RESULTS = Path(__file__).parent / "VALUES.md"
 COLUMNS = (
     StepOutcome.SAME_GRAPH,
@@ -110,17 +112,22 @@ def reasons(verdicts: list[Verdict]) -> Iterator[str]:
     yield from [f"- {change}" for change in changes] or ["None."]
 
 
-def planted_lines(planted: list[Planted], seed: int) -> Iterator[str]:
+def planted_lines(planted: list[Planted], seed: int, what: str) -> Iterator[str]:
     count = sum(error.is_found for error in planted)
-    yield from ["", "## Planted errors", ""]
-    yield f"{count} of {len(planted)}, of seed {seed}, were found and attributed to their step."
-    yield from ["", "| error | planted | found |", "|---|---:|---:|"]
+    if what == PLANTED:
+        yield from ["", "## Planted errors", ""]
+        yield f"{count} of {len(planted)}, of seed {seed}, were found and attributed to their step."
+        yield from ["", "| error | planted | found |", "|---|---:|---:|"]
+    else:
+        yield from ["", "## Rewrites that preserve the values", ""]
+        yield f"Of {count} of {len(planted)}, of seed {seed}, no step was named."
+        yield from ["", "| rewrite | planted | right |", "|---|---:|---:|"]
     for kind in sorted({error.kind for error in planted}):
         group = [error for error in planted if error.kind == kind]
         yield f"| {kind} | {len(group)} | {sum(error.is_found for error in group)} |"
     missed = [error for error in planted if not error.is_found]
     if missed:
-        yield from ["", "Not found:", ""]
+        yield from ["", "Wrong:" if what == REWRITTEN else "Not found:", ""]
         yield from [f"- {error.kind} in `{error.where}`: {error.outcome}" for error in missed]
 
 
@@ -199,11 +206,12 @@ def validated(task: Task, jobs: int) -> Verdict:
     }
 
 
-def planted_error(folders: tuple[Path, ...], number: int, seed: int) -> Verdict:
-    """One planted error, and what came of it; no error where no step takes one."""
-    planted = plant_error(_small(folders), number, seed, _xla())
+def planted_edit(folders: tuple[Path, ...], number: int, seed: int, what: str) -> Verdict:
+    """One planted error or rewrite, and what came of it; none where no step takes one."""
+    plant = plant_error if what == PLANTED else plant_rewrite
+    planted = plant(_small(folders), number, seed, _xla())
     return {
-        "key": f"planted {seed} {number}",
+        "key": f"{what} {seed} {number}",
         "planted": None if planted is None else asdict(planted),
     }
 
@@ -221,6 +229,7 @@ def main() -> None:
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
     parser.add_argument("--state", type=Path, help="verdicts, kept from run to run")
     parser.add_argument("--plant", type=int, default=0, metavar="N", help="errors to plant")
+    parser.add_argument("--rewrite", type=int, default=0, metavar="N", help="rewrites to plant")
     parser.add_argument("--seed", type=int, default=0, help="of the steps that get errors")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
@@ -239,10 +248,14 @@ def main() -> None:
                 for task in sorted(tasks, key=lambda task: -task.size)
                 if task.key not in state.verdicts
             }
-            errors = [f"planted {options.seed} {number}" for number in range(options.plant)]
+            edits = {
+                f"{what} {options.seed} {number}": (what, number)
+                for what, count in ((PLANTED, options.plant), (REWRITTEN, options.rewrite))
+                for number in range(count)
+            }
             waiting |= {
-                key: pool.submit(planted_error, tuple(folders), number, options.seed)
-                for number, key in enumerate(errors)
+                key: pool.submit(planted_edit, tuple(folders), number, options.seed, what)
+                for key, (what, number) in edits.items()
                 if key not in state.verdicts
             }
             for number, future in enumerate(as_completed(waiting.values()), 1):
@@ -250,11 +263,14 @@ def main() -> None:
                 progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
                 print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
     verdicts = [state.verdicts[task.key] for task in tasks]
-    planted = [
-        Planted(**error)  # type: ignore[arg-type]
-        for key in errors
-        if (error := state.verdicts[key]["planted"]) is not None
-    ]
+    planted, rewritten = (
+        [
+            Planted(**edit)  # type: ignore[arg-type]
+            for key, (what, _) in edits.items()
+            if what == wanted and (edit := state.verdicts[key]["planted"]) is not None
+        ]
+        for wanted in (PLANTED, REWRITTEN)
+    )
     print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     lines = [
         "# Values after each step",
@@ -265,7 +281,8 @@ def main() -> None:
         "",
         *table(verdicts),
         *reasons(verdicts),
-        *(planted_lines(planted, options.seed) if planted else ()),
+        *(planted_lines(planted, options.seed, PLANTED) if planted else ()),
+        *(planted_lines(rewritten, options.seed, REWRITTEN) if rewritten else ()),
     ]
     text = "\n".join([*lines, ""])
     print(text)
