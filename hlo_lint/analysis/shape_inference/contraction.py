@@ -130,7 +130,7 @@ def _ragged_dot(operation: Operation) -> Shape:
         )
     taken = {*left_batch, *left_contracting}
     free = [dim for dim in range(left.rank) if dim not in taken]
-    before = _before_ragged(ragged[0], left_batch, free, left_contracting)
+    before = dims_before_ragged(ragged[0], left_batch, free, left_contracting)
     wanted = (*(left.dims[dim] for dim in before), count)
     if groups.rank > 1 and groups.dims != wanted:
         raise Impossible(f"the sizes of groups of ragged-dot are {groups.dims}, and not {wanted}")
@@ -146,7 +146,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     )
 
 
-def _before_ragged(
+def dims_before_ragged(
     ragged: int, batch: Sequence[int], free: Sequence[int], contracting: Sequence[int]
 ) -> list[int]:
     """The dimensions of the left side over which the sizes of groups may vary."""

@@ -243,6 +243,12 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
             name = "scatter_dims_to_operand_dims"
             for axis in user.dimensions_attribute(name, array.rank) or ():
                 yield array.dims[axis]
+        case "ragged-dot" if operands[2:3] == [source]:
+            # The groups share the dimension: together they are no longer than it.
+            groups, ragged = user.operand_shape(2), user.integers_attribute("lhs_ragged_dims")
+            for axis in ragged or ():
+                if isinstance(groups, ArrayShape) and groups.dims and axis < array.rank:
+                    yield array.dims[axis] // max(groups.dims[-1], 1) + 1
         case "conditional" if operands[0] is source:
             yield len(user.called_computations)
         case "dynamic-slice" | "dynamic-update-slice":

@@ -559,6 +559,10 @@ class Lowering:
 
                 largest = instruction.attribute("largest") is not False
                 return assembled(shape, iter(top_k(self, leaves[0], list(bare(shape)), largest)))
+            case "scan" | "ragged-dot" | "scaled-dot":
+                expanded = self._expanded(instruction, opcode, leaves, list(bare(shape)))
+                if expanded:
+                    return assembled(shape, iter(expanded))
         if opcode not in OPCODES or opcode in _UNRUNNABLE:
             return self.cut(instruction, opcode, operands, shape)
         shapes = tuple(bare(shape))
@@ -567,6 +571,23 @@ class Lowering:
         if not isinstance(shape, TupleShape):
             return node
         return assembled(shape, iter(self.nodes.elements(node)))
+
+    def _expanded(
+        self,
+        instruction: Instruction,
+        opcode: str,
+        leaves: list[Node],
+        results: list[ArrayShape],
+    ) -> list[Node]:
+        """The results of an operation that XLA:CPU has in other words; none if it is not known."""
+        from hlo_lint.engine.values.lowering import expansions
+
+        if opcode == "scan":
+            return expansions.scan(self, instruction, leaves, results)
+        if opcode == "ragged-dot":
+            return [expansions.ragged_dot(self, instruction, leaves, results[0])]
+        result = expansions.scaled_dot(self, instruction, leaves, results[0])
+        return [] if result is None else [result]
 
     def cut(
         self,

@@ -1,0 +1,181 @@
+"""Operations that XLA expands into others: a scan as a loop, ragged and scaled dots as dots."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
+from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, leaf_nodes
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, spelled_index
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.lower import Lowering
+
+Pairs = list[tuple[int, int]]
+"""Dimensions of the left side of a dot, each with one of the right side."""
+
+
+def scan(
+    lowering: Lowering, instruction: Instruction, leaves: list[Node], results: list[ArrayShape]
+) -> list[Node]:
+    """The outputs and the last carries of a scan, which is a loop over slices of its inputs."""
+    nodes = lowering.nodes
+    (axis,) = instruction.integers_attribute("dimensions") or (0,)
+    carries = instruction.attribute("num_carries")
+    if not isinstance(carries, int) or not 0 <= carries < len(leaves):
+        raise NotLowered(f"%{instruction.name} carries {carries} of {len(leaves)} operands")
+    inputs, first = leaves[: len(leaves) - carries], leaves[len(leaves) - carries :]
+    outputs = [nodes.filled(0, shape) for shape in results[: len(results) - carries]]
+    length = inputs[0].shape.dims[axis]
+    if not length:
+        return [*outputs, *first]
+    state = [nodes.scalar(0, "s32"), *inputs, *first, *outputs]
+    shapes = tuple(node.shape for node in state)
+    begin = len(nodes.made)
+    counter, *held = [nodes.parameter(at, shape) for at, shape in enumerate(shapes)]
+    place = counter
+    if instruction.attribute_text("is_reverse") == "true":
+        place = nodes.binary("subtract", nodes.scalar(length - 1, "s32"), counter)
+    taken = [_slice_at(nodes, node, axis, place) for node in held[: len(inputs)]]
+    taken += held[len(inputs) : len(leaves)]
+    step = lowering.called(instruction, "to_apply")
+    inner = replace(lowering, scope=step.name, devices=1, watch=None)
+    (value,) = inner.computation(step, [[node] for node in taken])
+    given = list(leaf_nodes(value))
+    written = [
+        _written_at(nodes, output, axis, place, part)
+        for output, part in zip(held[len(leaves) :], given, strict=False)
+    ]
+    after = nodes.binary("add", counter, nodes.scalar(1, "s32"))
+    roots = [after, *held[: len(inputs)], *given[len(given) - carries :], *written]
+    if tuple(root.shape for root in roots) != shapes:
+        raise NotLowered(f"a step of %{instruction.name} gives other values than it takes")
+    ends = nodes.scalar(length, "s32")
+    goes_on = nodes.make("compare", ArrayShape("pred", ()), (counter, ends), (("direction", "LT"),))
+    body = nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
+    condition = nodes.graph(shapes, [goes_on], takes_tuple=True)
+    del nodes.made[begin:]  # they are inside the loop
+    loop = nodes.make("while", shapes, state, called=(("condition", condition), ("body", body)))
+    _, *last = nodes.elements(loop)
+    return [*last[len(leaves) :], *last[len(inputs) : len(leaves)]]
+
+
+def _slice_at(nodes: Nodes, node: Node, axis: int, place: Node) -> Node:
+    """The slice of an array at a place of a dimension, which is gone."""
+    dims = list(node.shape.dims)
+    dims[axis] = 1
+    part = nodes.make(
+        "dynamic-slice",
+        ArrayShape(node.shape.dtype, tuple(dims)),
+        (node, *_starts(nodes, node, axis, place)),
+        (("dynamic_slice_sizes", spelled_index(dims)),),
+    )
+    return nodes.reshape(part, (*dims[:axis], *dims[axis + 1 :]))
+
+
+def _written_at(nodes: Nodes, node: Node, axis: int, place: Node, part: Node) -> Node:
+    """The array with a slice written at a place of a dimension."""
+    dims = list(node.shape.dims)
+    dims[axis] = 1
+    update = nodes.reshape(part, tuple(dims))
+    starts = _starts(nodes, node, axis, place)
+    return nodes.make("dynamic-update-slice", node.shape, (node, update, *starts))
+
+
+def _starts(nodes: Nodes, node: Node, axis: int, place: Node) -> list[Node]:
+    return [place if at == axis else nodes.scalar(0, "s32") for at in range(node.shape.rank)]
+
+
+def _paired(instruction: Instruction, name: str) -> Pairs:
+    left, right = (
+        instruction.integers_attribute(f"{side}_{name}_dims") or () for side in ("lhs", "rhs")
+    )
+    return list(zip(left, right, strict=True))
+
+
+def ragged_dot(
+    lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
+) -> Node:
+    """A dot whose left side comes in groups along one dimension; operand 2 has their sizes.
+
+    Each group has a right side of its own, or gives a result of its own. What is in no group counts
+    as zeros, as `RaggedDotRewriter` has it.
+    """
+    nodes, (left, right, sizes) = lowering.nodes, leaves
+    batch, contracting = (_paired(instruction, name) for name in ("batch", "contracting"))
+    (ragged,) = instruction.integers_attribute("lhs_ragged_dims") or ()
+    batch_dims, contracting_dims = ([one for one, _ in pairs] for pairs in (batch, contracting))
+    if ragged in batch_dims:
+        return nodes.dot(left, right, result.dtype, batch, contracting)
+    free = [d for d in range(left.shape.rank) if d not in (*batch_dims, *contracting_dims)]
+    before = dims_before_ragged(ragged, batch_dims, free, contracting_dims)
+    inside = _groups(nodes, left.shape, ragged, sizes, before if sizes.shape.rank > 1 else [])
+    # The groups are a new first dimension of the left side.
+    dims = inside.shape.dims
+    wide = nodes.broadcast(left, dims, range(1, len(dims)))
+    zeros = nodes.filled(0, wide.shape)
+    wide = nodes.make("select", wide.shape, (inside, wide, zeros))
+    batch, contracting = ([(one + 1, other) for one, other in p] for p in (batch, contracting))
+    if ragged not in contracting_dims:
+        (group,) = instruction.integers_attribute("rhs_group_dims") or ()
+        return nodes.dot(wide, right, result.dtype, batch, [(0, group), *contracting])
+    made = nodes.dot(wide, right, result.dtype, batch, contracting)
+    count = len(batch)
+    others = [axis for axis in range(made.shape.rank) if axis != count]
+    return nodes.transpose(made, [count, *others])
+
+
+def _groups(
+    nodes: Nodes, left: ArrayShape, ragged: int, sizes: Node, before: Sequence[int]
+) -> Node:
+    """For each group and each element of the left side, if the element is in the group."""
+    import numpy as np
+
+    count, last = sizes.shape.dims[-1], sizes.shape.rank - 1
+    sizes = nodes.convert(sizes, "s64")
+    up_to = nodes.constant(np.triu(np.ones((count, count), np.int64)), "s64")
+    ends = nodes.dot(sizes, up_to, "s64", [], [(last, 0)])
+    starts = nodes.binary("subtract", ends, sizes)
+    shape = ArrayShape("s64", (count, *left.dims))
+    order = sorted(range(len(before)), key=before.__getitem__)
+    axes = [0, *(1 + before[at] for at in order)]
+
+    def spread(node: Node) -> Node:
+        return nodes.broadcast(nodes.transpose(node, [last, *order]), shape.dims, axes)
+
+    places = nodes.make("iota", shape, attributes=(("iota_dimension", str(1 + ragged)),))
+    is_inside = ArrayShape("pred", shape.dims)
+    bounds = [
+        nodes.make("compare", is_inside, (places, spread(bound)), (("direction", direction),))
+        for bound, direction in ((starts, "GE"), (ends, "LT"))
+    ]
+    return nodes.binary("and", *bounds)
+
+
+def scaled_dot(
+    lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
+) -> Node | None:
+    """A dot of arrays in blocks, each with a scale; None where a side has one scale that may be
+    there for its place alone."""
+    nodes = lowering.nodes
+    left, right, *scales = leaves
+    if not all(scale.shape.rank for scale in scales):
+        return None
+    sides = [_scaled(nodes, *side) for side in zip((left, right), scales, strict=True)]
+    batch, contracting = (_paired(instruction, name) for name in ("batch", "contracting"))
+    return nodes.convert(nodes.dot(*sides, "f32", batch, contracting), result.dtype)
+
+
+def _scaled(nodes: Nodes, node: Node, scale: Node) -> Node:
+    dims = node.shape.dims
+    blocks = [size // max(own, 1) for size, own in zip(dims, scale.shape.dims, strict=True)]
+    pairs = zip(scale.shape.dims, blocks, strict=True)
+    wide = nodes.broadcast(
+        nodes.convert(scale, "f32"),
+        tuple(size for pair in pairs for size in pair),
+        range(0, 2 * len(dims), 2),
+    )
+    return nodes.binary("multiply", nodes.convert(node, "f32"), nodes.reshape(wide, dims))

@@ -1,0 +1,142 @@
+"""Scans, ragged dots and scaled dots compute what their definitions in numpy do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from hlo_lint import parse
+from hlo_lint.engine.values.inputs import inputs_of
+from hlo_lint.engine.values.run import arrays_of, values_of
+from hlo_lint.xla.cpu import XlaCpu
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", name="xla")
+def running() -> Iterator[XlaCpu]:
+    with XlaCpu(seconds=5) as child:
+        yield child
+
+
+def ran(xla: XlaCpu, text: str, *inputs: Any) -> list[NDArray[Any]]:
+    (value,) = values_of(parse(text), list(map(np.asarray, inputs)), xla=xla)
+    return list(arrays_of(value))
+
+
+STEP = """HloModule m
+step {
+  x = f32[2] parameter(0)
+  c = f32[2] parameter(1)
+  s = f32[2] add(x, c)
+  d = f32[2] multiply(s, x)
+  ROOT t = (f32[2], f32[2]) tuple(d, s)
+}
+"""
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_scan_gives_a_slice_of_each_step_and_the_last_carry(xla: XlaCpu, order: int) -> None:
+    x = np.arange(6, dtype="f").reshape(2, 3)
+    attribute = ", is_reverse=true" if order < 0 else ""
+    text = f"""{STEP}ENTRY e {{
+      x = f32[2,3] parameter(0)
+      c = f32[2] parameter(1)
+      ROOT r = (f32[2,3], f32[2]) scan(x, c), dimensions={{1}}, num_carries=1, to_apply=step
+          {attribute}
+    }}"""
+    outputs, last = ran(xla, text, x, np.array([1, 2], "f"))
+    carry, wanted = np.array([1, 2], "f"), np.zeros_like(x)
+    for place in range(3)[::order]:
+        carry = carry + x[:, place]
+        wanted[:, place] = carry * x[:, place]
+    assert outputs.tolist() == wanted.tolist()
+    assert last.tolist() == carry.tolist()
+
+
+def test_a_scan_of_nothing_gives_its_first_carry(xla: XlaCpu) -> None:
+    text = f"""{STEP}ENTRY e {{
+      x = f32[2,0] parameter(0)
+      c = f32[2] parameter(1)
+      ROOT r = (f32[2,0], f32[2]) scan(x, c), dimensions={{1}}, num_carries=1, to_apply=step
+    }}"""
+    _, last = ran(xla, text, np.zeros((2, 0), "f"), np.array([1, 2], "f"))
+    assert last.tolist() == [1, 2]
+
+
+def groups(sizes: Sequence[int]) -> list[slice]:
+    ends = np.cumsum(sizes)
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+LEFT = np.arange(12, dtype="f").reshape(6, 2)
+SIZES = np.array([2, 0, 3], "i")
+
+
+def test_rows_of_a_group_meet_its_own_right_side_and_others_are_zero(xla: XlaCpu) -> None:
+    right = np.arange(12, dtype="f").reshape(3, 2, 2) + 1
+    text = """ENTRY e {
+      a = f32[6,2] parameter(0)
+      b = f32[3,2,2] parameter(1)
+      n = s32[3] parameter(2)
+      ROOT r = f32[6,2] ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+          lhs_ragged_dims={0}, rhs_group_dims={0}
+    }"""
+    (result,) = ran(xla, text, LEFT, right, SIZES)
+    wanted = np.zeros((6, 2), "f")
+    for number, rows in enumerate(groups(SIZES)):
+        wanted[rows] = LEFT[rows] @ right[number]
+    assert result.tolist() == wanted.tolist()
+
+
+def test_a_contraction_in_groups_gives_a_result_for_each(xla: XlaCpu) -> None:
+    left = np.arange(24, dtype="f").reshape(2, 6, 2)
+    right = np.arange(36, dtype="f").reshape(2, 6, 3)
+    sizes = np.array([[2, 0, 3], [1, 4, 1]], "i")
+    text = """ENTRY e {
+      a = f32[2,6,2] parameter(0)
+      b = f32[2,6,3] parameter(1)
+      n = s32[2,3] parameter(2)
+      ROOT r = f32[3,2,2,3] ragged-dot(a, b, n), lhs_batch_dims={0}, rhs_batch_dims={0},
+          lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={1}
+    }"""
+    (result,) = ran(xla, text, left, right, sizes)
+    wanted = np.zeros((3, 2, 2, 3), "f")
+    for batch in range(2):
+        for number, rows in enumerate(groups(sizes[batch])):
+            wanted[number, batch] = left[batch, rows].T @ right[batch, rows]
+    assert result.tolist() == wanted.tolist()
+
+
+def test_inputs_of_a_ragged_dot_are_groups_that_fit(xla: XlaCpu) -> None:
+    module = parse("""ENTRY e {
+      a = f32[64,2] parameter(0)
+      b = f32[4,2,2] parameter(1)
+      n = s32[4] parameter(2)
+      ROOT r = f32[64,2] ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1},
+          lhs_ragged_dims={0}, rhs_group_dims={0}
+    }""")
+    for seed in range(6):
+        sizes = inputs_of(module, seed)[2]
+        assert sizes.min() >= 0
+        assert sizes.sum() <= 64
+    assert sizes.any()
+
+
+def test_a_scaled_dot_multiplies_each_block_by_its_scale(xla: XlaCpu) -> None:
+    left, right = np.arange(12, dtype="f").reshape(3, 4), np.ones((4, 2), "f")
+    scales = np.array([[1, 2], [4, 8], [1, 1]], "f"), np.array([[1, 2], [2, 1]], "f")
+    text = """ENTRY e {
+      a = f32[3,4] parameter(0)
+      b = f32[4,2] parameter(1)
+      s = f32[3,2] parameter(2)
+      t = f32[2,2] parameter(3)
+      ROOT r = f32[3,2] scaled-dot(a, b, s, t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+    }"""
+    (result,) = ran(xla, text, left, right, *scales)
+    wanted = (left * scales[0].repeat(2, 1)) @ (right * scales[1].repeat(2, 0))
+    assert result.tolist() == wanted.tolist()
