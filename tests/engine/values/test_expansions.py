@@ -1,4 +1,4 @@
-"""Scans, ragged dots and scaled dots compute what their definitions in numpy do."""
+"""Scans, ragged and scaled dots, and slices of old compute what their definitions in numpy do."""
 
 from __future__ import annotations
 
@@ -140,3 +140,15 @@ def test_a_scaled_dot_multiplies_each_block_by_its_scale(xla: XlaCpu) -> None:
     (result,) = ran(xla, text, left, right, *scales)
     wanted = (left * scales[0].repeat(2, 1)) @ (right * scales[1].repeat(2, 0))
     assert result.tolist() == wanted.tolist()
+
+
+def test_a_slice_may_have_its_starts_in_one_array(xla: XlaCpu) -> None:
+    x = np.arange(12, dtype="f").reshape(3, 4)
+    text = """ENTRY e {
+      x = f32[3,4] parameter(0)
+      n = s32[2] parameter(1)
+      s = f32[2,2] dynamic-slice(x, n), dynamic_slice_sizes={2,2}
+      ROOT u = f32[3,4] dynamic-update-slice(x, s, n)
+    }"""
+    (result,) = ran(xla, text, x, np.array([1, 2], "i"))
+    assert result.tolist() == x.tolist()

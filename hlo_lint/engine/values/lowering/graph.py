@@ -283,6 +283,12 @@ class Nodes:
         shape = ArrayShape(node.shape.dtype, dims)
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
+    def scalars(self, node: Node) -> list[Node]:
+        """The elements of an array of one dimension."""
+        return [
+            self.reshape(self.slice(node, [at], [at + 1]), ()) for at in range(node.shape.dims[0])
+        ]
+
     def padded(self, node: Node, dims: tuple[int, ...], number: float = 0) -> Node:
         """The array with a number after its elements in each dimension."""
         if dims == node.shape.dims:

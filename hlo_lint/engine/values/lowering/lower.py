@@ -42,7 +42,7 @@ from hlo_lint.engine.values.lowering.program import Cut, Input, Program
 from hlo_lint.engine.values.lowering.watch import Lasts, Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMON, OPCODES, wrapped_opcode
+from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES, wrapped_opcode
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
 from hlo_lint.hlo.shape import (
     ArrayShape,
@@ -548,6 +548,9 @@ class Lowering:
 
                 return plain(self.nodes, instruction, leaves, next(bare(shape)))
             case "dynamic-slice" | "dynamic-update-slice":
+                first = FIRST_INDEX[opcode]
+                if [start.shape.rank for start in leaves[first:]] == [1]:  # as XLA wrote until 2019
+                    leaves = [*leaves[:first], *self.nodes.scalars(leaves[first])]
                 described = by_descriptor(self, instruction, opcode, leaves, shape)
                 if described is not None:
                     return described
