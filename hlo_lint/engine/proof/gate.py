@@ -134,7 +134,7 @@ class Gate:
         )
         proof = self._proofs.get(key)
         if proof is None:
-            proof = self._proofs[key] = prove(before, after, self.xla)
+            proof = self._proofs[key] = prove(before, after, xla=self.xla)
         return proof
 
     def _with_new_findings(

@@ -58,7 +58,7 @@ class Proof:
         return f"{self.level}: {'; '.join(self.reasons)}"
 
 
-def prove(before: Module, after: Module, xla: XlaCpu | None = None) -> Proof:
+def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
     """The proof of the strongest level that applies to two modules.
 
     `xla` executes them if the other levels do not apply; None for a child of this call.

@@ -24,9 +24,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from hlo_lint.apps.api import LintOptions, lint
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Compiler
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
@@ -47,6 +47,18 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.pipeline import Pipeline
     from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.rules.base import Rule, Stage
+
+    class LintOptions(TypedDict, total=False):
+        """Options of `lint` that the methods and functions here hand on."""
+
+        select: Sequence[str | type[Rule]] | None
+        ignore: Sequence[str] | None
+        before: str | None
+        stage: Stage | str | None
+        settings: Settings | None
+        resolved: bool
+        baseline: str | Path | None
 
 
 class FindingsError(HloLintError, AssertionError):
