@@ -303,11 +303,7 @@ def _judged(
     # Numbered together: a finding keeps its fingerprint when another of its kind is suppressed.
     every = numbered([*suppressed.kept, *(entry.finding for entry in suppressed.suppressed)])
     count = len(suppressed.kept)
-    findings = tuple(
-        settings.judged(diagnostic)
-        for diagnostic in every[:count]
-        if not settings.ignores(diagnostic.rule, diagnostic.path)
-    )
+    findings = settings.reported(every[:count])
     allowed = tuple(
         replace(entry, finding=settings.judged(diagnostic))
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)

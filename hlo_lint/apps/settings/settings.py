@@ -250,6 +250,10 @@ class Settings:
             for globs, listed in self._ignored
         )
 
+    def reported(self, findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+        """The findings that are not ignored in their files, as `judged` gives them."""
+        return tuple(self.judged(at) for at in findings if not self.ignores(at.rule, at.path))
+
     def judged(self, finding: Diagnostic) -> Diagnostic:
         """The finding with the severity that the settings give it.
 
