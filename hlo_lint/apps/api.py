@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
@@ -30,18 +30,6 @@ if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
-
-
-class LintOptions(TypedDict, total=False):
-    """Options of `lint`, for functions that hand them on."""
-
-    select: Sequence[str | type[Rule]] | None
-    ignore: Sequence[str] | None
-    before: str | None
-    stage: Stage | str | None
-    settings: Settings | None
-    resolved: bool
-    baseline: str | Path | None
 
 
 def parse(text: str | bytes, path: str | Path | None = None, *, strict: bool = False) -> Module:
@@ -315,11 +303,7 @@ def _judged(
     # Numbered together: a finding keeps its fingerprint when another of its kind is suppressed.
     every = numbered([*suppressed.kept, *(entry.finding for entry in suppressed.suppressed)])
     count = len(suppressed.kept)
-    findings = tuple(
-        settings.judged(diagnostic)
-        for diagnostic in every[:count]
-        if not settings.ignores(diagnostic.rule, diagnostic.path)
-    )
+    findings = settings.reported(every[:count])
     allowed = tuple(
         replace(entry, finding=settings.judged(diagnostic))
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)

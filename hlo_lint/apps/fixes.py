@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,16 +108,24 @@ def fix(
 
     from hlo_lint.engine.fixes import fix_dump
 
-    gate = None
-    if verify:
-        from hlo_lint.engine.proof.gate import Gate
-        from hlo_lint.rules.registry import all_rules
+    with ExitStack() as children:
+        gate = None
+        if verify:
+            from hlo_lint.engine.proof.gate import Gate
+            from hlo_lint.rules.registry import all_rules
+            from hlo_lint.xla.cpu import XlaCpu
+            from hlo_lint.xla.parser import XlaParser
 
-        # The gate asks XLA's parser itself, and goes without it where there is none.
-        chosen = {rule.name() for rule in rules} | {"parser-refuses"}
-        every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
-        gate = Gate(replace(task, rules=every), admits_unproven=bool(settings.unsafe_fixes))
-    result, files = fix_dump(dump, task, is_wanted, settings.allow, listed, progress, gate)
+            # The gate asks XLA's parser itself, and goes without it where there is none.
+            chosen = {rule.name() for rule in rules} | {"parser-refuses"}
+            every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
+            gate = Gate(
+                replace(task, rules=every),
+                children.enter_context(XlaCpu()),
+                children.enter_context(XlaParser()),
+                admits_unproven=settings.unsafe_fixes,
+            )
+        result, files = fix_dump(dump, task, is_wanted, settings.allow, listed, progress, gate)
     result.skipped[:0] = dump.skipped
     report = as_report(result, Checker(task), settings, listed)
     verdicts = tuple(gate.verdicts) if gate is not None else ()

@@ -119,11 +119,7 @@ def validate(
     diagnostics = [
         diagnostic_of(change) for validation in validations for change in validation.changes
     ]
-    findings = tuple(
-        settings.judged(diagnostic)
-        for diagnostic in numbered(diagnostics)
-        if not settings.ignores(diagnostic.rule, diagnostic.path)
-    )
+    findings = settings.reported(numbered(diagnostics))
     skipped = [
         Skipped(validation.title, note, "values-changed")
         for validation in validations

@@ -62,7 +62,7 @@ class Skipped(NamedTuple):
     """True if a limit of the settings left something unchecked."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Dump:
     """The files of one or several paths: modules with their pipelines, and loose files."""
 

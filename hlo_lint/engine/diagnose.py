@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.engine.findings import Diagnostic, PassRef, SourceLine
 from hlo_lint.engine.fingerprints import fingerprint, identity_of
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.hlo.ir import HloFile, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.tokens import InstructionSpans
 from hlo_lint.rules.checks import call_fix
 from hlo_lint.rules.findings import Finding
@@ -36,11 +36,14 @@ def diagnose(
     lines = file.lines
     at = finding.at
     instruction = at if isinstance(at, Instruction) else None
-    module = place.module or _module_at(file, at)
-    span = module.span(at) if isinstance(at, Instruction) else at
+    if isinstance(at, Instruction):
+        module = place.module or file.modules[0]
+        span = module.span(at)
+    else:
+        module, span = place.module or file.module_at(at.start), at
     caret = _caret(span, finding, lines.text)
     metadata = None if instruction is None else _metadata(instruction)
-    origin = _origin(metadata, module) if metadata else None
+    origin = origin_of(instruction, module)
     op_name = metadata.op_name if metadata else ""
     start, end = lines.position(caret.start), lines.position(caret.end)
     fix, notes = fix_of(place), finding.notes
@@ -103,19 +106,17 @@ def _caret(span: Span, finding: Finding, text: str) -> Span:
     return Span(span.start + operand.start, span.start + operand.end)
 
 
-def _module_at(file: HloFile, at: Instruction | Span) -> Module:
-    if isinstance(at, Instruction):
-        return file.modules[0]
-    return max(
-        (module for module in file.modules if module.start <= at.start),
-        key=lambda module: module.start,
-    )
-
-
 def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | None:
     """The line of Python, by stack frame or by the fields older releases print."""
     metadata = None if instruction is None else _metadata(instruction)
-    return _origin(metadata, module) if metadata else None
+    if metadata is None:
+        return None
+    if metadata.stack_frame_id:
+        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
+            return SourceLine(frame.file, frame.line, frame.function)
+    if metadata.source_file:
+        return SourceLine(metadata.source_file, metadata.source_line or 0, "")
+    return None
 
 
 def _metadata(instruction: Instruction) -> OpMetadata | None:
@@ -123,12 +124,3 @@ def _metadata(instruction: Instruction) -> OpMetadata | None:
 
     metadata = instruction.attribute_or_none("metadata")
     return metadata if isinstance(metadata, OpMetadata) else None
-
-
-def _origin(metadata: OpMetadata, module: Module) -> SourceLine | None:
-    if metadata.stack_frame_id:
-        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
-            return SourceLine(frame.file, frame.line, frame.function)
-    if metadata.source_file:
-        return SourceLine(metadata.source_file, metadata.source_line or 0, "")
-    return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
@@ -98,6 +99,20 @@ class Diagnostic:
             regions=(at,),
             excerpt=excerpt,
             fingerprint=fingerprint,
+        )
+
+    def relocated(self, path_of: Callable[[str], str]) -> Diagnostic:
+        """The finding where each file has another path."""
+        introduced, resolved = (
+            ref and replace(ref, path=path_of(ref.path))
+            for ref in (self.introduced_by, self.resolved_by)
+        )
+        return replace(
+            self,
+            path=path_of(self.path),
+            introduced_by=introduced,
+            resolved_by=resolved,
+            first_path=path_of(self.first_path),
         )
 
     @property

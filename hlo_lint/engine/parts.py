@@ -13,7 +13,6 @@ from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_dump import new_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.remote import checksum, is_url
-from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.reporter import Part
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.engine.suppressions.comments import CheckedFile, Comment
@@ -116,9 +115,6 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
     def path_of(path: str) -> str:
         return new_places.get(path, path)
 
-    def pass_of(entry: PassRef | None) -> PassRef | None:
-        return entry and replace(entry, path=path_of(entry.path))
-
     def comment_of(comment: Comment) -> Comment:
         regions = {name: (lines, comment_of(end)) for name, (lines, end) in comment.regions.items()}
         return replace(comment, path=path_of(comment.path), regions=regions)
@@ -127,24 +123,15 @@ def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
         new = path_of(entry.path)
         return entry._replace(path=new, reason=entry.reason.replace(entry.path, new))
 
-    def finding_of(finding: Diagnostic) -> Diagnostic:
-        return replace(
-            finding,
-            path=path_of(finding.path),
-            introduced_by=pass_of(finding.introduced_by),
-            first_path=path_of(finding.first_path),
-            resolved_by=pass_of(finding.resolved_by),
-        )
-
     def file_of(file: CheckedFile) -> CheckedFile:
         comments = tuple(map(comment_of, file.comments))
         return replace(file, path=path_of(file.path), comments=comments)
 
     there = replace(
         result,
-        diagnostics=list(map(finding_of, result.diagnostics)),
+        diagnostics=[finding.relocated(path_of) for finding in result.diagnostics],
         skipped=list(map(skipped_of, result.skipped)),
         checked=list(map(file_of, result.checked)),
-        internal_errors=list(map(finding_of, result.internal_errors)),
+        internal_errors=[error.relocated(path_of) for error in result.internal_errors],
     )
     return part._replace(result=there, unread=frozenset(map(path_of, part.unread)))

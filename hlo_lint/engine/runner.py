@@ -42,7 +42,7 @@ Progress = Callable[[int], None]
 raises ends the run."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
     """The input that the checks of all pipelines of a run share, here and in other processes."""
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
 
-@dataclass
+@dataclass(eq=False)
 class Run:
     """One pipeline while it is checked."""
 

@@ -20,7 +20,7 @@ MAX_SHOWN = 50
 """Findings that a notebook shows."""
 
 
-@dataclass(repr=False)
+@dataclass(eq=False, repr=False)
 class Report:
     """The result of `lint`. It prints as the command line prints."""
 

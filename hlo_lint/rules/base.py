@@ -136,7 +136,7 @@ class Form(Enum):
     TRANSPOSE = "transpose"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Example:
     """A text that shows what a rule finds, or does not find."""
 
@@ -170,7 +170,7 @@ class Example:
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Bad(Example):
     """A text in which a rule finds something: at the marked lines, and nowhere else."""
 
@@ -238,7 +238,7 @@ class Rule:
     handwritten_only: ClassVar[bool] = False
     """True if no printer writes what it finds: the dumps of a run are not looked at."""
     enabled_by_default: ClassVar[bool] = True
-    """False if the rule runs only where its name or its family is selected."""
+    """False if the rule runs only where its own name is selected."""
     command: ClassVar[str] = "check"
     """The command that reports it."""
     messages: ClassVar[tuple[str, ...]] = ()

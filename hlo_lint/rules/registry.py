@@ -172,12 +172,15 @@ def select_rules(
 
 
 def is_chosen(entry: RuleEntry, wanted: Set[str], unwanted: Set[str], *, otherwise: bool) -> bool:
-    """True if a rule runs: its own name decides, else its family's, else what is so otherwise."""
+    """True if a rule runs: its own name decides, else its family's, else what is so otherwise.
+
+    The name of a family means those of its rules that are enabled by default.
+    """
     for name in (entry.name, entry.family):
         if name in unwanted:
             return False
         if name in wanted:
-            return True
+            return entry.enabled_by_default or name == entry.name
     return otherwise
 
 

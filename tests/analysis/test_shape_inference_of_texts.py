@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 
 import pytest
 
+from hlo_lint.analysis import shape_inference
 from hlo_lint.analysis.shape_inference import Inferred, Open, Refusal, ShapeInference
-from hlo_lint.analysis.shape_inference.shape_check import OPCODES
+from hlo_lint.analysis.shape_inference.shape_check import FAMILY_OF
 from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
@@ -546,9 +548,18 @@ def test_no_damage_is_too_odd() -> None:
         assert ours(case) is not None
 
 
+def test_each_inference_stands_in_the_module_that_is_imported_for_it() -> None:
+    tables = {
+        opcode: family
+        for family in set(FAMILY_OF.values())
+        for opcode in import_module(f"{shape_inference.__name__}.{family}").OPCODES
+    }
+    assert tables == FAMILY_OF
+
+
 def test_every_opcode_of_xla_has_a_rule() -> None:
     hlo = pytest.importorskip("jaxlib._hlo")
-    ours = {opcode.replace("-", "") for opcode in OPCODES}
+    ours = {opcode.replace("-", "") for opcode in FAMILY_OF}
     abbreviated = {"clz", "cos", "exp", "expm1", "log1p", "optimizationbarrier", "populationcount"}
     names = {name.removeprefix("k").lower() for name in hlo.HloOpcode.__members__}
     not_known = {"collectivereduce"}  # in jaxlib 0.11.2, and no dump at hand has one

@@ -20,7 +20,7 @@ ENTRY e {
   ROOT n = f32[8]{0} negate(p)
 }
 """
-MAX_MODULES = 136
+MAX_MODULES = 127
 MAX_MODULES_OF_A_HIT = 103
 LATE = (
     *(

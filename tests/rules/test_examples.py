@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hlo_lint
+from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.testing import check_example, check_page
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.rules.registry import all_rules, find_rule, select_rules
@@ -36,6 +37,15 @@ def test_rules_are_chosen_by_name_and_by_family() -> None:
     assert {r.family() for r in select_rules(["layout"])} == {"layout"}
     assert [r.name() for r in select_rules(["unreadable-text"])] == ["unreadable-text"]
     assert find_rule("reshape-moves-data") not in select_rules(None, ["layout"])
+
+
+def test_a_rule_that_runs_xla_is_chosen_by_its_own_name_alone() -> None:
+    assert select_rules(["form"]).named("parser-refuses") is None
+    assert select_rules(None, None, ["form"]).named("parser-refuses") is None
+    assert select_rules(["form", "parser-refuses"]).named("parser-refuses")
+    asked = Settings().reselected(["parser-refuses"])
+    assert asked.reselected(extend_select=["form"]).chosen_rules().named("parser-refuses")
+    assert asked.reselected(ignore=["form"]).chosen_rules().named("parser-refuses") is None
 
 
 def test_an_unknown_rule_is_refused_with_the_nearest_name() -> None:

@@ -142,10 +142,6 @@ def _done_of_all_reduce(operation: Operation) -> Shape:
     return taken
 
 
-SUGAR = frozenset(("start", "update", "done"))
-"""The suffixes of an opcode that is printed in place of the computation around it."""
-
-
 def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
     """The inference of one part of an asynchronous instruction, from the wrapped opcode."""
     if part != "start":
@@ -176,11 +172,10 @@ OPCODES: Table = {
         lambda operation: TupleShape((operation.shape(0), U32, TOKEN)),
         lambda operation, _: operation.token(1),
         arity=2,
-        ignores_type=True,
     ),
     "recv": Inference(None, _recv, arity=1),
-    "send-done": Inference(lambda _: TOKEN, _takes_send, 1, ignores_type=True),
-    "recv-done": Inference(_recv_done, arity=1, ignores_type=True),
+    "send-done": Inference(lambda _: TOKEN, _takes_send, 1),
+    "recv-done": Inference(_recv_done, arity=1),
     "async-start": Inference(None, _async_start, calls=True),
     "async-update": Inference(_async_update, _bound_by_update, keeps_layout=True),
     "async-done": Inference(_async_done, _result_of_done, arity=1),

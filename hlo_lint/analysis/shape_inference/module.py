@@ -8,7 +8,7 @@ from itertools import repeat
 
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import (
-    OPCODES,
+    IGNORES_TYPE,
     Inferred,
     Open,
     Refusal,
@@ -29,8 +29,6 @@ from hlo_lint.hlo.records import (
 from hlo_lint.hlo.shape import Shape, element_type, shape_or_none
 
 _MAX_CALL_DEPTH = 100
-IGNORES_TYPE = frozenset(opcode for opcode, inference in OPCODES.items() if inference.ignores_type)
-"""Opcodes whose type XLA's parser makes from their operands, whatever is printed."""
 
 
 class ShapeInference:

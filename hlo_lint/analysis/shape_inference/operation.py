@@ -58,8 +58,6 @@ class Inference(NamedTuple):
     """True if the signatures of called computations are read."""
     keeps_layout: bool = False
     """True if the result has the layout of the value that it passes on."""
-    ignores_type: bool = False
-    """True if XLA's parser makes the shape from the operands, whatever type is printed."""
     free_type: bool = False
     """True if the printed element type counts, not the inferred one; `check` may bound it."""
 

@@ -5,21 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
+from importlib import import_module
 from typing import Final, NamedTuple
 
-from hlo_lint.analysis.shape_inference import (
-    arrangement,
-    asynchronous,
-    collectives,
-    contraction,
-    control,
-    elementwise,
-    indexing,
-    linear_algebra,
-    randomness,
-    reduction,
-    windows,
-)
 from hlo_lint.analysis.shape_inference.operation import (
     Impossible,
     ImpossibleMix,
@@ -35,26 +23,45 @@ from hlo_lint.analysis.shape_inference.types import (
     layout_mismatch,
     without_memory_space,
 )
+from hlo_lint.hlo.opcodes import BINARY, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, shape_or_none
 
-OPCODES: Final[Table] = {
-    opcode: inference
-    for family in (
-        elementwise,
-        arrangement,
-        indexing,
-        contraction,
-        reduction,
-        windows,
-        linear_algebra,
-        randomness,
-        control,
-        asynchronous,
-        collectives,
-    )
-    for opcode, inference in family.OPCODES.items()
+_FAMILIES: Final = {
+    "arrangement": (
+        "bitcast broadcast concatenate copy dynamic-reshape dynamic-slice dynamic-update-slice "
+        "get-dimension-size iota pad reshape reverse set-dimension-size shuffle slice transpose"
+    ),
+    "asynchronous": (
+        "all-gather-done all-reduce-done async-done async-start async-update "
+        "collective-permute-done copy-done copy-start recv recv-done send send-done"
+    ),
+    "collectives": (
+        "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
+        "collective-permute collective-permute-start partition-id ragged-all-to-all "
+        "reduce-scatter replica-id"
+    ),
+    "contraction": "dot ragged-dot scaled-dot",
+    "control": (
+        "add-dependency after-all call conditional constant custom-call domain fusion "
+        "get-tuple-element infeed opt-barrier outfeed parameter tuple while"
+    ),
+    "elementwise": " ".join(("clamp", "map", "select", *UNARY, *BINARY)),
+    "indexing": "gather scatter",
+    "linear_algebra": (
+        "batch-norm-grad batch-norm-inference batch-norm-training cholesky fft triangular-solve"
+    ),
+    "randomness": "rng rng-bit-generator rng-get-and-update-state",
+    "reduction": "reduce scan sort topk",
+    "windows": "convolution reduce-window select-and-scatter",
 }
-"""The inference of each opcode; one that is not here is unknown."""
+"""The opcodes of each module of inferences: a small text needs few of them, which take long to
+import."""
+FAMILY_OF: Final = {
+    opcode: family for family, opcodes in _FAMILIES.items() for opcode in opcodes.split()
+}
+"""The module of each opcode; one that is not here is unknown."""
+IGNORES_TYPE: Final = frozenset("add-dependency after-all outfeed recv-done send send-done".split())
+"""Opcodes whose type XLA's parser makes from their operands, whatever is printed."""
 
 
 class Refusal(NamedTuple):
@@ -100,12 +107,18 @@ def inference_of(opcode: str) -> Inference | None:
     `all-gather-start` is an opcode of its own; `fusion-start` is how an async-start is printed that
     calls a computation of one fusion.
     """
-    row = OPCODES.get(opcode)
-    if row is None:
-        wrapped, _, part = opcode.rpartition("-")
-        if wrapped in OPCODES and part in asynchronous.SUGAR:
-            return asynchronous.sugar(wrapped, part, OPCODES[wrapped])
-    return row
+    family = FAMILY_OF.get(opcode)
+    if family is not None:
+        table: Table = import_module(f"hlo_lint.analysis.shape_inference.{family}").OPCODES
+        return table[opcode]
+    wrapped, _, part = opcode.rpartition("-")
+    if wrapped not in FAMILY_OF or part not in ("start", "update", "done"):
+        return None
+    from hlo_lint.analysis.shape_inference.asynchronous import sugar
+
+    carried = inference_of(wrapped)
+    assert carried is not None
+    return sugar(wrapped, part, carried)
 
 
 _EXACT: Final = frozenset(
@@ -136,7 +149,7 @@ def check_shape(
     inferred = _infer(inference, operation)
     if isinstance(inferred, Refusal):
         return ShapeCheck(inferred, (inferred.message,))
-    if inference.ignores_type and not isinstance(inferred, Open):
+    if opcode in IGNORES_TYPE and not isinstance(inferred, Open):
         return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if shape is None:
         if printed or isinstance(inferred, Open):

@@ -7,12 +7,8 @@ from functools import lru_cache
 from typing import Final
 
 from hlo_lint.analysis.shape_inference import Refusal, ShapeInference, Signature
-from hlo_lint.analysis.shape_inference.shape_check import (
-    OPCODES,
-    ShapeCheck,
-    check_shape,
-    inference_of,
-)
+from hlo_lint.analysis.shape_inference.operation import Inference
+from hlo_lint.analysis.shape_inference.shape_check import ShapeCheck, check_shape, inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.checks import Checks
 from hlo_lint.analysis.verifier.scope import Scope, Violation
@@ -36,13 +32,6 @@ from hlo_lint.hlo.shape import (
 )
 from hlo_lint.text.patterns import late
 
-_UNCHECKED: Final = frozenset(
-    opcode
-    for opcode, inference in OPCODES.items()
-    if inference.infer is None and inference.check is None and inference.arity is None
-)
-
-
 MAX_CALLED: Final = 8
 """Callees that are looked for one by one in the attributes of an instruction."""
 _called = late(r"=%?([^,=]*+),").findall
@@ -50,9 +39,10 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
+@lru_cache(maxsize=1 << 10)
 def has_shape_checks(opcode: str) -> bool:
     """True if XLA infers the shape of an opcode, or demands something of it."""
-    return opcode not in _UNCHECKED and inference_of(opcode) is not None
+    return inference_of(opcode) not in (None, Inference())
 
 
 def without_callees(attributes: str, callees: Sequence[str]) -> str:
@@ -130,7 +120,7 @@ def shape_violations(
     computation = scope.computation
     row = computation.rows[number]
     opcode = opcode_of(row)
-    if opcode in _UNCHECKED or inference_of(opcode) is None:
+    if not has_shape_checks(opcode):
         return
     checked = inference.check_shape(computation, number)
     is_whole = opcode == "bitcast" and len(references_of(row)) == 1

@@ -16,8 +16,8 @@ from typing import NamedTuple, TypeAlias
 from hlo_lint.analysis.calls import callees_in, calls_of, may_call, opcodes_of
 from hlo_lint.analysis.kinds import RowPlace, template_of
 from hlo_lint.analysis.shape_inference import ShapeInference, Signature, signature_of
-from hlo_lint.analysis.shape_inference.module import IGNORES_TYPE, parameter_types
-from hlo_lint.analysis.shape_inference.shape_check import inference_of
+from hlo_lint.analysis.shape_inference.module import parameter_types
+from hlo_lint.analysis.shape_inference.shape_check import IGNORES_TYPE, inference_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.batch import Batch
 from hlo_lint.analysis.verifier.checks import Checks, ComputationCheck, InstructionCheck, Mark

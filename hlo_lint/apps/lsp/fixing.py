@@ -13,7 +13,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.text.edits import Edit, Safety
+from hlo_lint.text.edits import Edit, Safety, edited
 from hlo_lint.text.source import Span
 
 _indent = re.compile(r"[ \t]*")
@@ -83,7 +83,7 @@ def fix_all(document: Document, options: Options, *, versioned: bool) -> types.W
     result = fix(dump, settings=options.settings(document.file_path))
     edits: Sequence[Edit] = ()
     for applied in result.files:
-        one_round = _applied(before, applied.edits) == applied.after
+        one_round = edited(before, sorted(applied.edits)) == applied.after
         edits = applied.edits if one_round else [_difference(before, applied.after)]
     return _workspace_edit(document.text, edits, versioned=versioned)
 
@@ -94,14 +94,6 @@ def _workspace_edit(text: Text, edits: Iterable[Edit], *, versioned: bool) -> ty
         return types.WorkspaceEdit(changes={text.uri: changes})
     named = types.OptionalVersionedTextDocumentIdentifier(uri=text.uri, version=text.version)
     return types.WorkspaceEdit(document_changes=[types.TextDocumentEdit(named, list(changes))])
-
-
-def _applied(text: str, edits: Iterable[Edit]) -> str:
-    pieces, at = [], 0
-    for edit in sorted(edits):
-        pieces += [text[at : edit.span.start], edit.text]
-        at = edit.span.end
-    return "".join([*pieces, text[at:]])
 
 
 def _difference(before: str, after: str) -> Edit:

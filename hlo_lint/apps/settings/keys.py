@@ -17,6 +17,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.rules.registry import all_rules, check_names, find_rule, known_names, rule_entries
 from hlo_lint.text.errors import UsageError, nearest
+from hlo_lint.text.phrases import shortened
 
 if TYPE_CHECKING:
     from hlo_lint.engine.suppressions.allowances import Allowance
@@ -173,8 +174,7 @@ def _is_count(value: object) -> bool:
 
 def _spelled(value: object) -> str:
     """A value as TOML spells it, at most a line of it."""
-    text = as_toml(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    return shortened(as_toml(value))
 
 
 _pattern = _text("a pattern")

@@ -161,9 +161,10 @@ class Settings:
         on: set[str] = set()
         off: set[str] = set()
         for entry in rule_entries():
-            if not {entry.name, entry.family}.isdisjoint((*ignored, *extend_select)):
-                added = is_chosen(entry, set(extend_select), set(ignored), otherwise=False)
-                (on if added else off).add(entry.name)
+            if is_chosen(entry, set(extend_select), set(ignored), otherwise=False):
+                on.add(entry.name)
+            elif not {entry.name, entry.family}.isdisjoint(ignored):
+                off.add(entry.name)
         return self.overridden(
             select=None if self.select is None else _without(self.select, off),
             ignore=(*_without(self.ignore, on), *sorted(off)),
@@ -248,6 +249,10 @@ class Settings:
             not names.isdisjoint(listed) and globs.match(Path(path))
             for globs, listed in self._ignored
         )
+
+    def reported(self, findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+        """The findings that are not ignored in their files, as `judged` gives them."""
+        return tuple(self.judged(at) for at in findings if not self.ignores(at.rule, at.path))
 
     def judged(self, finding: Diagnostic) -> Diagnostic:
         """The finding with the severity that the settings give it.

@@ -6,7 +6,7 @@ parser reads the text, and if both texts compute the same at the strongest level
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -20,6 +20,7 @@ from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.edits import Safety
 from hlo_lint.text.errors import DumpError
+from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.parser import XlaParser, XlaRefusal
 
 NOT_ASKED: Final = "XLA's parser was not asked: jaxlib is not installed"
@@ -62,10 +63,12 @@ class Gate:
 
     task: Task
     """With every rule: a fix may cause a finding of any."""
+    xla: XlaCpu
+    """XLA:CPU, which executes what terms do not decide."""
+    parser: XlaParser | None
+    """XLA's parser, which reads each text; None to leave that out."""
     admits_unproven: bool = False
     """True to let fixes pass that are not proven; one that is known to be wrong never passes."""
-    asks_xla: bool = True
-    """True to have XLA's parser read each text, in a child process."""
     verdicts: list[Verdict] = field(default_factory=list)
     _proofs: dict[Hashable, Proof] = field(default_factory=dict)
     _refused: set[Hashable] = field(default_factory=set)
@@ -83,7 +86,7 @@ class Gate:
         for plan, reason in self._with_new_findings(pipeline, together):
             verdicts[id(plan)] = _failing(verdicts[id(plan)], reason)
         together = [plan for plan in todo if not verdicts[id(plan)].failures]
-        for plan, reason, note in _unread_by_xla(together if self.asks_xla else ()):
+        for plan, reason, note in _unread_by_xla(together, self.parser) if self.parser else ():
             verdicts[id(plan)] = _failing(verdicts[id(plan)], reason, note)
         admitted: Plans = {}
         for plan in todo:
@@ -131,7 +134,7 @@ class Gate:
         )
         proof = self._proofs.get(key)
         if proof is None:
-            proof = self._proofs[key] = prove(before, after)
+            proof = self._proofs[key] = prove(before, after, xla=self.xla)
         return proof
 
     def _with_new_findings(
@@ -218,33 +221,31 @@ def _repeated(text: str, plan: PlannedFix) -> list[str]:
     return repeated
 
 
-def _unread_by_xla(plans: Sequence[PlannedFix]) -> list[tuple[PlannedFix, str, str]]:
+def _unread_by_xla(
+    plans: Sequence[PlannedFix], parser: XlaParser
+) -> Iterator[tuple[PlannedFix, str, str]]:
     """The fixes whose text XLA's parser refuses: the reason, or a note where it cannot tell."""
-    plans = [plan for plan in plans if plan.dump.file_type is FileType.HLO]
     by_dump: Plans = {}
     for plan in plans:
-        by_dump.setdefault(plan.dump, []).append(plan)
-    outcome: list[tuple[PlannedFix, str, str]] = []
-    with XlaParser() as parser:
-        for dump, of_dump in by_dump.items():
+        if plan.dump.file_type is FileType.HLO:
+            by_dump.setdefault(plan.dump, []).append(plan)
+    for dump, of_dump in by_dump.items():
 
-            def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:
-                return parser.refusal(apply_fixes(text, [plan.fix for plan in fixes])[0])
+        def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:
+            return parser.refusal(apply_fixes(text, [plan.fix for plan in fixes])[0])
 
-            try:
-                before, after = refusal(), refusal(*of_dump)
-            except DumpError:
-                return [(plan, "", NOT_ASKED) for plan in plans]
-            if before:
-                note = f"XLA's parser refuses the text without the fix, too: {before}"
-                outcome += [(plan, "", note) for plan in of_dump]
-            elif after:
-                alone = [refusal(plan) for plan in of_dump]
-                if not any(alone):  # only together do they make a text that is refused
-                    alone = [after] * len(of_dump)
-                outcome += [
-                    (plan, f"XLA's parser refuses the text: {reason}", "")
-                    for plan, reason in zip(of_dump, alone, strict=True)
-                    if reason
-                ]
-    return outcome
+        try:
+            before, after = refusal(), refusal(*of_dump)
+        except DumpError:
+            yield from ((plan, "", NOT_ASKED) for plan in of_dump)
+            continue
+        if before:
+            note = f"XLA's parser refuses the text without the fix, too: {before}"
+            yield from ((plan, "", note) for plan in of_dump)
+        elif after:
+            alone = [refusal(plan) for plan in of_dump]
+            if not any(alone):  # only together do they make a text that is refused
+                alone = [after] * len(of_dump)
+            for plan, reason in zip(of_dump, alone, strict=True):
+                if reason:
+                    yield plan, f"XLA's parser refuses the text: {reason}", ""

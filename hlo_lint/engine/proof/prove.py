@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
+from hlo_lint.xla.cpu import NotRun, XlaCpu
 
 PROOF_SEEDS: Final = 3
 """Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
@@ -56,8 +58,10 @@ class Proof:
         return f"{self.level}: {'; '.join(self.reasons)}"
 
 
-def prove(before: Module, after: Module) -> Proof:
+def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
     """The proof of the strongest level that applies to two modules.
+
+    `xla` executes them if the other levels do not apply; None for a child of this call.
 
     >>> from hlo_lint.hlo.parser.module import parse_file
     >>> text = "HloModule m\\nENTRY e {{ p = f32[] parameter(0) ROOT r = f32[] {} }}"
@@ -88,18 +92,18 @@ def prove(before: Module, after: Module) -> Proof:
         elements = counted(equality.elements, "element")
         fact = f"{elements} in {moves}: every source is the same"
         return Proof(Level.INDEX_MAPS, False, (fact,))
-    proof = _executed(before, after)
+    with nullcontext(xla) if xla else XlaCpu() as xla:
+        proof = _executed(before, after, xla)
     if proof.holds or proof.differs:
         return proof
     return Proof(None, False, (reason, *proof.reasons))
 
 
-def _executed(before: Module, after: Module) -> Proof:
+def _executed(before: Module, after: Module, xla: XlaCpu) -> Proof:
     from hlo_lint.engine.values.compare import result_difference
     from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
     from hlo_lint.engine.values.lowering.lower import Lowering
     from hlo_lint.engine.values.programs import Runs, StepOutcome
-    from hlo_lint.xla.cpu import NotRun, XlaCpu
 
     nodes = Nodes()
     try:
@@ -107,14 +111,13 @@ def _executed(before: Module, after: Module) -> Proof:
         # What a call computes that is cut depends on its payload, too, which a fix may edit.
         if cuts := sorted({cut.what for cut in (*one.cuts, *other.cuts)}):
             return Proof(None, False, (f"XLA:CPU does not run {', '.join(cuts)}",))
-        with XlaCpu() as xla:
-            runs = Runs(xla)
-            verdict = runs.compare(one, other, one.inputs, range(PROOF_SEEDS))
-            executed = f"executed with seed {verdict.seed}"
-            if verdict.outcome is StepOutcome.WITHIN_BOUND:
-                old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
-                reason = f"{executed}, {result_difference(old, new)}: no more than rounding changes"
-                return Proof(None, False, (reason,))
+        runs = Runs(xla)
+        verdict = runs.compare(one, other, one.inputs, range(PROOF_SEEDS))
+        executed = f"executed with seed {verdict.seed}"
+        if verdict.outcome is StepOutcome.WITHIN_BOUND:
+            old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
+            reason = f"{executed}, {result_difference(old, new)}: no more than rounding changes"
+            return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:
         return Proof(None, False, (f"XLA:CPU does not apply: {error}",))
     match verdict.outcome:

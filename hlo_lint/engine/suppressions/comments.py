@@ -180,10 +180,6 @@ def _comment(
     text, span = lines.text, Span(*token.span())
     at = _stretch(file, *span)
     first, last = at.region.start.line, at.region.end.line
-    module = max(
-        (part for part in file.modules if part.start <= span.start),
-        key=lambda part: part.start,
-    )
     begin = text.rfind("\n", 0, span.start) + 1
     stop = text.find("\n", span.end)
     stop = len(text) if stop < 0 else stop + 1
@@ -202,7 +198,7 @@ def _comment(
         aim = EVERYWHERE
     return Comment(
         path,
-        module.name,
+        file.module_at(span.start).name,
         at,
         lines.excerpt(first),
         _stretch(file, *removal),

@@ -119,16 +119,6 @@ def _slice(cursor: Cursor) -> Slice:
     return Slice(*bounds)
 
 
-def _slices(cursor: Cursor) -> tuple[Slice, ...]:
-    """`slice={[0:4], [1:8:2]}`."""
-    return cursor.listed(lambda _: _slice(cursor))
-
-
-def _paddings(cursor: Cursor) -> tuple[Padding, ...]:
-    """`padding=0_1x-2_3_4`."""
-    return tuple(Padding(*amounts) for amounts in cursor.grid(_is_padding))
-
-
 def _computation(cursor: Cursor) -> str | tuple[str, ...]:
     """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
     if cursor.next != "{":
@@ -144,25 +134,6 @@ def _names(cursor: Cursor) -> tuple[str, ...]:
     return cursor.listed(cursor.name)
 
 
-# XLA looks up some words in either case (`StringToPrecision` and its like): they are read in the
-# case in which it prints them.
-
-
-def _lower_names(cursor: Cursor) -> tuple[str, ...]:
-    """`operand_precision={high,default}`."""
-    return tuple(map(str.lower, _names(cursor)))
-
-
-def _lower_word(cursor: Cursor) -> str:
-    """`distribution=rng_uniform`."""
-    return cursor.word().lower()
-
-
-def _upper_word(cursor: Cursor) -> str:
-    """`schedule=SCHEDULE_LATEST`."""
-    return cursor.word().upper()
-
-
 def _alias(cursor: Cursor) -> Alias:
     output = _integers(cursor)
     cursor.demand(":", "(")
@@ -174,11 +145,6 @@ def _alias(cursor: Cursor) -> Alias:
     return Alias(output, operand, index, kind)
 
 
-def _aliasing(cursor: Cursor) -> tuple[Alias, ...]:
-    """`output_to_operand_aliasing={{0}: (1, {})}`."""
-    return cursor.listed(lambda _: _alias(cursor))
-
-
 def _donor(cursor: Cursor) -> Donor:
     cursor.demand("(")
     parameter = cursor.integer()
@@ -186,11 +152,6 @@ def _donor(cursor: Cursor) -> Donor:
     index = _integers(cursor)
     cursor.demand(")")
     return Donor(parameter, index)
-
-
-def _donors(cursor: Cursor) -> tuple[Donor, ...]:
-    """`buffer_donor={ (0, {}), (1, {2}) }`."""
-    return cursor.listed(lambda _: _donor(cursor))
 
 
 def _figures(cursor: Cursor) -> tuple[tuple[str, float], ...]:
@@ -284,9 +245,11 @@ _declare(
     "parameter_replication",
     "true and false in braces",
 )
-_declare(_slices, "slice", "ranges, like {[0:4], [1:8:2]}")
 _declare(
-    _paddings,
+    lambda cursor: cursor.listed(lambda _: _slice(cursor)), "slice", "ranges, like {[0:4], [1:8:2]}"
+)
+_declare(
+    lambda cursor: tuple(Padding(*amounts) for amounts in cursor.grid(_is_padding)),
     "padding",
     "low_high or low_high_interior for each dimension, like 0_1x0_0_2",
 )
@@ -297,24 +260,34 @@ _declare(
     "the name of a computation, or names in braces",
 )
 _declare(_names, "control-predecessors control-successors", "names in braces, like {%a, %b}")
-_declare(_lower_names, "operand_precision", "names in braces, like {%a, %b}")
+# XLA looks up some words in either case (`StringToPrecision` and its like): they are read in the
+# case in which it prints them.
+_declare(
+    lambda cursor: tuple(map(str.lower, _names(cursor))),
+    "operand_precision",
+    "names in braces, like {%a, %b}",
+)
 _declare(
     Cursor.word,
     "direction type order kind fft_type transpose_a padding_type convolution_kind mode",
     "a word",
 )
-_declare(_lower_word, "distribution algorithm", "a word")
-_declare(_upper_word, "schedule api_version", "a word")
+_declare(lambda cursor: cursor.word().lower(), "distribution algorithm", "a word")
+_declare(lambda cursor: cursor.word().upper(), "schedule api_version", "a word")
 _declare(
     Cursor.string,
     "custom_call_target execution_thread async_execution_thread infeed_config outfeed_config",
     "a string in double quotes",
 )
 _declare(
-    _aliasing,
+    lambda cursor: cursor.listed(lambda _: _alias(cursor)),
     "output_to_operand_aliasing input_output_alias",
     "aliases, like {{0}: (1, {})}",
 )
-_declare(_donors, "buffer_donor", "parts of parameters, like { (0, {}), (1, {2}) }")
+_declare(
+    lambda cursor: cursor.listed(lambda _: _donor(cursor)),
+    "buffer_donor",
+    "parts of parameters, like { (0, {}), (1, {2}) }",
+)
 _declare(_accuracy, "result_accuracy", "{mode=highest} or {tolerance={atol=0,rtol=0.1,ulps=2}}")
 _declare(_statistics, "statistics", "{visualizing_index=1,name=2.5}")

@@ -306,6 +306,11 @@ class HloFile:
         """The whole file, every character of it."""
         return self.lines.text if self._lines else "".join(module.text for module in self.modules)
 
+    def module_at(self, offset: int) -> Module:
+        """The module whose text has a character of the file."""
+        before = (module for module in self.modules if module.start <= offset)
+        return max(before, key=lambda module: module.start)
+
     @property
     def lines(self) -> Lines:
         """The whole file by its lines, cached."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -81,9 +81,7 @@ class MalformedText(Rule):
         if module.header:
             if problem := _header_problem(module.header):
                 yield Finding(_line(module, module.text.find(module.header)), problem)
-            for place, problem in _computation_problems(module):
-                yield Finding(_line(module, place), problem)
-            yield from _calls(module)
+            yield from _in_computations(module)
         for opcode in kinds_of(module):
             for instruction in instructions_where(module, opcode, _is_malformed):
                 attributes = attributes_before_metadata(instruction.attributes_text)
@@ -190,28 +188,39 @@ def _header_problem(header: str) -> str:
     return f"unknown attribute: {unknown[0]}" if unknown else _value_problem(attributes, spans)
 
 
-def _computation_problems(module: Module) -> Iterator[tuple[int, str]]:
-    """Mistakes in computations, each with an offset in the text of the module."""
+def _in_computations(module: Module) -> Findings:
+    """Mistakes in computations, and calls of what is not there, or only below."""
     if not module.computations and not module.parse_errors:
-        yield module.text.find(module.header), "a module needs a computation"
-    seen: set[str] = set()
-    entries = 0
+        start = module.text.find(module.header)
+        yield Finding(_line(module, start), "a module needs a computation")
+    inline = {body.name for body in module.computations if _is_inline(body)}
+    above: set[str] = set()
+    has_entry = False
     for number, computation in enumerate(module.computations):
-        entries += computation.is_entry
-        problem = ""
-        if computation.text.startswith("{"):  # it is written into an attribute
-            continue
-        if not computation.rows and not computation.parse_errors:
-            problem = f"%{computation.name} has no instructions"
-        elif computation.name in seen:
-            problem = f"computation already exists: %{computation.name}"
-        elif computation.is_entry and entries > 1:
-            problem = "expected only one ENTRY"
-        else:
+        if not _is_inline(computation):
             problem = _signature_problem(computation)
-        if problem:
-            yield module.offset(number), problem
-        seen.add(computation.name)
+            if not computation.rows and not computation.parse_errors:
+                problem = f"%{computation.name} has no instructions"
+            elif computation.name in above:
+                problem = f"computation already exists: %{computation.name}"
+            elif computation.is_entry and has_entry:
+                problem = "expected only one ENTRY"
+            if problem:
+                yield Finding(_line(module, module.offset(number)), problem)
+        for at, names in calls_of(computation).items():
+            for name in names:
+                if name not in above and name not in inline:
+                    is_later = module.computation(name) is not None
+                    state = "is called before it is defined" if is_later else "does not exist"
+                    yield Finding(computation.at(at), f"computation %{name} {state}")
+        if not _is_inline(computation):
+            above.add(computation.name)
+        has_entry = has_entry or computation.is_entry
+
+
+def _is_inline(computation: Computation) -> bool:
+    """True if a computation is written into an attribute."""
+    return computation.text.startswith("{")
 
 
 def _signature_problem(computation: Computation) -> str:
@@ -225,16 +234,3 @@ def _signature_problem(computation: Computation) -> str:
     if made is None or compatible(given, made):
         return ""
     return f"the signature's result is {given}, but the root %{root.name} is {made}"
-
-
-def _calls(module: Module) -> Findings:
-    """Calls of what is not there, or only below."""
-    defined = {body.name for body in module.computations if body.text.startswith("{")}
-    for computation in module.computations:
-        for number, names in calls_of(computation).items():
-            for name in names:
-                if name not in defined:
-                    is_later = module.computation(name) is not None
-                    problem = "is called before it is defined" if is_later else "does not exist"
-                    yield Finding(computation.at(number), f"computation %{name} {problem}")
-        defined.add(computation.name)

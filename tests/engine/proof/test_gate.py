@@ -23,6 +23,7 @@ from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import all_rules, find_rule
 from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span
+from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import ROOT
 from tests.pages import BLOCK
 
@@ -42,18 +43,19 @@ def planned(
     before = rule.precondition.demanded_by if rule.precondition else None
     chosen = rule().with_options(example.options)
     rules = [*(each for each in all_rules() if each.name() != rule.name()), chosen]
-    gate = Gate(Task(rules, before), asks_xla=False)
-    for pipeline in dump:
-        checker = Checker(Task([chosen], before))
-        checker.check_pipeline(pipeline)
-        plans: dict[PassDump, list[PlannedFix]] = {}
-        for plan in checker.reporter.fixes:
-            edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
-            assert (edits != plan.fix.edits) is bool(old)
-            plans.setdefault(plan.dump, []).append(
-                plan._replace(fix=replace(plan.fix, edits=edits))
-            )
-        gate.admit(pipeline, plans)
+    with XlaCpu() as xla:
+        gate = Gate(Task(rules, before), xla, None)
+        for pipeline in dump:
+            checker = Checker(Task([chosen], before))
+            checker.check_pipeline(pipeline)
+            plans: dict[PassDump, list[PlannedFix]] = {}
+            for plan in checker.reporter.fixes:
+                edits = tuple(replace(e, text=e.text.replace(old, new)) for e in plan.fix.edits)
+                assert (edits != plan.fix.edits) is bool(old)
+                plans.setdefault(plan.dump, []).append(
+                    plan._replace(fix=replace(plan.fix, edits=edits))
+                )
+            gate.admit(pipeline, plans)
     return tuple(gate.verdicts)
 
 

@@ -15,8 +15,8 @@ from hlo_lint.apps.jax.capture.winners import (
     CUBLASLT_CALL,
     LOGGING,
     OLD_FORMAT,
+    RESULTS_FROM,
     cublaslt_wins,
-    loading,
 )
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
@@ -224,7 +224,7 @@ def _forced(
         return {}
     path = folder / f"jax{interpreter.jax}-cublaslt.pbtxt"
     path.write_text(results, "utf-8")
-    job = replace(job, options={**job.options, **loading(str(path.absolute()))})
+    job = replace(job, options={**job.options, RESULTS_FROM: str(path.absolute())})
     answer = run_job(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
     return {outcome.name: outcome for outcome in answer.outcomes}
 

@@ -24,9 +24,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from hlo_lint.apps.api import LintOptions, lint
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.jax.capture.children import Compiler
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.jax.capture.worker import (
@@ -45,8 +45,19 @@ from hlo_lint.text.errors import CaptureError, HloLintError, UsageError, os_erro
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.pipeline import Pipeline
-    from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.allowances import Allowance
+    from hlo_lint.rules.base import Rule, Stage
+
+    class LintOptions(TypedDict, total=False):
+        """Options of `lint` that the methods and functions here hand on."""
+
+        select: Sequence[str | type[Rule]] | None
+        ignore: Sequence[str] | None
+        before: str | None
+        stage: Stage | str | None
+        settings: Settings | None
+        resolved: bool
+        baseline: str | Path | None
 
 
 class FindingsError(HloLintError, AssertionError):
@@ -286,24 +297,16 @@ def without_folder(report: Report, folder: Path) -> Report:
     def within(path: str) -> str:
         return path.removeprefix(f"{folder}/")
 
-    def moved(finding: Diagnostic) -> Diagnostic:
-        introduced, resolved = (
-            ref and replace(ref, path=within(ref.path))
-            for ref in (finding.introduced_by, finding.resolved_by)
-        )
-        path = within(finding.path)
-        return replace(finding, path=path, introduced_by=introduced, resolved_by=resolved)
-
     skipped = tuple(
         skip._replace(path=within(skip.path))
         for skip in report.skipped
         if not Path(skip.path).is_dir()
     )
     allowed = tuple(
-        replace(allowed_finding, finding=moved(allowed_finding.finding))
-        for allowed_finding in report.allowed
+        replace(suppressed, finding=suppressed.finding.relocated(within))
+        for suppressed in report.allowed
     )
-    findings = tuple(map(moved, report.findings))
+    findings = tuple(finding.relocated(within) for finding in report.findings)
     return replace(report, findings=findings, skipped=skipped, allowed=allowed)
 
 

@@ -14,6 +14,9 @@ LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "autotuner_cache=5"}
 OLD_FORMAT = {"xla_gpu_use_new_autotune_cache_format": False}
 """Option of the releases that have two formats; the results here are of the old one."""
 
+RESULTS_FROM = "xla_gpu_load_autotune_results_from"
+"""Option that names a file with results."""
+
 CUBLASLT_CALL = "__cublas$lt$matmul"
 
 _missed = re.compile(r"<key model='(.*?)', hlo='(.*?)', version=(\d+)>", re.S)
@@ -36,11 +39,6 @@ def cublaslt_wins(log: str) -> str | None:
         if " dot(" in hlo
     ]
     return "version: 3\n" + "".join(entries) if entries else None
-
-
-def loading(path: str) -> dict[str, str]:
-    """The option that makes XLA take its results from a file."""
-    return {"xla_gpu_load_autotune_results_from": path}
 
 
 def _quoted(text: str) -> str:
