@@ -216,6 +216,7 @@ class Runs:
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
+            or any(node.opcode in SATURATED for node in all_nodes(after))
         ):
             verdict = self._compared(before, after, inputs, SPARSE)
             if verdict.outcome is StepOutcome.CHANGED:
@@ -298,6 +299,8 @@ class Runs:
         return result_difference(sides[0], sides[1], bound) is not None
 
 
+SATURATED: Final = frozenset("erf logistic tanh".split())
+"""Opcodes whose results are 1 for every large operand, such as most sums of products are."""
 SIDED: Final = frozenset("clamp compare maximum minimum sort".split())
 """Opcodes whose results differ where their operands lie on another side of each other, or of 0."""
 

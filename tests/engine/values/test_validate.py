@@ -310,6 +310,30 @@ def test_an_error_shows_where_rounding_or_an_overflow_hides_it(xla: XlaCpu, coun
     assert changed(validate_dumps("m", run_of([text, rewritten, double]), xla)) == ["after_pass2"]
 
 
+def test_an_error_shows_through_a_function_that_is_saturated(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = bf16[4,128] parameter(0)
+  y = bf16[128,4] parameter(1)
+  d = bf16[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  w = f32[4,4] convert(d)
+  c = f32[] constant(0)
+  s = f32[4] reduce(w, c), dimensions={1}, to_apply=add
+  n = bf16[4] convert(s)
+  ROOT r = bf16[4] tanh(n)
+}
+"""
+    wrong = text.replace("constant(0)", "constant(1)")
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
 def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     call = "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] CALL\n}\n"
     texts = [
