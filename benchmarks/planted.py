@@ -1,111 +1,151 @@
-"""Errors planted in one step of a healthy run, as a wrong pass would make them, and rewrites.
+"""Errors planted in one step of a healthy run are found, and rewrites are not: `PLANTED.md`.
 
-What is planted stays in every later dump. An error is found if bisection names its step, a rewrite
-that preserves the values is right if bisection names none.
+    python -m benchmarks.planted [--count N] [--corpora FOLDER] [--archives FOLDER] [FOLDER...]
+
+N errors and N rewrites that preserve every value (`benchmarks/plants.py`), as one pass would make
+them: what is planted stays in every later dump. Bisection has to name the step of an error, and no
+step for a rewrite. Half of them are planted in dumps, half in runs of four steps, which are made of
+one text of XLA's tests; there a rewrite comes before each error. An error counts if results differ
+on some of seven sets of inputs, with those passes off that XLA:CPU can do without; a rewrite if
+both modules ran. With `--state` outcomes are kept, and a run that was stopped goes on.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
 import random
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
 
 import hlo_lint
+from benchmarks.corpora import texts_of
+from benchmarks.measure import unpacked
+from benchmarks.plants import EDITS, REWRITES, Edit
+from benchmarks.values import State, Verdict, opened, xla_cpu
+from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
+from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
+from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.text.errors import DumpError
 from hlo_lint.xla.cpu import NotRun, XlaCpu
 
+RESULTS = Path(__file__).parent / "PLANTED.md"
+ERROR: Final = "error"
+REWRITE: Final = "rewrite"
+KINDS: Final = {ERROR: EDITS, REWRITE: REWRITES}
 MAX_TEXT = 40_000
 """Characters of a step that gets an error: larger ones take minutes to compile."""
-JUDGES = ((0, False), (1, False), (2, False), (3, True), (4, True))
+JUDGES = ((0, False), (1, False), (2, False), (3, True), (4, True), (5, False), (6, False))
 """Seeds, and whether edge values are among the inputs, of the runs that tell an error from an edit
 that changes no value: half of a symmetric matrix, say."""
-MAX_TRIES = 40
+MAX_TRIES = 60
 """Steps that are tried for each error: not every step holds an instruction for it."""
+MAX_STEPS = 16
+"""Steps of a run, which are drawn where it has more."""
+STEPS = tuple(
+    f"module_0000.m.000{number}.pipeline.after_p{number}.before_p{number + 1}.txt"
+    for number in range(4)
+)
+"""The file names of a run that is made of one text."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """One planted error, and what came of it."""
+    """One planted edit, and what came of it."""
 
     kind: str
     where: str
     """The module, the step and the instruction."""
-    is_found: bool
+    is_right: bool
     outcome: str
     """The steps that were reported instead, and the notes."""
+    is_dump: bool
 
 
-def plant_error(
-    pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu
+@dataclass(frozen=True)
+class Run:
+    """The steps of one compilation, or of one text."""
+
+    title: str
+    dumps: Sequence[PassDump]
+    text: str = ""
+    """The text, whose steps are made when they are asked for; empty for dumps."""
+
+    def steps(self) -> list[PassDump]:
+        """The dumps, in the order of the run."""
+        return list(self.dumps) or [
+            PassDump(Path(name), parse_name(name), _file=parse_file(self.text, Path(name)))
+            for name in STEPS
+        ]
+
+
+def planted(
+    runs: Sequence[Sequence[Run]], number: int, seed: int, what: str, xla: XlaCpu
 ) -> Planted | None:
-    """Plant an error in a random step, of each kind in turn; None if no step takes one."""
-    return _planted(pipelines, number, seed, xla, EDITS)
-
-
-def plant_rewrite(
-    pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu
-) -> Planted | None:
-    """Rewrite an instruction of a random step, in each way in turn."""
-    return _planted(pipelines, number, seed, xla, REWRITES)
-
-
-def _planted(
-    pipelines: Sequence[Pipeline], number: int, seed: int, xla: XlaCpu, edits: Edits
-) -> Planted | None:
-    choice = random.Random(f"{seed} {number}")
-    kinds = list(edits)
+    """Plant an edit in a random step, of each kind in turn; None if no step takes one."""
+    choice = random.Random(f"{seed} {what} {number}")
+    kinds = list(KINDS[what])
+    source, turn = runs[number % len(runs)], number // len(runs)
     for attempt in range(2 * MAX_TRIES):
         # Some kinds are rare: few steps hold a comparison.
-        kind = kinds[number % len(kinds)] if attempt < MAX_TRIES else choice.choice(kinds)
-        outcome = _plant(choice.choice(pipelines), kind, choice, xla, edits)
+        kind = kinds[turn % len(kinds)] if attempt < MAX_TRIES else choice.choice(kinds)
+        outcome = _planted(choice.choice(source), what, kind, choice, xla)
         if outcome is not None:
             return outcome
     return None
 
 
-def is_small(pipeline: Pipeline) -> bool:
-    """True for a compilation of some steps, whose texts compile fast."""
-    dumps = in_order(pipeline)
-    return len(dumps) > 2 and all(dump.path.stat().st_size < MAX_TEXT for dump in dumps)
-
-
-def _plant(
-    pipeline: Pipeline, kind: str, choice: random.Random, xla: XlaCpu, edits: Edits
-) -> Planted | None:
-    dumps = in_order(pipeline)
+def _planted(run: Run, what: str, kind: str, choice: random.Random, xla: XlaCpu) -> Planted | None:
+    dumps = run.steps()
+    start = choice.randrange(max(len(dumps) - MAX_STEPS, 0) + 1)
+    dumps = dumps[start : start + MAX_STEPS]
     at = choice.randrange(1, len(dumps))
-    module = dumps[at].module
-    edited = _edited(module, edits[kind], choice, xla if edits is EDITS else None)
+    if what == ERROR and run.text and at > 1:
+        rewrite = choice.choice(list(REWRITES.values()))
+        rewritten = _edited(dumps[1].module, rewrite, choice, None)
+        dumps[1:] = dumps[1:] if rewritten is None else _with_text(dumps[1:], rewritten[1])
+    edited = _edited(dumps[at].module, KINDS[what][kind], choice, xla if what == ERROR else None)
     if edited is None:
         return None
     instruction, text = edited
-    wrong = [
-        PassDump(each.path, each.name, _file=parse_file(text, each.path)) for each in dumps[at:]
-    ]
-    title = pipeline.title
-    validation = validate_dumps(title, [*dumps[:at], *wrong], xla)
-    where = f"{title} {dumps[at].path.name.removeprefix(title)[:40]} %{instruction.name}"
-    reported = [change.after.path.name for change in validation.changes][:1]
+    dumps[at:] = _with_text(dumps[at:], text)
+    validation = validate_dumps(run.title, dumps, xla)
+    missing = (StepOutcome.NOT_RUN, StepOutcome.NOT_LOWERED)
+    if what == REWRITE and validation.steps[at].comparison.outcome in missing:
+        return None
+    step = dumps[at].path.name
+    reported = [change.after.path.name for change in validation.changes]
+    is_right = reported == ([step] if what == ERROR else [])
     outcome = f"reported {reported}; {'; '.join(validation.notes)[:200]}"
-    is_found = reported == ([dumps[at].path.name] if edits is EDITS else [])
-    if not is_found and edits is EDITS:
+    if not is_right and what == ERROR:
         seeds = [seed for seed, _ in JUDGES]
-        again = validate_dumps(title, [*dumps[:at], *wrong], xla, seeds=seeds, edges=True)
-        shows = [change.after.path.name for change in again.changes][:1] == [dumps[at].path.name]
+        again = validate_dumps(run.title, dumps, xla, seeds=seeds, edges=True)
+        shows = [change.after.path.name for change in again.changes] == [step]
         outcome += f"; {'found' if shows else 'not found'} with --edges --seeds {len(seeds)}"
-    return Planted(kind, where, is_found, outcome)
+    where = f"{run.title} {step.removeprefix(run.title)[:40]} %{instruction.name}"
+    return Planted(kind, where, is_right, outcome, not run.text)
+
+
+def _with_text(dumps: Sequence[PassDump], text: str) -> list[PassDump]:
+    return [PassDump(dump.path, dump.name, _file=parse_file(text, dump.path)) for dump in dumps]
 
 
 def _edited(
@@ -121,7 +161,7 @@ def _edited(
         start, end = module.span(instruction)
         whole = module.file.text
         text = whole[:start] + line + whole[end:]
-        if xla is None or _changes_values(module, text, xla):
+        if _changes_graph(module, text) and (xla is None or _changes_values(module, text, xla)):
             return instruction, text
     return None
 
@@ -138,13 +178,24 @@ def _live(module: Module) -> Iterator[Instruction]:
         yield from sorted(live, key=lambda each: each.number)
 
 
+def _programs(module: Module, text: str) -> list[Program]:
+    nodes = Nodes()
+    return [Lowering(each, nodes).program() for each in (module, hlo_lint.parse(text))]
+
+
+def _changes_graph(module: Module, text: str) -> bool:
+    """False for an edit in a computation that nothing reads, for one: nothing has to run."""
+    try:
+        before, after = _programs(module, text)
+    except (DumpError, NotLowered):
+        return False
+    return before.graph is not after.graph
+
+
 def _changes_values(module: Module, text: str, xla: XlaCpu) -> bool:
     """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
-    nodes = Nodes()
+    programs = _programs(module, text)
     try:
-        programs = [Lowering(each, nodes).program() for each in (module, hlo_lint.parse(text))]
-        if programs[0].graph is programs[1].graph:
-            return False  # in a computation that nothing reads, for one
         for seed, edges in JUDGES:
             inputs = Runs(xla, edges).inputs(programs[0].inputs, seed)
             sides = [
@@ -154,220 +205,137 @@ def _changes_values(module: Module, text: str, xla: XlaCpu) -> bool:
             # A sum in another order is rounded otherwise, and is none.
             if result_difference(sides[0], sides[1], WIDE_BOUND) is not None:
                 return True
-    except (NotLowered, NotRun):
+    except NotRun:
         return False
     return False
 
 
-# ---- the errors: the new line of an instruction, or None where it has none of the kind
+# ---- the sources, and work for one process
 
 
-def _swapped(instruction: Instruction, choice: random.Random) -> str | None:
-    """The operands of an operation that is not symmetric, in the other order."""
-    if instruction.opcode not in ("subtract", "divide", "power", "select", "concatenate", "dot"):
-        return None
-    operands = instruction.operands_text.split(", ")
-    types = [each.shape for each in instruction.operands]
-    if len(operands) != len(types) or len(operands) < 2:
-        return None
-    if operands[-1] == operands[-2] or str(types[-1]) != str(types[-2]):
-        return None
-    operands[-1], operands[-2] = operands[-2], operands[-1]
-    return _with_operands(instruction, ", ".join(operands))
-
-
-def _constant(instruction: Instruction, choice: random.Random) -> str | None:
-    """Another number."""
-    shape = instruction.shape_or_none
-    if instruction.opcode != "constant" or not isinstance(shape, ArrayShape) or shape.dims:
-        return None
-    if shape.dtype[0] not in "fbsu" or shape.dtype == "pred":
-        return None
-    try:
-        number = float(instruction.operands_text)
-    except ValueError:
-        return None
-    if not -1e6 < number < 1e6:
-        return None
-    other = number * 1.5 + 1 if shape.dtype[0] in "fb" else int(number) + 1
-    return _with_operands(instruction, str(other))
-
-
-def _dropped(instruction: Instruction, choice: random.Random) -> str | None:
-    """A sum or a product without one of its terms."""
-    if instruction.opcode not in ("add", "multiply", "maximum", "minimum"):
-        return None
-    first = instruction.operands_text.split(", ")[0]
-    return _with_operands(instruction, first).replace(f" {instruction.opcode}(", " copy(", 1)
-
-
-def _dimension(instruction: Instruction, choice: random.Random) -> str | None:
-    """Another dimension of the same size."""
-    shape = instruction.shape_or_none
-    if not isinstance(shape, ArrayShape) or shape.rank < 2:
-        return None
-    match instruction.opcode:
-        case "broadcast" | "transpose":
-            found = re.search(r"dimensions=\{(\d+(?:,\d+)*)\}", instruction.text)
-        case "iota":
-            found = re.search(r"iota_dimension=(\d+)", instruction.text)
-        case _:
-            return None
-    if found is None:
-        return None
-    axes = [int(axis) for axis in found[1].split(",")]
-    if instruction.opcode == "transpose":
-        pairs = [
-            (i, j) for i in range(len(axes)) for j in range(i) if shape.dims[i] == shape.dims[j] > 1
+@cache
+def _sources(folders: tuple[Path, ...], corpora: Path | None) -> Sequence[Sequence[Run]]:
+    """Runs of dumps that compile fast, and runs that are made of one sound text each."""
+    runs = (Run(each.title, in_order(each)) for folder in folders for each in opened(folder))
+    sources = [
+        [
+            run
+            for run in runs
+            if len(run.dumps) > 2 and all(dump.path.stat().st_size < MAX_TEXT for dump in run.dumps)
         ]
-        if not pairs:
-            return None
-        i, j = choice.choice(pairs)
-        axes[i], axes[j] = axes[j], axes[i]
-    else:
-        other = [
-            axis
-            for axis in range(shape.rank)
-            if axis not in axes
-            and (instruction.opcode == "iota" or shape.dims[axis] == shape.dims[axes[-1]])
-        ]
-        if not other:
-            return None
-        axes[-1] = choice.choice(other)
-    text = ",".join(map(str, axes))
-    return instruction.text[: found.start(1)] + text + instruction.text[found.end(1) :]
+    ]
+    if corpora is not None:
+        sources.append(
+            [
+                Run(text.id.rpartition("/")[2], (), text.text)
+                for texts in texts_of(corpora).values()
+                for text in texts
+                if len(text.text) < MAX_TEXT
+                and text.expect.get("status") == "ok"
+                and text.expect.get("verified")
+            ]
+        )
+    return [source for source in sources if source]
 
 
-def _slice(instruction: Instruction, choice: random.Random) -> str | None:
-    """A slice one element further."""
-    source = instruction.operands[0].shape if instruction.operands else None
-    if instruction.opcode != "slice" or not isinstance(source, ArrayShape):
-        return None
-    ranges = list(
-        re.finditer(r"\[(\d+):(\d+)(:\d+)?\]", instruction.text[instruction.text.find("slice={") :])
-    )
-    base = instruction.text.find("slice={")
-    for size, part in zip(source.dims, ranges, strict=False):
-        start, limit = int(part[1]), int(part[2])
-        step = 1 if limit < size else -1 if start > 0 else 0
-        if step:
-            text = f"[{start + step}:{limit + step}{part[3] or ''}]"
-            return (
-                instruction.text[: base + part.start()]
-                + text
-                + instruction.text[base + part.end() :]
-            )
-    return None
-
-
-def _comparison(instruction: Instruction, choice: random.Random) -> str | None:
-    """A comparison that holds for other numbers."""
-    others = {"LT": "GT", "GT": "LT", "LE": "GT", "GE": "LT", "EQ": "NE", "NE": "EQ"}
-    found = re.search(r"direction=([A-Z]{2})", instruction.text)
-    if instruction.opcode != "compare" or found is None:
-        return None
-    return instruction.text.replace(found[0], f"direction={others[found[1]]}", 1)
-
-
-def _operation(instruction: Instruction, choice: random.Random) -> str | None:
-    """Another operation of as many operands: also in reducers."""
-    others = {
-        "add": "subtract",
-        "subtract": "add",
-        "maximum": "minimum",
-        "minimum": "maximum",
-        "multiply": "add",
-        "negate": "copy",
-        "and": "or",
-        "or": "and",
-        "sine": "cosine",
+def planted_edit(
+    folders: tuple[Path, ...], corpora: Path | None, number: int, seed: int, what: str
+) -> Verdict:
+    """One planted error or rewrite, and what came of it; none where no step takes one."""
+    outcome = planted(_sources(folders, corpora), number, seed, what, xla_cpu())
+    return {
+        "key": f"{what} {seed} {number}",
+        "planted": None if outcome is None else asdict(outcome),
     }
-    other = others.get(instruction.opcode)
-    if other is None:
-        return None
-    return instruction.text.replace(f" {instruction.opcode}(", f" {other}(", 1)
 
 
-def _commuted(instruction: Instruction, choice: random.Random) -> str | None:
-    operands = instruction.operands_text.split(", ")
-    if instruction.opcode not in ("add", "multiply", "and", "or") or len(operands) != 2:
-        return None
-    return _with_operands(instruction, ", ".join(operands[::-1]))
+def section(edits: Sequence[Planted], what: str) -> Iterator[str]:
+    """The part of the page about errors, or about rewrites."""
+    count = sum(edit.is_right for edit in edits)
+    if what == ERROR:
+        yield from ["## Errors", ""]
+        yield f"{count} of {len(edits)} were found, at their step and at no other."
+    else:
+        yield from ["## Rewrites that preserve the values", ""]
+        yield f"In {count} of {len(edits)} no step was named."
+    verdict = "found" if what == ERROR else "right"
+    yield from ["", f"| {what} | in dumps | {verdict} | in texts | {verdict} |"]
+    yield "|---|---:|---:|---:|---:|"
+    for kind in (*KINDS[what], "**all**"):
+        numbers = []
+        for is_dump in (True, False):
+            group = [
+                edit.is_right
+                for edit in edits
+                if kind in (edit.kind, "**all**") and edit.is_dump is is_dump
+            ]
+            numbers += [len(group), sum(group)]
+        yield f"| {kind} | {' | '.join(map(str, numbers))} |"
+    missed = [edit for edit in edits if not edit.is_right]
+    if missed:
+        yield from ["", "Not found:" if what == ERROR else "Wrong:", ""]
+        yield from [f"- {edit.kind} in `{edit.where}`: {edit.outcome}" for edit in missed]
+    yield ""
 
 
-def _by_way_of(instruction: Instruction, opcode: str, dims: list[int], tail: str) -> str | None:
-    """The instruction, then an operation on it, and the same operation back."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (.*)", instruction.text, re.S)
-    shape = instruction.shape_or_none
-    if found is None or not isinstance(shape, ArrayShape) or instruction.opcode not in _PLAIN:
-        return None
-    root, name, line = found[1] or "", found[2], found[3]
-    there = f"{shape.dtype}[{','.join(map(str, dims))}]"
-    back = str(shape)  # a bitcast of it reads its layout
-    return (
-        f"{name}.own = {line}\n  {name}.way = {there} {opcode}({name}.own){tail}\n"
-        f"  {root}{name} = {back} {opcode}({name}.way){tail}"
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser.add_argument("--archives", type=Path, metavar="FOLDER")
+    parser.add_argument("--corpora", type=Path, metavar="FOLDER", help="texts of XLA's tests")
+    parser.add_argument("--state", type=Path, help="outcomes, kept from run to run")
+    parser.add_argument("--count", type=int, default=500, metavar="N", help="of each of the two")
+    parser.add_argument("--seed", type=int, default=0, help="of what is planted, and where")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
+    options = parser.parse_args()
+    state = State(options.state)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = list(options.folders)
+        if options.archives:
+            folders += sorted(
+                path
+                for path in unpacked(options.archives, Path(scratch)).iterdir()
+                if path.is_dir()
+            )
+        edits = [(what, number) for number in range(options.count) for what in KINDS]
+        with ProcessPoolExecutor(options.jobs) as pool:
+            waiting = [
+                pool.submit(
+                    planted_edit, tuple(folders), options.corpora, number, options.seed, what
+                )
+                for what, number in edits
+                if f"{what} {options.seed} {number}" not in state.verdicts
+            ]
+            for count, future in enumerate(as_completed(waiting), 1):
+                state.add(future.result())
+                progress = f"{count} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
+                print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
+    lines = [
+        "# Planted errors and rewrites",
+        "",
+        f"`python -m benchmarks.planted --count {options.count} --seed {options.seed}`: one edit "
+        "in one step of a healthy run, which stays to its end. Errors have to be found at their "
+        "step by `validate` as it is called by default; for a rewrite it may name no step. "
+        f"jaxlib {version('jaxlib')}.",
+        "",
+    ]
+    for what in KINDS:
+        outcomes = (
+            state.verdicts[f"{what} {options.seed} {number}"]["planted"]
+            for number in range(options.count)
+        )
+        lines += section(
+            [Planted(**outcome) for outcome in outcomes if outcome is not None],  # type: ignore[arg-type]
+            what,
+        )
+    text = "\n".join(lines)
+    print(text)
+    options.output.write_text(text, "utf-8")
 
 
-_PLAIN = frozenset("add subtract multiply maximum minimum convert broadcast select dot".split())
-"""Opcodes of which no other instruction demands that it reads them itself."""
-
-
-def _negated_twice(instruction: Instruction, choice: random.Random) -> str | None:
-    shape = instruction.shape_or_none
-    if not isinstance(shape, ArrayShape) or shape.dtype not in ("f32", "bf16", "f16", "s32"):
-        return None
-    return _by_way_of(instruction, "negate", list(shape.dims), "")
-
-
-def _transposed_twice(instruction: Instruction, choice: random.Random) -> str | None:
-    shape = instruction.shape_or_none
-    if not isinstance(shape, ArrayShape) or shape.rank != 2:
-        return None
-    return _by_way_of(instruction, "transpose", [*shape.dims[::-1]], ", dimensions={1,0}")
-
-
-def _reshaped_twice(instruction: Instruction, choice: random.Random) -> str | None:
-    shape = instruction.shape_or_none
-    if not isinstance(shape, ArrayShape) or not shape.rank:
-        return None
-    return _by_way_of(instruction, "reshape", [1, *shape.dims], "")
-
-
-def _subtracted(instruction: Instruction, choice: random.Random) -> str | None:
-    """`a - b` as `-b + a`."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (\S+) subtract\((.*), (.*?)\)(.*)", instruction.text)
-    if instruction.opcode != "subtract" or found is None or "[" in found[4] + found[5]:
-        return None
-    root, name, shape, left, right, tail = found.groups(default="")
-    return (
-        f"{name}.minus = {shape} negate({right})\n"
-        f"  {root}{name} = {shape} add({name}.minus, {left}){tail}"
-    )
-
-
-Edit = Callable[[Instruction, random.Random], str | None]
-Edits = Mapping[str, Edit]
-REWRITES: Edits = {
-    "commuted": _commuted,
-    "negated twice": _negated_twice,
-    "transposed twice": _transposed_twice,
-    "reshaped twice": _reshaped_twice,
-    "subtracted by addition": _subtracted,
-}
-EDITS: Edits = {
-    "another operation": _operation,
-    "a swapped operand": _swapped,
-    "a wrong constant": _constant,
-    "a dropped term": _dropped,
-    "a wrong dimension": _dimension,
-    "a slice off by one": _slice,
-    "a wrong comparison": _comparison,
-}
-
-
-def _with_operands(instruction: Instruction, operands: str) -> str:
-    """The instruction with other text between its parentheses."""
-    old = f"{instruction.opcode}({instruction.operands_text})"
-    return instruction.text.replace(old, f"{instruction.opcode}({operands})", 1)
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,10 @@
-"""Every healthy dump computes the same after each step, and planted errors are found: `VALUES.md`.
+"""Every healthy dump computes the same after each step: `VALUES.md`.
 
-    python -m benchmarks.values [--plant N] [--rewrite N] [--archives FOLDER] [FOLDER...]
+    python -m benchmarks.values [--archives FOLDER] [FOLDER...]
 
 A folder is one source; of `--archives` each folder is one. Every step of every compilation is run
-(`validate --all-steps`), the largest compilations first, each in a process of its own. Then N steps
-get an error each, which stays to the end of the run, and bisection has to name that step
-(`benchmarks/planted.py`). With `--state` outcomes are kept, and a run that was stopped goes on.
+(`validate --all-steps`), the largest compilations first, each in a process of its own. With
+`--state` outcomes are kept, and a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +26,6 @@ from typing import Final, NamedTuple
 
 import hlo_lint
 from benchmarks.measure import unpacked
-from benchmarks.planted import Planted, is_small, plant_error, plant_rewrite
 from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
@@ -38,8 +35,6 @@ from hlo_lint.xla.cpu import XlaCpu
 
 LARGE: Final = 1 << 20
 """Bytes of dumps from which the steps of one compilation run several at a time."""
-PLANTED: Final = "planted"
-REWRITTEN: Final = "rewritten"
 RESULTS = Path(__file__).parent / "VALUES.md"
 COLUMNS = (
     StepOutcome.SAME_GRAPH,
@@ -52,7 +47,7 @@ COLUMNS = (
 )
 
 Verdict = dict[str, object]
-"""The outcome of `validate` for one compilation, or of one planted error, as JSON."""
+"""The outcome of `validate` for one compilation, or of one planted edit, as JSON."""
 
 
 def compilations(folder: Path) -> Iterator[Pipeline]:
@@ -65,7 +60,7 @@ def compilations(folder: Path) -> Iterator[Pipeline]:
 
 
 class State:
-    """The outcomes of compilations and planted errors so far, by their keys."""
+    """The outcomes so far, by their keys."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -112,25 +107,6 @@ def reasons(verdicts: list[Verdict]) -> Iterator[str]:
     yield from [f"- {change}" for change in changes] or ["None."]
 
 
-def planted_lines(planted: list[Planted], seed: int, what: str) -> Iterator[str]:
-    count = sum(error.is_found for error in planted)
-    if what == PLANTED:
-        yield from ["", "## Planted errors", ""]
-        yield f"{count} of {len(planted)}, of seed {seed}, were found and attributed to their step."
-        yield from ["", "| error | planted | found |", "|---|---:|---:|"]
-    else:
-        yield from ["", "## Rewrites that preserve the values", ""]
-        yield f"Of {count} of {len(planted)}, of seed {seed}, no step was named."
-        yield from ["", "| rewrite | planted | right |", "|---|---:|---:|"]
-    for kind in sorted({error.kind for error in planted}):
-        group = [error for error in planted if error.kind == kind]
-        yield f"| {kind} | {len(group)} | {sum(error.is_found for error in group)} |"
-    missed = [error for error in planted if not error.is_found]
-    if missed:
-        yield from ["", "Wrong:" if what == REWRITTEN else "Not found:", ""]
-        yield from [f"- {error.kind} in `{error.where}`: {error.outcome}" for error in missed]
-
-
 # ---- work for one process, which names a compilation by its folder and its number
 
 
@@ -145,12 +121,13 @@ class Task(NamedTuple):
 
 
 @cache
-def _opened(folder: Path) -> list[Pipeline]:
+def opened(folder: Path) -> list[Pipeline]:
+    """The compilations below a folder, which a process opens once."""
     return list(compilations(folder))
 
 
 @cache
-def _xla() -> XlaCpu:
+def xla_cpu() -> XlaCpu:
     """The child of this process, which ends with it."""
     xla = XlaCpu()
     atexit.register(xla.close)
@@ -165,18 +142,18 @@ def tasks_of(folder: Path) -> list[Task]:
             number,
             f"{folder.name}/{pipeline.dumps[0].path.relative_to(folder)}",
         )
-        for number, pipeline in enumerate(_opened(folder))
+        for number, pipeline in enumerate(opened(folder))
     ]
 
 
 def validated(task: Task, jobs: int) -> Verdict:
     """The verdict on one compilation."""
-    pipeline = _opened(task.folder)[task.number]
+    pipeline = opened(task.folder)[task.number]
     begun = time.monotonic()
     validation = validate_dumps(
         pipeline.title,
         in_order(pipeline),
-        _xla(),
+        xla_cpu(),
         all_steps=True,
         jobs=jobs if task.size > LARGE else 1,
     )
@@ -206,21 +183,6 @@ def validated(task: Task, jobs: int) -> Verdict:
     }
 
 
-def planted_edit(folders: tuple[Path, ...], number: int, seed: int, what: str) -> Verdict:
-    """One planted error or rewrite, and what came of it; none where no step takes one."""
-    plant = plant_error if what == PLANTED else plant_rewrite
-    planted = plant(_small(folders), number, seed, _xla())
-    return {
-        "key": f"{what} {seed} {number}",
-        "planted": None if planted is None else asdict(planted),
-    }
-
-
-@cache
-def _small(folders: tuple[Path, ...]) -> list[Pipeline]:
-    return [pipeline for folder in folders for pipeline in _opened(folder) if is_small(pipeline)]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -228,9 +190,6 @@ def main() -> None:
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
     parser.add_argument("--state", type=Path, help="verdicts, kept from run to run")
-    parser.add_argument("--plant", type=int, default=0, metavar="N", help="errors to plant")
-    parser.add_argument("--rewrite", type=int, default=0, metavar="N", help="rewrites to plant")
-    parser.add_argument("--seed", type=int, default=0, help="of the steps that get errors")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
     options = parser.parse_args()
@@ -248,29 +207,11 @@ def main() -> None:
                 for task in sorted(tasks, key=lambda task: -task.size)
                 if task.key not in state.verdicts
             }
-            edits = {
-                f"{what} {options.seed} {number}": (what, number)
-                for what, count in ((PLANTED, options.plant), (REWRITTEN, options.rewrite))
-                for number in range(count)
-            }
-            waiting |= {
-                key: pool.submit(planted_edit, tuple(folders), number, options.seed, what)
-                for key, (what, number) in edits.items()
-                if key not in state.verdicts
-            }
             for number, future in enumerate(as_completed(waiting.values()), 1):
                 state.add(future.result())
                 progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
                 print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
     verdicts = [state.verdicts[task.key] for task in tasks]
-    planted, rewritten = (
-        [
-            Planted(**edit)  # type: ignore[arg-type]
-            for key, (what, _) in edits.items()
-            if what == wanted and (edit := state.verdicts[key]["planted"]) is not None
-        ]
-        for wanted in (PLANTED, REWRITTEN)
-    )
     print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     lines = [
         "# Values after each step",
@@ -281,8 +222,6 @@ def main() -> None:
         "",
         *table(verdicts),
         *reasons(verdicts),
-        *(planted_lines(planted, options.seed, PLANTED) if planted else ()),
-        *(planted_lines(rewritten, options.seed, REWRITTEN) if rewritten else ()),
     ]
     text = "\n".join([*lines, ""])
     print(text)

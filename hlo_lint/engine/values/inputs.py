@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT: Final = 4
 """Integers that index nothing are smaller: a trip count among them keeps loops short."""
+SPARSE: Final = 1 << 20
+"""A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
+or a half: products of them are exact in every type, and do not grow in a loop."""
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
 _FOLLOWED: Final = frozenset(
@@ -75,7 +78,12 @@ def value(
     dtype, dims = shape.dtype, shape.dims
     target = numpy_dtype(dtype)
     has_sign, is_scalar = run % 3 != 1, prod(dims) == 1
+    # f8e8m0fnu has no sign and no zero.
+    is_plain_float = is_float(dtype) and dtype != "f8e8m0fnu"
+    is_sparse = run == SPARSE and not is_scalar and (is_plain_float or dtype in PART_OF_COMPLEX)
     is_negative = run % 3 == 2 and limit is None and not is_scalar
+    if is_sparse:
+        return _sparse(random, dims).astype(target)
     turn = int(np.random.default_rng(leaf).integers(1 << 30)) + run
     result: NDArray[Any]
     if is_scalar and limit is not None:
@@ -90,11 +98,10 @@ def value(
     elif dtype in PART_OF_COMPLEX:
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
-        # f8e8m0fnu has no sign and no zero.
-        result = _floats(random, dims, has_sign and not is_negative and dtype != "f8e8m0fnu")
+        result = _floats(random, dims, has_sign and not is_negative and is_plain_float)
     if is_negative and is_integer(dtype) and is_signed(dtype):
         result = -1 - abs(result)
-    elif is_negative and is_float(dtype) and dtype != "f8e8m0fnu":
+    elif is_negative and is_plain_float:
         result = -result
     result = result.astype(target)
     if thresholds:
@@ -147,6 +154,20 @@ def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: boo
 
     numbers = np.asarray(random.integers(-16 if has_sign else 4, 17, dims))
     return (numbers | 1 if prod(dims) == 1 else numbers) / 8
+
+
+def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> NDArray[Any]:
+    """The floats of `SPARSE`."""
+    import numpy as np
+
+    numbers = np.asarray(random.choice([1.0, -1.0, 0.5], dims))
+    if len(dims) < 2 or 0 in dims:
+        return numbers
+    count, columns = dims[-2:]
+    rows = np.arange(0, count, -(-count // columns))
+    is_kept = np.zeros((count, columns))
+    is_kept[rows, random.permutation(columns)[: len(rows)]] = 1
+    return np.asarray(numbers * is_kept)
 
 
 def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray[Any]:

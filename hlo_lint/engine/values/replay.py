@@ -13,10 +13,11 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
-from hlo_lint.engine.values.programs import WIDE_BOUND, Inputs, Runs, in_types
+from hlo_lint.engine.values.programs import Inputs, Runs, in_types
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.xla.cpu import NotRun
 

@@ -7,12 +7,12 @@ from typing import ClassVar, Final
 
 from hlo_lint.analysis.verifier.checks import on_computation, on_computation_if
 from hlo_lint.analysis.verifier.scope import Scope, Violation
+from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.kinds import reading_of
 from hlo_lint.hlo.records import attributes_of, name_in, references_of
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
-from hlo_lint.text.patterns import late
 
 _PREDECESSORS: Final = "control-predecessors="
 
@@ -22,7 +22,8 @@ class BadSchedule(VerifierRule):
 
     ## Why
     In a scheduled module the order of the text is that of execution, and in every other one XLA's
-    parser still wants operands first (`xla/hlo/ir/hlo_schedule.cc`).
+    parser still wants operands and control predecessors first (`xla/hlo/ir/hlo_schedule.cc`). A
+    cycle has no such order.
     """
 
     messages = (
@@ -41,15 +42,11 @@ class BadSchedule(VerifierRule):
             q = f32[8] sine(p)
             ROOT s = f32[8] add(r, q)
         """),
-        "schedule-control": Bad("""
-            HloModule m, is_scheduled=true
-
-            ENTRY e {
-              p = f32[8] parameter(0)
-              r = f32[8] negate(p), control-predecessors={q}  // error
-              q = f32[8] sine(p)
-              ROOT s = f32[8] add(r, q)
-            }
+        "schedule-control": Bad.entry("""
+            p = f32[8] parameter(0)
+            r = f32[8] negate(p), control-predecessors={q}  // error
+            q = f32[8] sine(p), control-predecessors={r}
+            ROOT s = f32[8] add(r, q)
         """),
     }
     examples = (
@@ -82,9 +79,7 @@ class BadSchedule(VerifierRule):
 
     @on_computation
     def control(self, scope: Scope) -> Iterable[Violation]:
-        """An instruction follows its control predecessors."""
-        if not scope.header.is_scheduled:
-            return ()
+        """An instruction follows its control predecessors: so it is on no cycle of them."""
         kinds = reading_of(scope.computation).kinds
         waiting = {at for at, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
         return _early_predecessors(scope.computation, waiting) if waiting else ()
@@ -93,11 +88,8 @@ class BadSchedule(VerifierRule):
 def _early_predecessors(computation: Computation, waiting: set[int]) -> Iterator[Violation]:
     rows, position = computation.rows, computation.index.get
     for number, kind in enumerate(reading_of(computation).kind_of):
-        if kind in waiting and (listed := _find_predecessors(attributes_of(rows[number]))):
-            for name in listed[1].replace("%", "").replace(" ", "").split(","):
+        if kind in waiting:
+            for name in control_predecessors(attributes_of(rows[number])):
                 if position(name, -1) >= number:
-                    message = f"control predecessor %{name} is scheduled after this"
+                    message = f"control predecessor %{name} does not stand above"
                     yield Violation("schedule-control", computation.at(number), message)
-
-
-_find_predecessors = late(r"control-predecessors=\{([^}]*)\}").search

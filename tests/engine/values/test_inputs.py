@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.values.inputs import inputs_of, value
+from hlo_lint.engine.values.inputs import SPARSE, inputs_of, value
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_integer
 from hlo_lint.hlo.parser.literals import LiteralError
 from hlo_lint.hlo.shape import ArrayShape
@@ -117,6 +117,18 @@ def test_elements_are_at_thresholds(
         assert {number for number in numbers if abs(number) > 4} == expected
     else:
         assert numbers.max() < limit
+
+
+@pytest.mark.parametrize("dims", [(8, 16), (16, 8), (3, 40, 7), (5,), (4, 0), (1, 9)])
+def test_products_of_sparse_matrices_do_not_grow(dims: tuple[int, ...]) -> None:
+    array = value(ArrayShape("bf16", dims), (SPARSE, 3), thresholds=(7, 9), edges=True)
+    numbers = array.astype(np.float64)
+    assert numbers.shape == dims
+    assert set(abs(numbers).flat) <= {0, 0.5, 1}
+    if numbers.ndim > 1 and numbers.size:
+        assert (numbers != 0).any()
+        for axis in (-1, -2):
+            assert ((numbers != 0).sum(axis) <= 1).all()
 
 
 def test_a_scalar_is_at_each_threshold_after_the_runs_without() -> None:

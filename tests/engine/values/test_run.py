@@ -13,12 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import Instruction, Module, parse
+from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, Runs, in_types
+from hlo_lint.engine.values.programs import JUDGE, Runs, in_types
 from hlo_lint.engine.values.run import ArrayValue, NoValue, arrays_of, first_non_finite, values_of
 from hlo_lint.xla.cpu import XlaCpu
 from tests.conftest import DUMPS

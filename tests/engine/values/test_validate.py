@@ -267,6 +267,73 @@ ENTRY e {
     assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
 
 
+CUBES = """HloModule m
+
+body {
+  p = (s32[], bf16[8,16]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  step = s32[] constant(1)
+  next = s32[] add(i, step)
+  x = bf16[8,16] get-tuple-element(p), index=1
+  square = bf16[8,8] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  cube = bf16[8,16] dot(square, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  y = bf16[8,16] negate(cube)
+  ROOT r = (s32[], bf16[8,16]) tuple(next, y)
+}
+
+condition {
+  p = (s32[], bf16[8,16]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  end = s32[] constant(COUNT)
+  ROOT r = pred[] compare(i, end), direction=LT
+}
+
+ENTRY e {
+  x = bf16[8,16] parameter(0)
+  zero = s32[] constant(0)
+  t = (s32[], bf16[8,16]) tuple(zero, x)
+  w = (s32[], bf16[8,16]) while(t), condition=condition, body=body
+  ROOT r = bf16[8,16] get-tuple-element(w), index=1
+}
+"""
+
+
+@pytest.mark.parametrize("count", ["3", "5", "9"])
+def test_an_error_shows_where_rounding_or_an_overflow_hides_it(xla: XlaCpu, count: str) -> None:
+    text = CUBES.replace("COUNT", count)
+    rewritten = text.replace("dot(square, x)", "dot(square, z)").replace(
+        "  cube =", "  n = bf16[8,16] negate(x)\n  z = bf16[8,16] negate(n)\n  cube ="
+    )
+    wrong = rewritten.replace(f"constant({count})", f"constant({int(count) + 1})")
+    assert changed(validate_dumps("m", run_of([text, rewritten, wrong]), xla)) == ["after_pass2"]
+    double = rewritten.replace("negate(cube)", "subtract(cube, cube)")
+    assert changed(validate_dumps("m", run_of([text, rewritten, double]), xla)) == ["after_pass2"]
+
+
+def test_an_error_shows_through_a_function_that_is_saturated(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = bf16[4,128] parameter(0)
+  y = bf16[128,4] parameter(1)
+  d = bf16[4,4] dot(x, y), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  w = f32[4,4] convert(d)
+  c = f32[] constant(0)
+  s = f32[4] reduce(w, c), dimensions={1}, to_apply=add
+  n = bf16[4] convert(s)
+  ROOT r = bf16[4] tanh(n)
+}
+"""
+    wrong = text.replace("constant(0)", "constant(1)")
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
 def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     call = "HloModule m\n\nENTRY e {\n  x = f32[4] parameter(0)\n  ROOT r = f32[4] CALL\n}\n"
     texts = [

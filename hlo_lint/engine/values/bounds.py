@@ -1,0 +1,147 @@
+"""The bound that the results of two programs have to keep, by the operations of both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.compare import Bound, largest_error
+from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.program import Program
+
+WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
+"""The bound of results in f64: 2^22 times its rounding, and far below that of any other type."""
+CONSTANT_ULPS: Final = 32
+"""Units in the last place that a new constant allows for: the pass rounded it to its own type. So
+many times the error of the run in the module's own types are allowed for, too."""
+FALLBACK_ULPS: Final = 64
+"""Units in the last place of the results' type where no run in f64 is possible, times the number
+of operations that round on the longest way through the program."""
+
+
+def wide_bound(
+    before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
+) -> Bound:
+    """The bound of results in f64; a wider one where a pass computed constants of floats."""
+    old = _constants(before)
+    new = {dtype for dtype, data in _constants(after) - old}
+    if not new:
+        return WIDE_BOUND
+    unit = max(map(unit_of, new))
+    rounding = max((largest_error(results, truth) for results in native), default=unit)
+    share = CONSTANT_ULPS * max(unit, min(rounding, unit * 2**10))
+    return Bound(relative=share, of_largest=share)
+
+
+def _constants(program: Program) -> set[tuple[str, bytes]]:
+    """The float constants of a program, those left out that every type holds: 0, 1, 0.5 …"""
+    return {
+        (node.shape.dtype, node.literal.tobytes())
+        for node in all_nodes(program)
+        if node.literal is not None
+        and _is_rounded(node.shape.dtype)
+        and (node.literal.ndim or not _is_short(float(abs(node.literal))))
+    }
+
+
+def narrowed(program: Program, of_parameters: bool) -> set[str]:
+    """The types of floats to which others of more digits are rounded.
+
+    Of parameters only those of at most 16 bits: a product of f32 has a default precision.
+    """
+    targets: set[str] = set()
+    for node in all_nodes(program):
+        if node.opcode == "convert" and is_float(node.shape.dtype):
+            source = node.operands[0]
+            old, new = source.shape.dtype, node.shape.dtype
+            is_meant = (source.opcode == "parameter" and BITS[old] <= 16) or not of_parameters
+            if is_float(old) and is_meant and unit_of(old) < unit_of(new):
+                targets.add(new)
+    return targets
+
+
+def _is_rounded(dtype: str) -> bool:
+    return is_float(dtype) or dtype in PART_OF_COMPLEX
+
+
+def _is_short(number: float) -> bool:
+    """True for a number of at most 3 significant bits, which no rounding to a type has made."""
+    from math import frexp, isfinite
+
+    return not isfinite(number) or (frexp(number)[0] * 8).is_integer()
+
+
+SMOOTH: Final = frozenset(
+    "abs add broadcast clamp complex concatenate conditional constant convert convolution copy "
+    "cosine dot dynamic-slice dynamic-update-slice erf exponential fft gather get-tuple-element "
+    "imag iota logistic maximum minimum multiply negate pad parameter real reduce reduce-window "
+    "reshape reverse scatter select sine slice subtract tanh transpose tuple".split()
+)
+"""Opcodes that make a small error of an operand no larger error of another kind: the others divide,
+decide, or take the bits."""
+SMOOTH_SHARE: Final = 2.0**-16
+"""The share of the rounding in the module's own types that a smooth program may have in f64: the
+units are at least 2^29 times smaller."""
+
+
+def is_smooth(program: Program, also: Collection[str] = ()) -> bool:
+    """True if rounding cannot become a large difference: no float is sorted, compared, divided."""
+    for node in all_nodes(program):
+        read = [shape.dtype for operand in node.operands for shape in operand.shapes]
+        if any(map(_is_rounded, read)):
+            is_number = node.opcode == "convert" and not _is_rounded(node.shape.dtype)
+            if (node.opcode not in SMOOTH and node.opcode not in also) or is_number:
+                return False
+    return True
+
+
+def is_exact_on_sparse(program: Program) -> bool:
+    """True if zeros do no harm: no float is divided. In a loop rounding grows, but not on these."""
+    return is_smooth(program, ("while",))
+
+
+def all_nodes(program: Program) -> Iterator[Node]:
+    """The nodes of a program, those of the computations that it calls too."""
+    graphs = [program.graph]
+    seen: set[int] = set()
+    for graph in graphs:
+        for node in nodes_in_order(graph.roots):
+            yield node
+            graphs += [callee for _, callee in node.called if callee.number not in seen]
+            seen.update(callee.number for _, callee in node.called)
+
+
+def unit_of(dtype: str) -> float:
+    """The unit in the last place of 1 in an element type."""
+    facts = ELEMENT_TYPES[PART_OF_COMPLEX.get(dtype, dtype)]
+    return 2.0 ** (1 - facts.significand_bits)
+
+
+OPERATION_ULPS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("dot", "convolution", "reduce", "reduce-window", "scatter", "fft"), 8),
+    **dict.fromkeys(
+        ("exponential", "log", "power", "tanh", "logistic", "erf", "sine", "cosine"), 4
+    ),
+}
+"""Units in the last place by which one operation may be off; any other one by 1."""
+
+
+def fallback_bound(before: Program, after: Program) -> Bound:
+    """The bound of results in their own types, from the operations of both programs."""
+    ulps, unit = 0, 0.0
+    for program in (before, after):
+        depth: dict[int, int] = {}
+        for node in nodes_in_order(program.graph.roots):
+            deepest = max((depth[operand.number] for operand in node.operands), default=0)
+            rounded = any(_is_rounded(shape.dtype) for shape in node.shapes)
+            depth[node.number] = deepest + rounded * OPERATION_ULPS.get(node.opcode, 1)
+            if rounded:
+                unit = max(unit, *(unit_of(s.dtype) for s in node.shapes if _is_rounded(s.dtype)))
+        ulps = max(ulps, *depth.values())
+    share = min(FALLBACK_ULPS * ulps * unit, 0.5)
+    return Bound(relative=share, of_largest=share)
