@@ -218,7 +218,8 @@ def _partitioned(
             break
         try:
             entry = dump.module.entry
-            if entry is None or not _is_part(entry.name):
+            ran = dump.name.after if dump.name is not None else ""
+            if entry is None or not (_is_part(entry.name) or ran in _PARTITIONERS):
                 continue
             layout = layout_of(dumps[number - 1].module) if number else None
         except (DumpError, NotLowered, OSError, ValueError):
@@ -229,6 +230,8 @@ def _partitioned(
 
 _is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
 """The partitioner gives the entry computation a new name."""
+_PARTITIONERS: Final = frozenset({"spmd-partitioning", "tpu-spmd-partitioning"})
+"""Passes that do, where a text has another name."""
 
 
 def _lowered(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
@@ -20,6 +21,7 @@ _KEPT: Final = (
     "operand_layout_constraints",
     "origin",
     "sharding",
+    "use_global_device_ids",
 )
 _MANUAL: Final = "manual}"
 """A part of a sharding whose devices the program tells apart itself."""
@@ -85,7 +87,8 @@ class AttributeLost(Rule):
     which of its devices are manual, the thread, the layouts and the interface of a call, that a
     custom call has side effects. What is lost there is not missed until much later: a stream that
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
-    is removed as dead. Of instructions with side effects, lost metadata is reported for
+    is removed as dead. A schedule that is lost is made anew, and no order that was chosen holds.
+    Of instructions with side effects, lost metadata is reported for
     information: nothing says any more which line of the program it was.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
@@ -105,6 +108,15 @@ class AttributeLost(Rule):
             _LOOP.format(name="w.1", rest="  // error"),
             file=_PARTITIONED,
             beside={_SHARDED: _LOOP.format(name="w", rest=', frontend_attributes={a="1"}')},
+        ),
+        Bad(
+            _PROGRAM.format(opcode="copy", rest="").replace("m\n", "m  // error\n", 1),
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(opcode="copy", rest="").replace(
+                    "m\n", "m, is_scheduled=true\n", 1
+                )
+            },
         ),
         Good(
             _LOOP.format(name="w.1", rest=', frontend_attributes={a="1"}'),
@@ -134,6 +146,10 @@ class AttributeLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Each instruction that lost something."""
+        if change.before.is_scheduled and not change.after.is_scheduled:
+            yield Finding(
+                header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
+            )
         if may(change.pass_name, "annotations"):
             return
         is_free = may(change.pass_name, "shardings")

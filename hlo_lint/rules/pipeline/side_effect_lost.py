@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -15,6 +16,8 @@ from hlo_lint.text.patterns import late
 
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
 _REPEATED: Final = _EFFECTS | {"rng"}
+_BARRIER: Final = "opt-barrier"
+_MERGED: Final = frozenset({"custom-call", "rng"})
 _find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 _REPLACES: Final = frozenset("async-start call conditional custom-call fusion while".split())
@@ -39,6 +42,16 @@ ENTRY e {{
   ROOT n = f32[8] subtract(r, {other}){mark}
 }}
 """
+_CALLS = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  c = f32[8] custom-call(p), custom_call_target="k", backend_config="1"{other}
+  ROOT s = f32[8] subtract(c, {read}){mark}
+}}
+"""
+_OTHER = '\n  d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
@@ -54,7 +67,11 @@ class SideEffectLost(Rule):
 
     One that runs twice writes twice, and takes the data of the next one. The same holds for `rng`,
     which gives other numbers each time: two that are merged give the same ones, and one that is
-    cloned into each of its readers gives them different ones.
+    cloned into each of its readers gives them different ones. Two calls on the same operands whose
+    configurations differ are not one.
+
+    So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
+    for it takes it away.
 
     Only the entry is looked at, which runs once in any case: what another computation loses may
     have been dead, and calls that mark a value for a pass are there to be removed. Where the pass
@@ -83,6 +100,20 @@ class SideEffectLost(Rule):
                     mark="",
                 )
             },
+        ),
+        Bad(
+            _ENTRY.format(call="", mark="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _ENTRY.format(call="\n  b = f32[8] opt-barrier(p)", mark="").replace(
+                    "negate(p)", "negate(b)"
+                )
+            },
+        ),
+        Bad(
+            _CALLS.format(other="", read="c", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLS.format(other=_OTHER, read="d", mark="")},
         ),
         Good(
             _ENTRY.format(call="", mark=""),
@@ -119,10 +150,39 @@ class SideEffectLost(Rule):
                     "has an effect each time it runs",
                 )
 
-    def check_merged(self, change: PassPair) -> Findings:
-        """One finding for each reader of random numbers that got those of another."""
+    def check_barriers(self, change: PassPair) -> Findings:
+        """One finding for each value that is read past a barrier that is gone."""
+        if may(change.pass_name, "barriers"):
+            return
         for computation in change.changed:
-            if "rng" not in computation.before.opcodes:
+            before, after = computation.before, computation.after
+            if _BARRIER not in before.opcodes or len(after.with_opcode(_BARRIER)) >= len(
+                before.with_opcode(_BARRIER)
+            ):
+                continue
+            gone = {
+                value.name: barrier.name
+                for barrier in before.with_opcode(_BARRIER)
+                if barrier.name not in after.index
+                for value in (barrier, *barrier.users)
+                if value is barrier or value.opcode == "get-tuple-element"
+            }
+            for number, position in computation.kept if gone else ():
+                old, new = before.at(number), after.at(position)
+                for ours, theirs in zip(old.operand_names, new.operand_names, strict=False):
+                    name, _, _ = ours.partition("#")
+                    source, _, _ = theirs.partition("#")
+                    if name in gone and source in before.index and source not in gone:
+                        yield Finding(
+                            new,
+                            f"{change.pass_name} removed %{gone[name]}, an {_BARRIER}: this "
+                            f"{new.opcode} reads past it",
+                        )
+
+    def check_merged(self, change: PassPair) -> Findings:
+        """One finding for each reader of a call or of random numbers that got those of another."""
+        for computation in change.changed:
+            if _MERGED.isdisjoint(computation.before.opcodes):
                 continue
             for number, position in computation.kept:
                 old, new = computation.before.at(number), computation.after.at(position)
@@ -131,14 +191,16 @@ class SideEffectLost(Rule):
                     if (
                         one is not None
                         and other is not None
-                        and one.opcode == other.opcode == "rng"
+                        and one.opcode == other.opcode
+                        and one.opcode in _MERGED
                         and one.name not in computation.after.index
-                        and other.name in computation.before.index
+                        and (was := computation.before.instruction(other.name)) is not None
+                        and (what := _differ(one, was))
                     ):
                         yield Finding(
                             new,
                             f"{change.pass_name} merged %{one.name} into %{other.name}: this "
-                            f"{new.opcode} read other random numbers",
+                            f"{new.opcode} read other {what}",
                         )
 
     def check(self, change: PassPair) -> Findings:
@@ -166,6 +228,19 @@ class SideEffectLost(Rule):
                 left.root,
                 f"{change.pass_name} removed %{target.name} ({name}), which has side effects",
             )
+
+
+def _differ(one: Instruction, other: Instruction) -> str:
+    """What differs between two calls on equal operands, or two that give random numbers."""
+    if one.opcode == "rng":
+        return "random numbers"
+    alike = one.operand_names == other.operand_names and one.type_text == other.type_text
+    if not alike or one.custom_call_target in MARKERS:
+        return ""
+    if one.custom_call_target != other.custom_call_target:
+        return f"results, those of {one.custom_call_target}"
+    configs = (one.attributes.get("backend_config"), other.attributes.get("backend_config"))
+    return "results, by another backend_config" if configs[0] != configs[1] else ""
 
 
 def _effect(record: InstructionRecord) -> str:

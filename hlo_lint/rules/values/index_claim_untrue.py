@@ -4,13 +4,41 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
+from math import prod
+from typing import Final
 
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import INDEX_MAPS, index_rows, indexed_dimensions
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
+_CLAIMS: Final = ("unique_indices=true", "indices_are_sorted=true")
+_MOVES: Final = FORWARDS | frozenset(
+    "broadcast convert get-tuple-element parameter reshape slice transpose tuple".split()
+)
+_GIVEN: Final = """
+HloModule m
+
+set {{
+  old = f32[] parameter(0)
+  ROOT new = f32[] parameter(1)
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  u = f32[3] parameter(1)
+  i = s32[3,1] parameter(2)
+  ROOT {name} = f32[8] scatter(p, i, u), update_window_dims={{}}, inserted_window_dims={{0}}, \
+scatter_dims_to_operand_dims={{0}}, index_vector_dim=1{claim}, to_apply=set{mark}
+}}
+"""
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_scatter-simplifier.txt"
+_AFTER = "module_0001.m.0002.simplification.after_scatter-simplifier.before_pipeline-end.txt"
 _PROGRAM = """
 set {{
   old = f32[] parameter(0)
@@ -37,7 +65,8 @@ class IndexClaimUntrue(Rule):
     run and between backends. Rows that are out of bounds write nothing and may be equal.
 
     Indices are looked at that the text determines: constants, iotas, and what reshapes, converts or
-    concatenates them.
+    concatenates them. Of a pass that makes a claim which no gather or scatter made before, the
+    indices have to come from a sort, an iota or a constant.
     """
 
     severity = Severity.WARNING
@@ -50,9 +79,42 @@ class IndexClaimUntrue(Rule):
         Bad.module(
             _PROGRAM.format(indices="{4}, {1}, {2}", claim="indices_are_sorted", mark="  // error")
         ),
+        Bad(
+            _GIVEN.format(name="t", claim=", unique_indices=true", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _GIVEN.format(name="s", claim="", mark="")},
+        ),
+        Good(
+            _GIVEN.format(name="t", claim=", unique_indices=true", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _GIVEN.format(name="s", claim=", unique_indices=true", mark="")},
+        ),
         Good.module(_PROGRAM.format(indices="{4}, {1}, {2}", claim="unique_indices", mark="")),
         Good.module(_PROGRAM.format(indices="{1}, {1}, {2}", claim="indices_are_sorted", mark="")),
     )
+
+    def check_pass(self, change: PassPair) -> Findings:
+        """Each claim that a pass makes of indices that may be any."""
+        for claim in _CLAIMS:
+            old, new = (
+                [
+                    reader
+                    for body in bodies
+                    for opcode in INDEX_MAPS
+                    for reader in body.with_opcode(opcode)
+                    if claim in reader.attributes_text
+                ]
+                for bodies in (change.removed, change.added)
+            )
+            for reader in () if old else new:
+                at = (len(reader.operands) - 1) // 2 if reader.opcode == "scatter" else 1
+                indices = reader.producer(at) if len(reader.operands) > at else None
+                if indices is not None and _may_be_any(indices):
+                    yield Finding(
+                        reader,
+                        f"{change.pass_name} claims {claim}, and nothing made %{indices.name} so",
+                        operand=at,
+                    )
 
     def check(self, computation: Computation) -> Findings:
         """Each claim that constant indices belie."""
@@ -78,6 +140,18 @@ class IndexClaimUntrue(Rule):
                         f"indices_are_sorted is true, and {_spelled(fall[1])} comes after "
                         f"{_spelled(fall[0])}",
                     )
+
+
+def _may_be_any(indices: Instruction) -> bool:
+    """True if only the arguments decide the indices, of which there are several."""
+    shape = indices.shape_or_none
+    if not isinstance(shape, ArrayShape) or prod(shape.dims) <= max(shape.dims[-1:], default=1):
+        return False
+    cone = reached(
+        [indices],
+        lambda value: [one for one in map(value.producer, range(len(value.operands))) if one],
+    )
+    return all(value.opcode in _MOVES for value in cone)
 
 
 def _fits(row: tuple[int, ...], instruction: Instruction) -> bool:

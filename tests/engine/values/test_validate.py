@@ -484,6 +484,63 @@ def test_a_module_is_compared_with_its_parts_on_devices(xla: XlaCpu, devices: in
     assert changed(validate_dumps("m", run_of([whole, wrong]), xla)) == ["after_pass1"]
 
 
+@pytest.mark.parametrize(
+    "sharding",
+    [
+        "{unreduced}",
+        "{devices=[1,2]<=[2] last_tile_dims={unreduced}}",
+        "{mesh['a'=2], [{}], unreduced={'a'}}",
+    ],
+)
+def test_parts_that_are_addends_are_summed(xla: XlaCpu, sharding: str) -> None:
+    whole = f"""HloModule m, num_partitions=2
+
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+
+ENTRY e {{
+  x = f32[6] parameter(0), sharding={sharding}
+  ROOT r = f32[6] copy(x), sharding={{replicated}}
+}}
+"""
+    head, _ = whole.split("ENTRY")
+    reduced = "all-reduce(x), channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true"
+    parts = f"""{head}ENTRY e_spmd {{
+  x = f32[6] parameter(0)
+  ROOT r = f32[6] {reduced}, to_apply=add
+}}
+"""
+    right = validate_dumps("m", run_of([whole, parts]), xla)
+    assert right.compared == 1
+    assert not right.changes
+    lost = parts.replace(f"{reduced}, to_apply=add", "copy(x)")
+    assert changed(validate_dumps("m", run_of([whole, lost]), xla)) == ["after_pass1"]
+    kept = whole.replace("copy(x), sharding={replicated}", f"copy(x), sharding={sharding}")
+    assert not validate_dumps("m", run_of([kept, lost]), xla).changes
+
+
+def test_each_device_has_the_result_that_all_of_them_have(xla: XlaCpu) -> None:
+    whole = """HloModule m, num_partitions=2
+
+ENTRY e {
+  x = f32[6] parameter(0), sharding={replicated}
+  ROOT r = f32[6] negate(x), sharding={replicated}
+}
+"""
+    parts = """HloModule m, num_partitions=2
+
+ENTRY e_spmd {
+  x = f32[6] parameter(0)
+  n = f32[6] negate(x)
+  d = u32[] partition-id()
+  z = u32[] constant(0)
+  is = pred[] compare(d, z), direction=EQ
+  all = pred[6] broadcast(is), dimensions={}
+  ROOT r = f32[6] select(all, n, x)
+}
+"""
+    assert changed(validate_dumps("m", run_of([whole, parts]), xla)) == ["after_pass1"]
+
+
 REGION = r"""HloModule m, num_partitions=4, frontend_attributes={xla.sdy.meshes={mesh = #sdy.mesh<["x"=2, "y"=2]>}}
 
 add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }

@@ -36,6 +36,8 @@ class Sharded(NamedTuple):
     """The whole array."""
     places: tuple[tuple[int, ...], ...]
     """The number of the part in each dimension that each device has."""
+    addends: tuple[int, ...] = ()
+    """The number of the addend that each device has of its part; none where it has all of it."""
 
     @property
     def counts(self) -> list[int]:
@@ -55,13 +57,30 @@ class Sharded(NamedTuple):
         padded = nodes.padded(whole, filled, PADDING)
         starts = [size * at for size, at in zip(part, place, strict=True)]
         limits = [start + size for start, size in zip(starts, part, strict=True)]
+        if self.addends and self.addends[device] != max(self.addends):
+            return nodes.filled(0, self.part)  # the last addend is the sum
         return nodes.slice(padded, starts, limits)
 
-    def joined(self, nodes: Nodes, parts: Sequence[Node]) -> Node:
-        """The whole array from the parts of all devices; of equal parts the first."""
+    @property
+    def has_copies(self) -> bool:
+        """True if two devices have the same part."""
+        return len(set(zip(self.places, self.addends or self.places, strict=True))) < len(
+            self.places
+        )
+
+    def joined(self, nodes: Nodes, parts: Sequence[Node], *, takes_last: bool = False) -> Node:
+        """The whole array from the parts of all devices; of equal parts the first, or the last."""
         if parts[0].shape != self.part:
             raise NotLowered(f"a device has {parts[0].shape} of {self.shape}, not {self.part}")
-        by_place = dict(zip(reversed(self.places), reversed(parts), strict=True))
+        order = list(range(len(parts)))
+        by_share = {
+            (self.places[at], self.addends[at] if self.addends else 0): parts[at]
+            for at in (order if takes_last else reversed(order))
+        }
+        by_place: dict[tuple[int, ...], Node] = {}
+        for (place, _), node in sorted(by_share.items(), key=lambda item: item[0]):
+            held = by_place.get(place)
+            by_place[place] = node if held is None else nodes.binary("add", held, node)
 
         def join(place: tuple[int, ...]) -> Node:
             axis = len(place)
@@ -113,25 +132,31 @@ def _spread(shape: Shape, sharding: Sharding | None, devices: int) -> Iterator[S
     if len(shardings) != len(leaves):
         raise NotLowered(f"{len(shardings)} shardings of {len(leaves)} arrays")
     for leaf, one in zip(leaves, shardings, strict=True):
-        yield Sharded(leaf, tuple(_places(one, leaf.rank, devices)))
+        places, addends = _places(one, leaf.rank, devices)
+        shared = addends if any(addends) else []
+        yield Sharded(leaf, tuple(map(tuple, places)), tuple(shared))
 
 
 def _places(
     sharding: TiledSharding | NamedSharding | None, rank: int, devices: int
-) -> list[tuple[int, ...]]:
-    """The number of the part in each dimension, for each device."""
-    places = [[0] * rank for _ in range(devices)]
+) -> tuple[list[list[int]], list[int]]:
+    """The number of the part in each dimension, and that of the addend, for each device."""
+    places, addends = [[0] * rank for _ in range(devices)], [0] * devices
     match sharding:
-        case NamedSharding(dimensions=dimensions) if not sharding.unreduced:
-            if not any(dimension.axes for dimension in dimensions) and not sharding.mesh.order:
-                return list(map(tuple, places))
+        case NamedSharding(dimensions=dimensions, reduction="sum"):
+            spreads = [dimension.axes for dimension in dimensions]
+            if not (any(spreads) or sharding.unreduced or sharding.mesh.order):
+                return places, addends
             if prod(axis.size for axis in sharding.mesh.axes) == devices:
-                for axis, dimension in enumerate(dimensions):
-                    for group in MeshReplicaGroups(sharding.mesh, dimension.axes).groups:
+                for axis, axes in enumerate(spreads):
+                    for group in MeshReplicaGroups(sharding.mesh, axes).groups:
                         for number, device in enumerate(group):
                             places[device][axis] = number
-                return list(map(tuple, places))
-        case TiledSharding(type="tiled", tiles=tiles) if "unreduced" not in sharding.subgroups:
+                for group in MeshReplicaGroups(sharding.mesh, sharding.unreduced).groups:
+                    for number, device in enumerate(group):
+                        addends[device] = number
+                return places, addends
+        case TiledSharding(type="tiled", tiles=tiles):
             order = device_numbers(sharding.devices)
             if len(order) == devices == prod(tiles):
                 for at, device in enumerate(order):
@@ -139,9 +164,13 @@ def _places(
                         at, number = divmod(at, tiles[axis])
                         if axis < rank:
                             places[device][axis] = number
-                return list(map(tuple, places))
+                        elif sharding.subgroups[axis - rank :][:1] == ("unreduced",):
+                            addends[device] = number
+                return places, addends
+        case TiledSharding(type="unreduced"):
+            return places, list(range(devices))
         case None | TiledSharding(type="replicated"):
-            return list(map(tuple, places))
+            return places, addends
     raise NotLowered(f"arrays are spread over {devices} devices in a way that is not simulated")
 
 

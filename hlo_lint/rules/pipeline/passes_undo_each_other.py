@@ -1,0 +1,99 @@
+"""Passes of one pipeline that bring the module back to what it was."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from hlo_lint.dumps.pass_dump import NumberedDump
+from hlo_lint.hlo.ir import Module
+from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
+from hlo_lint.rules.findings import Finding, Severity
+
+_MIN_RUNS: Final = 3
+"""Runs of a pass: two equal ones may be chance, where the second time was the last."""
+_PROGRAM: Final = """
+HloModule m{mark}
+
+ENTRY e {{
+  p = f32[8,4]{{1,0}} parameter(0)
+  {move}
+  ROOT n = f32[4,8]{{1,0}} {root}
+}}
+"""
+_AFTER: Final = "module_0001.m.{:04}.simplification.after_{}.before_{}.txt"
+
+
+def _example(kind: type[Bad] | type[Good], rounds: int) -> Bad | Good:
+    """The dumps of a pipeline whose two passes move a transpose to and fro."""
+    early = {"move": "t = f32[4,8]{1,0} transpose(p), dimensions={1,0}", "root": "negate(t)"}
+    late = {"move": "t = f32[8,4]{1,0} negate(p)", "root": "transpose(t), dimensions={1,0}"}
+    dumps = {_AFTER.format(1, "pipeline-start", "mover"): _PROGRAM.format(**early, mark="")}
+    for number in range(2, 2 * rounds + 2, 2):
+        dumps[_AFTER.format(number, "mover", "folder")] = _PROGRAM.format(**late, mark="")
+        dumps[_AFTER.format(number + 1, "folder", "mover")] = _PROGRAM.format(**early, mark="")
+    last, _ = dumps.popitem()
+    mark = "  // error" if kind is Bad else ""
+    return kind(_PROGRAM.format(**early, mark=mark), file=last, beside=dumps)
+
+
+class PassesUndoEachOther(Rule):
+    """A pass that changes the module into what it was after an earlier run of the pass.
+
+    ## Why
+    Pipelines run their passes until none reports a change. Where one pass makes of the module what
+    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: the compilation
+    takes many times as long, and what comes out depends on which of them was last. The finding
+    stands at the last of three or more runs of a pass in one run of a pipeline, where the module
+    has the structure that it had after the run before, though others changed it in between.
+    """
+
+    severity = Severity.WARNING
+    examples = (_example(Bad, 3), _example(Good, 2))
+
+    def check(self, compilation: Compilation) -> Findings:
+        """One finding for each run of a pipeline, at the last pass that repeats itself."""
+        from hlo_lint.analysis.diff.structural_hash import Structures
+
+        steps = compilation.pipeline.steps
+        for run in _runs_of_pipelines(steps):
+            by_pass: dict[str, list[NumberedDump]] = defaultdict(list)
+            for dump in run:
+                by_pass[dump.name.after].append(dump)
+            for name, dumps in sorted(by_pass.items(), key=lambda item: -item[1][-1].step):
+                if len(dumps) < _MIN_RUNS or name == "pipeline-start":
+                    continue
+                *_, first, second, third = dumps
+                modules = [dump.module for dump in (first, second, third)]
+                if len(set(map(_size, modules))) > 1:
+                    continue
+                structures = Structures()
+                if len({structures.of(module).number for module in modules}) > 1:
+                    continue
+                between = dict.fromkeys(
+                    dump.name.after for dump in run if second.step < dump.step < third.step
+                )
+                if between:
+                    yield Finding(
+                        first_line(third),
+                        f"{name} made of the module what it was after step {second.step}, and "
+                        f"after step {first.step}",
+                        notes=(f"{', '.join(between)} undid it in between",),
+                        file=compilation.dumps.index(third),
+                    )
+                    break
+
+
+def _runs_of_pipelines(steps: tuple[NumberedDump, ...]) -> list[list[NumberedDump]]:
+    """The dumps of each stretch of one pipeline's name: a fixed point starts it again."""
+    runs: list[list[NumberedDump]] = []
+    for dump in steps:
+        if runs and runs[-1][-1].name.pipeline == dump.name.pipeline:
+            runs[-1].append(dump)
+        else:
+            runs.append([dump])
+    return runs
+
+
+def _size(module: Module) -> tuple[int, int]:
+    return len(module.computations), sum(len(body.rows) for body in module.computations)

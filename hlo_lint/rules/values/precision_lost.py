@@ -1,0 +1,134 @@
+"""Products that a pass made anew, without the precision that was asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from math import prod
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.callees import configuration
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding, Severity
+
+_PRODUCTS: Final = frozenset({"convolution", "custom-call", "dot"})
+_ROUNDED: Final = frozenset({"f32", "f64", "c64", "c128"})
+"""Element types that a default precision may round."""
+_DEFAULT: Final = frozenset({"", "default", "alg_unset", "dot_any_f8_any_f8_f32"})
+_PROGRAM: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,4]{{1,0}} parameter(0)
+  q = f32[4,6]{{1,0}} parameter(1)
+  {transpose}
+  ROOT {dot} = f32[8,6]{{1,0}} dot(p, {right}), lhs_contracting_dims={{1}}, \
+rhs_contracting_dims={{{dimension}}}{rest}
+}}
+"""
+_BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_transpose-folding.txt"
+_AFTER = "module_0001.m.0002.simplification.after_transpose-folding.before_pipeline-end.txt"
+_ASKED = ", operand_precision={highest,highest}"
+_TRANSPOSED = _PROGRAM.format(
+    transpose="t = f32[6,4]{1,0} transpose(q), dimensions={1,0}",
+    dot="d",
+    right="t",
+    dimension="1",
+    rest=_ASKED,
+)
+
+
+class PrecisionLost(Rule):
+    """A pass that replaces a product by another one of the default precision.
+
+    ## Why
+    `operand_precision` and `algorithm` say how many bits of its factors a dot or a convolution
+    keeps. A pass that makes the product anew, with other dimensions, merged with another, or as a
+    call of a library, has to hand them on. Where it does not, the product is computed in TF32 or
+    bf16, and no type shows it.
+
+    It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
+    for none and multiplies as many elements of the same types.
+    """
+
+    severity = Severity.WARNING
+    examples = (
+        Bad(
+            _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TRANSPOSED},
+        ),
+        Good(
+            _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest=_ASKED),
+            file=_AFTER,
+            beside={_BEFORE: _TRANSPOSED},
+        ),
+    )
+
+    def check(self, change: PassPair) -> Findings:
+        """Each new product of the default precision in the place of one that is gone."""
+        gone = list(_products(change.removed))
+        if not any(product.asked for product in gone):
+            return
+        made = list(_products(change.added))
+        lost = Counter(product.size for product in gone if product.asked)
+        lost.subtract(product.size for product in made if product.asked)
+        spare = Counter(product.size for product in made if not product.asked)
+        spare.subtract(product.size for product in gone if not product.asked)
+        for product in made:
+            size = product.size
+            if product.asked or lost[size] <= 0 or spare[size] <= 0:
+                continue
+            lost[size] -= 1
+            spare[size] -= 1
+            old = next(one for one in gone if one.asked and one.size == size)
+            yield Finding(
+                product.instruction,
+                f"{change.pass_name} lost the precision {old.asked} of this product",
+                notes=(f"before it, %{old.instruction.name} had it",),
+                key="precision",
+            )
+
+
+class _Product(NamedTuple):
+    instruction: Instruction
+    size: tuple[object, ...]
+    """The types of the factors, and how many elements they and the result have."""
+    asked: str
+    """What it asks for; empty for the default."""
+
+
+def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
+    for computation in computations:
+        for opcode in _PRODUCTS & computation.opcodes:
+            for instruction in computation.with_opcode(opcode):
+                asked = _asked(instruction)
+                if asked is None:
+                    continue
+                factors = [
+                    operand.shape
+                    for operand in instruction.operands[:2]
+                    if isinstance(operand.shape, ArrayShape)
+                ]
+                result = next(iter(arrays(instruction.shape_or_none)), None)
+                if len(factors) == 2 and result and {one.dtype for one in factors} <= _ROUNDED:
+                    sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
+                    yield _Product(instruction, (*sizes, prod(result.dims)), asked)
+
+
+def _asked(product: Instruction) -> str | None:
+    """What a product asks for; None for what is none."""
+    if product.opcode == "custom-call":
+        config = configuration(product.attribute_text("backend_config") or "")
+        if "operand_precision" not in config and "algorithm" not in config:
+            return None
+        named, algorithm = config.get("operand_precision"), config.get("algorithm")
+        words = [str(word) for word in (*(named if isinstance(named, list) else ()), algorithm)]
+    else:
+        named = (product.attribute_text("operand_precision") or "").strip("{}").split(",")
+        words = [*named, product.attribute_text("algorithm") or ""]
+    asked = [word for word in words if word.strip().lower() not in _DEFAULT | {"none"}]
+    return ", ".join(dict.fromkeys(word.strip() for word in asked))
