@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ def test_a_scan_of_nothing_gives_its_first_carry(xla: XlaCpu) -> None:
     assert last.tolist() == [1, 2]
 
 
-def groups(sizes: Sequence[int]) -> list[slice]:
+def groups(sizes: NDArray[Any]) -> list[slice]:
     ends = np.cumsum(sizes)
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 

@@ -164,9 +164,9 @@ def scaled_dot(
     left, right, *scales = leaves
     if not all(scale.shape.rank for scale in scales):
         return None
-    sides = [_scaled(nodes, *side) for side in zip((left, right), scales, strict=True)]
+    left, right = _scaled(nodes, left, scales[0]), _scaled(nodes, right, scales[1])
     batch, contracting = (_paired(instruction, name) for name in ("batch", "contracting"))
-    return nodes.convert(nodes.dot(*sides, "f32", batch, contracting), result.dtype)
+    return nodes.convert(nodes.dot(left, right, "f32", batch, contracting), result.dtype)
 
 
 def _scaled(nodes: Nodes, node: Node, scale: Node) -> Node:
