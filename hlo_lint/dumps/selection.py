@@ -11,6 +11,9 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+from hlo_lint.text.patterns import late
+
+_of_any_build = late(r"\.cl_\d+$").sub
 
 FIRST = "before_optimizations"
 """The dump of the compiler's input."""
@@ -95,10 +98,13 @@ def names_of(pipeline: Pipeline) -> tuple[str, ...]:
 
 
 def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
-    """The runs of the compiler in a dump, by the name of the module."""
+    """The runs of the compiler in a dump, by the name of the module.
+
+    XLA:TPU adds its own build to the name, `jit_f.cl_933746096`, which is left out.
+    """
     runs: dict[str, list[Pipeline]] = {}
     for pipeline in main_pipelines(dump):
-        runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
+        runs.setdefault(_of_any_build("", names_of(pipeline)[-1]), []).append(pipeline)
     return runs
 
 

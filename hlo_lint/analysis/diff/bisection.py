@@ -205,10 +205,10 @@ def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> It
             yield f"{side} has no dumps of passes; XLA_FLAGS=--xla_dump_hlo_pass_re=.* makes them"
         elif not run.records_every_change:
             yield f"whether {side} dumped every pass is not known: one between two dumps may be it"
-    yield from _flags(before, after)
+    yield from flag_differences(before, after)
 
 
-def _flags(before: Pipeline, after: Pipeline) -> Iterator[str]:
+def flag_differences(before: Pipeline, after: Pipeline) -> Iterator[str]:
     """The flags in which the two runs differ, but for those on where dumps go."""
     if before.options is None or after.options is None:
         return

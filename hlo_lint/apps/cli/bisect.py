@@ -10,9 +10,6 @@ import click
 from hlo_lint.analysis.diff.bisection import Bisection, bisect
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.diff import show
-from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import by_module, module_named
 from hlo_lint.report.diff import difference_as_dict
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -40,7 +37,7 @@ def command(
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
-    bisections = [bisect(one, other) for one, other in _pairs(before, after, module)]
+    bisections = [bisect(one, other) for one, other in common.pairs_of(before, after, module)]
     if as_json:
         modules = [_as_dict(bisection) for bisection in bisections]
         common.print_json(modules=modules)
@@ -48,19 +45,6 @@ def command(
         for bisection in bisections:
             _show(bisection, everything)
     ctx.exit(0 if all(bisection.same for bisection in bisections) else 1)
-
-
-def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
-    """The modules of one name; if there are several, the first of A with the first of B."""
-    if module is not None:
-        return [(module_named(before, module), module_named(after, module))]
-    sides = [by_module(open_dump(folder)) for folder in (before, after)]
-    pairs = common.paired(sides, (before, after))
-    for name in sorted({*sides[0], *sides[1]}):
-        numbers = [len(side.get(name, ())) for side in sides]
-        if numbers[0] != numbers[1]:
-            click.echo(f"note: {name}: {numbers[0]} in {before}, {numbers[1]} in {after}", err=True)
-    return pairs
 
 
 def _show(bisection: Bisection, everything: bool) -> None:

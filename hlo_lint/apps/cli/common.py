@@ -269,3 +269,24 @@ def paired(
         ours, theirs = (", ".join(side) or "none" for side in sides)
         raise UsageError(f"no module is in both: {ours} in {paths[0]}, {theirs} in {paths[1]}")
     return pairs
+
+
+def pairs_of(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
+    """The modules of one name in two directories; the first of A with the first of B.
+
+    Raises:
+        UsageError: if no module is in both, or none has the given name.
+    """
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.dumps.selection import by_module, module_named
+
+    if module is not None:
+        return [(module_named(before, module), module_named(after, module))]
+    sides = [by_module(open_dump(folder)) for folder in (before, after)]
+    pairs = paired(sides, (before, after))
+    for name in sorted({*sides[0], *sides[1]}):
+        numbers = [len(side.get(name, ())) for side in sides]
+        if numbers[0] != numbers[1]:
+            note = f"note: {name}: {numbers[0]} in {before}, {numbers[1]} in {after}"
+            print(shown(note), file=sys.stderr)
+    return pairs

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -44,13 +45,13 @@ def render_html(
     """
     environment, markdown = _libraries()
     collected = collect(dump, report, [Path(source) for source in sources], progress)
-    style = _text("page.css")
+    style = text_of("page.css")
     # The libraries of the graph are a third of a small page: they come with the first graph.
     names = [*(GRAPH_LIBRARIES if collected["graphs"] else ()), "graph.js", "page.js"]
-    program = ";\n".join(map(_text, names))
+    program = ";\n".join(map(text_of, names))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(program)}; "
+        f"style-src {digest(style)}; script-src {digest(program)}; "
         "require-trusted-types-for 'script'"
     )
     named = {finding["rule"] for finding in collected["index"]["findings"]}
@@ -83,21 +84,37 @@ def check_installed() -> None:
 
 
 def _libraries() -> tuple[Environment, MarkdownIt]:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+    with _wanted():
         from markdown_it import MarkdownIt
-    except ImportError as error:
-        raise UsageError(
-            f"an HTML report needs {error.name}: pip install 'hlo-lint[report]'"
-        ) from error
-    environment = Environment(
+    markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
+    return jinja_environment(), markdown
+
+
+def jinja_environment() -> Environment:
+    """What renders the templates of this package.
+
+    Raises:
+        UsageError: where jinja2 is missing.
+    """
+    with _wanted():
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    return Environment(
         loader=PackageLoader("hlo_lint.report.html", ""),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment, MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
+
+
+@contextmanager
+def _wanted() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise UsageError(
+            f"an HTML report needs {error.name}: pip install 'hlo-lint[report]'"
+        ) from error
 
 
 def _rules(names: Iterable[str]) -> list[Rule]:
@@ -113,9 +130,11 @@ def _html(rule: Rule, markdown: MarkdownIt) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def _text(name: str) -> str:
+def text_of(name: str) -> str:
+    """A file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """The source of a style or a script as a policy names it."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

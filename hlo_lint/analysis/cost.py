@@ -1,0 +1,229 @@
+"""The cost of a module: flops and bytes of each instruction that runs by itself, and in all.
+
+What differs from XLA's `HloCostAnalysis`: a loop counts as often as it runs where that is known, of
+an operand that a fusion only slices the slices count, tuples cost nothing, and custom calls have
+bytes, GEMMs and convolutions among them flops, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.loops import Loop, loops
+from hlo_lint.analysis.opcode_costs import (
+    FREE,
+    NOTHING,
+    SLICES,
+    Cost,
+    applications,
+    byte_count,
+    cost_of_kind,
+    library_cost,
+)
+from hlo_lint.analysis.walks import chain, operands_first, reached
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.kinds import reading_of
+from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.records import opcode_of
+
+
+class ModuleCosts:
+    """The cost of each instruction of a module that runs by itself, and how often it runs.
+
+    A loop whose iterations are not known counts as one, as with XLA; with `loops_once` each does.
+    """
+
+    def __init__(self, module: Module, *, loops_once: bool = False) -> None:
+        self.module = module
+        self._loops_once = loops_once
+        self._by_name = {part.name: part for part in reversed(module.computations)}
+        self._loops = {loop.instruction: loop for loop in loops(module)}
+        self._totals: dict[str, Cost] = {}
+        for name in operands_first(self._by_name, self._callees):
+            self._totals[name] = self._total(self._by_name[name])
+
+    def _callees(self, name: str) -> list[str]:
+        called = calls_of(self._by_name[name]).values()
+        return [to for names in called for to in names if to in self._by_name]
+
+    def _total(self, computation: Computation) -> Cost:
+        total = _without_callers(computation)
+        for number in calls_of(computation):
+            total += self.of(computation.at(number))
+        return total
+
+    @property
+    def total(self) -> Cost:
+        """The cost of the whole module: of its entry, with all that it calls."""
+        entry = self.module.entry
+        return NOTHING if entry is None else self._totals.get(entry.name, NOTHING)
+
+    def of(self, instruction: Instruction) -> Cost:
+        """The cost of one instruction, with what it calls; of a loop with all of its iterations."""
+        number, computation = instruction.number, instruction.computation
+        names = calls_of(computation).get(number, ())
+        callees = [self._totals.get(name, NOTHING) for name in names]
+        opcode = instruction.opcode
+        if opcode == "fusion":
+            body = self._by_name.get(names[0]) if names else None
+            own = 0 if body is None else _fusion_bytes(instruction, body)
+            return Cost(bytes=own) + sum((cost.inside() for cost in callees), NOTHING)
+        if opcode == "while":
+            return sum(callees, NOTHING).times(self.trip_count(instruction))
+        if opcode == "conditional":
+            return max(callees, key=lambda cost: (cost.bytes, cost.flops), default=NOTHING)
+        if callees and (opcode == "call" or _is_wrapper(opcode)):
+            return sum(callees, NOTHING)
+        kind = reading_of(computation).kinds[reading_of(computation).kind_of[number]]
+        cost = cost_of_kind(*kind)
+        if callees and opcode in _APPLIES:
+            applied = sum((callee.inside() for callee in callees), NOTHING)
+            cost += applied.times(applications(opcode, *kind[1:]))
+        if opcode == "custom-call":
+            cost += library_cost(instruction)
+        return cost
+
+    def trip_count(self, loop: Instruction) -> int:
+        """How often a loop runs, or counts as running."""
+        found: Loop | None = None if self._loops_once else self._loops.get(loop)
+        count = None if found is None else found.trip_count
+        return 1 if count is None else count
+
+    @property
+    def unknown_loops(self) -> list[Instruction]:
+        """The loops whose iterations are not known."""
+        return [at for at, loop in self._loops.items() if loop.trip_count is None]
+
+    def kernels(self) -> Iterator[tuple[Instruction, int]]:
+        """The instructions that run by themselves, each with the number of times that it runs.
+
+        Of a conditional the instructions of all branches.
+        """
+        entry = self.module.entry
+        times: Counter[str] = Counter({entry.name: 1} if entry is not None else {})
+        order = operands_first(times, self._running)
+        for name in reversed(order):  # callers first
+            computation = self._by_name[name]
+            calls = calls_of(computation)
+            for number, row in enumerate(computation.rows):
+                opcode = opcode_of(row)
+                if opcode not in _RUNS:
+                    if opcode not in FREE:
+                        yield computation.at(number), times[name]
+                    continue
+                trips = self.trip_count(computation.at(number)) if opcode == "while" else 1
+                for callee in calls.get(number, ()):
+                    if callee in self._by_name:
+                        times[callee] += trips * times[name]
+
+    def _running(self, name: str) -> list[str]:
+        computation = self._by_name[name]
+        calls = calls_of(computation).items()
+        running = [names for at, names in calls if opcode_of(computation.rows[at]) in _RUNS]
+        return [to for names in running for to in names if to in self._by_name]
+
+
+_RUNS: Final = ("while", "call", "conditional", "async-start")
+"""Opcodes whose computations run instruction by instruction."""
+_APPLIES: Final = frozenset(
+    "all-reduce all-reduce-start map reduce reduce-scatter reduce-window scan scatter "
+    "select-and-scatter".split()
+)
+"""Opcodes that apply a computation to elements."""
+
+
+def _is_wrapper(opcode: str) -> bool:
+    """True for the start of an asynchronous computation, in its short spelling, too."""
+    return opcode == "async-start" or wrapped_opcode(opcode) is not None
+
+
+@cached_analysis
+def _without_callers(computation: Computation) -> Cost:
+    """The cost of the instructions that call nothing: kind by kind."""
+    reading, calls = reading_of(computation), calls_of(computation)
+    counts = Counter(reading.kind_of)
+    counts.subtract(Counter(reading.kind_of[number] for number in calls))
+    total = NOTHING
+    for number, count in counts.items():
+        if count > 0:
+            total += cost_of_kind(*reading.kinds[number]).times(count)
+    return total
+
+
+# Fusions
+
+
+def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
+    """Bytes that a fusion reads and writes."""
+    reads = _parameter_reads(body)
+    total = _written(body)
+    for number, operand in enumerate(fusion.operands):
+        part = reads.get(number)
+        total += byte_count(operand.shape) if part is None else part
+    return total
+
+
+@cached_analysis
+def _parameter_reads(body: Computation) -> Mapping[int, int]:
+    """The bytes that are read of the parameters of which only parts are read."""
+    reads: dict[int, int] = {}
+    updated = {place.operand_names[0] for place in _updates_in_place(body)}
+    for parameter in body.with_opcode("parameter"):
+        number = parameter.parameter_number
+        if number is None:
+            continue
+        read = 0
+        whole = not parameter.users
+        for name in reached([parameter.name], partial(_renamed, body)):
+            for user in _users(body, name):
+                if user.opcode == "bitcast":
+                    continue
+                is_first = user.operand_names[0].partition("#")[0] == name
+                if is_first and user.opcode in SLICES and user.operand_names.count(name) == 1:
+                    read += byte_count(user.shape_or_none)
+                elif not (is_first and user.opcode == "dynamic-update-slice" and name in updated):
+                    whole = True
+        if not whole:
+            reads[number] = min(read, byte_count(parameter.shape_or_none))
+    return reads
+
+
+def _users(body: Computation, name: str) -> Sequence[Instruction]:
+    instruction = body.instruction(name)
+    return () if instruction is None else instruction.users
+
+
+def _renamed(body: Computation, name: str) -> list[str]:
+    return [user.name for user in _users(body, name) if user.opcode == "bitcast"]
+
+
+def _results(body: Computation) -> list[Instruction]:
+    """The instructions whose values the fusion writes."""
+    root = body.root
+    if root is None:
+        return []
+    results = root.producers if root.opcode == "tuple" else (root,)
+    return [_source(result) for result in results]
+
+
+def _source(result: Instruction) -> Instruction:
+    """The instruction whose value a chain of bitcasts ends in."""
+    steps = list(chain(result, lambda at: at.producer() if at.opcode == "bitcast" else None))
+    return steps[-1]
+
+
+def _updates_in_place(body: Computation) -> list[Instruction]:
+    results = _results(body)
+    return [at for at in results if at.opcode == "dynamic-update-slice" and at.operand_names]
+
+
+def _written(body: Computation) -> int:
+    total = 0
+    for result in _results(body):
+        is_update = result.opcode == "dynamic-update-slice" and len(result.operand_names) > 1
+        total += byte_count(result.operand_shape(1) if is_update else result.shape_or_none)
+    return total

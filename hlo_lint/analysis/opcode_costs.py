@@ -1,0 +1,285 @@
+"""The cost of one instruction by its kind: flops, transcendental operations, bytes.
+
+Counted as `HloCostAnalysis` counts (`xla/service/hlo_cost_analysis.cc`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from hlo_lint.analysis.loops import backend_config
+from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
+from hlo_lint.hlo.attributes.windows import (
+    ConvolutionDimensionNumbers,
+    WindowDimension,
+    read_dim_labels,
+    read_window,
+)
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import BINARY, NO_KERNEL, UNARY
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
+
+TRANSCENDENTAL: Final = frozenset(
+    "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exp2 exponential exponential-minus-one "
+    "log log2 log-plus-one logistic power rsqrt sine sinh sqrt tan tanh".split()
+)
+"""Elementwise opcodes that count as one transcendental operation for each element, not as flops."""
+_ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - TRANSCENDENTAL
+_MATRIX: Final = ("dot", "ragged-dot", "scaled-dot", "convolution")
+SLICES: Final = ("slice", "dynamic-slice", "gather")
+FREE: Final = NO_KERNEL | {"while", "call", "conditional", "async-start", "async-update"}
+"""Opcodes that read and write nothing themselves."""
+_RESULT_OF_START: Final = {"copy-start": 0, "all-gather-start": 1, "collective-permute-start": 1}
+"""The element of the tuple that the operation fills; the others are its operands, and tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The work of an instruction, or of several."""
+
+    flops: int = 0
+    """Floating-point operations, and those on integers, too; a multiply-add is two."""
+    transcendentals: int = 0
+    """Operations such as exponential and sine, which are not among the flops."""
+    bytes: int = 0
+    """Bytes read from memory and written to it."""
+    matrix_flops: Mapping[str, int] = field(default_factory=dict)
+    """The flops of dots and convolutions among them, by the element type of the operands."""
+
+    def __add__(self, other: Cost) -> Cost:
+        if not (self.flops or self.transcendentals or self.bytes):
+            return other
+        matrix = self.matrix_flops
+        if other.matrix_flops:
+            matrix = Counter(self.matrix_flops) + Counter(other.matrix_flops)
+        return Cost(
+            self.flops + other.flops,
+            self.transcendentals + other.transcendentals,
+            self.bytes + other.bytes,
+            matrix,
+        )
+
+    def times(self, number: int) -> Cost:
+        """The same so many times."""
+        matrix = {dtype: number * flops for dtype, flops in self.matrix_flops.items()}
+        work = number * self.flops, number * self.transcendentals, number * self.bytes
+        return Cost(*work, matrix)
+
+    def inside(self) -> Cost:
+        """The same within a kernel, which touches no memory."""
+        return Cost(self.flops, self.transcendentals, 0, self.matrix_flops)
+
+
+NOTHING: Final = Cost()
+
+
+@lru_cache(maxsize=1 << 14)
+def cost_of_kind(
+    opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
+) -> Cost:
+    """The cost of an instruction but for what it calls."""
+    if opcode in FREE or opcode.endswith(("-done", "-update")):
+        return NOTHING
+    shape = shape_or_none(result)
+    types = [shape_or_none(text) if text else None for text in operands]
+    if opcode in ("constant", "parameter"):
+        return NOTHING
+    moved = _bytes_moved(opcode, shape, types)
+    elements = _elements(shape)
+    if opcode in TRANSCENDENTAL or opcode in ("rng", "rng-bit-generator"):
+        return Cost(0, elements, moved)
+    if opcode in _ELEMENTWISE:
+        return Cost(elements, 0, moved)
+    if opcode in _MATRIX:
+        flops = _matrix_flops(opcode, shape, attributes, types)
+        dtype = next((array.dtype for array in arrays(types[0] if types else None)), "")
+        return Cost(flops, 0, moved, {dtype: flops})
+    return Cost(_other_flops(opcode, types), 0, moved)
+
+
+def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
+    size = _elements(types[0] if types else None)
+    match opcode:
+        case "sort":
+            return size * max(0, size - 1).bit_length()
+        case "cholesky":
+            array = types[0] if types else None
+            side = array.dims[-1] if isinstance(array, ArrayShape) and array.dims else 0
+            return size * side // 3
+        case "triangular-solve" if len(types) > 1 and isinstance(types[0], ArrayShape):
+            return _elements(types[1]) * (types[0].dims[-1] if types[0].dims else 0)
+        case "fft":
+            return 5 * size * max(0, size - 1).bit_length()
+        case _:
+            return 0
+
+
+def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None]) -> int:
+    """Bytes that an instruction reads and writes."""
+    written = byte_count(result)
+    first = types[0] if types else None
+    if opcode in SLICES:
+        return 2 * written + sum(map(byte_count, types[1:]))
+    if opcode == "dynamic-update-slice" and len(types) > 1:
+        return 2 * byte_count(types[1]) + sum(map(byte_count, types[2:]))
+    if opcode == "scatter" and len(types) == 3:
+        return 3 * byte_count(types[2]) + byte_count(types[1])
+    if opcode in _RESULT_OF_START and isinstance(result, TupleShape):
+        number = _RESULT_OF_START[opcode]
+        written = byte_count(result.elements[number]) if number < len(result.elements) else 0
+    if opcode == "send":
+        return byte_count(first)
+    if opcode == "recv":
+        return byte_count(result.elements[0]) if isinstance(result, TupleShape) else written
+    return written + sum(map(byte_count, types))
+
+
+def applications(
+    opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
+) -> int:
+    """How often a computation is applied to elements."""
+    types = [shape_or_none(text) if text else None for text in operands]
+    shape = shape_or_none(result)
+    size = _elements(next(iter(arrays(shape)), None))
+    if opcode == "reduce":
+        return max(0, _elements(types[0] if types else None) - size)
+    if opcode == "reduce-window":
+        return size * max(0, prod(d.size for d in _window(attributes)) - 1)
+    if opcode == "scatter":
+        return _elements(types[-1] if types else None)
+    if opcode == "select-and-scatter":
+        return _elements(types[1] if len(types) > 1 else None)
+    return size
+
+
+# Dots and convolutions
+
+
+def _matrix_flops(
+    opcode: str, result: Shape | None, attributes: str, types: Sequence[Shape | None]
+) -> int:
+    if len(types) < 2 or not isinstance(result, ArrayShape):
+        return 0
+    left, right = types[0], types[1]
+    if not isinstance(left, ArrayShape) or not isinstance(right, ArrayShape):
+        return 0
+    if opcode == "convolution":
+        return _convolution_flops(result, left, right, attributes)
+    contracted = _numbers(attributes, "lhs_contracting_dims")
+    if any(number >= left.rank for number in contracted):
+        return 0
+    return 2 * result.elements * prod(left.dims[number] for number in contracted)
+
+
+def _convolution_flops(
+    result: ArrayShape, image: ArrayShape, kernel: ArrayShape, attributes: str
+) -> int:
+    """Two for each multiplication of an element of the image; padding is not multiplied."""
+    labels = _labels(attributes)
+    if labels is None:
+        return 0
+    windows = _window(attributes)
+    try:
+        spatial = zip(labels.input_spatial, labels.output_spatial, windows, strict=True)
+        valid = prod(
+            _valid_positions(image.dims[i], result.dims[o], window) for i, o, window in spatial
+        )
+        channels = kernel.dims[labels.kernel_input_feature]  # those of one group
+        features, batch = result.dims[labels.output_feature], result.dims[labels.output_batch]
+    except (IndexError, ValueError):
+        return 0
+    return 2 * valid * channels * features * batch
+
+
+@lru_cache(maxsize=1 << 10)
+def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
+    """Pairs of an output position and a window element that meet an element of the input."""
+    count = 0
+    dilated = (size - 1) * window.base_dilation + 1
+    for element in range(window.size):
+        offset = element * window.window_dilation - window.padding_low
+        if window.base_dilation == 1:
+            first = max(0, -(offset // window.stride)) if offset < 0 else 0
+            last = min(positions - 1, (dilated - 1 - offset) // window.stride)
+            count += max(0, last - first + 1)
+        else:
+            places = (offset + window.stride * at for at in range(positions))
+            count += sum(
+                0 <= place < dilated and place % window.base_dilation == 0 for place in places
+            )
+    return count
+
+
+def _labels(attributes: str) -> ConvolutionDimensionNumbers | None:
+    text = _attribute(attributes, "dim_labels")
+    try:
+        return read_dim_labels(text) if text else None
+    except AttributeSyntaxError:
+        return None
+
+
+def _window(attributes: str) -> Sequence[WindowDimension]:
+    text = _attribute(attributes, "window")
+    try:
+        return read_window(text) if text else ()
+    except AttributeSyntaxError:
+        return ()
+
+
+def _attribute(attributes: str, name: str) -> str:
+    if f"{name}=" not in attributes:
+        return ""
+    from hlo_lint.hlo.attributes.splitting import attribute_span
+
+    span = attribute_span(attributes, name)
+    return "" if span is None else attributes[span[0] : span[1]]
+
+
+def _numbers(attributes: str, name: str) -> tuple[int, ...]:
+    words = _attribute(attributes, name).strip("{}").split(",")
+    return tuple(int(word) for word in words if word.strip().isdecimal())
+
+
+def library_cost(call: Instruction) -> Cost:
+    """The flops of a GEMM or a convolution that a library computes."""
+    target, results = call.custom_call_target, list(arrays(call.shape_or_none))
+    types = [operand.shape for operand in call.operands[:2]]
+    left, right = (*types, None, None)[:2]
+    if not results or not isinstance(left, ArrayShape) or not isinstance(right, ArrayShape):
+        return NOTHING
+    flops = 0
+    if target.startswith("__cublas$"):
+        config = backend_config(call)
+        gemm = config.get("gemm_backend_config", config)
+        dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
+        named = dims.get("lhs_contracting_dimensions", ()) if isinstance(dims, Mapping) else ()
+        numbers = [int(number) for number in named if str(number).isdecimal()]
+        if numbers and max(numbers) < left.rank:
+            contracted = prod(left.dims[number] for number in numbers)
+            flops = 2 * results[0].elements * contracted
+    elif target.startswith("__cudnn$conv"):
+        labels = _labels(call.attributes_text)
+        # The kernel is the result of one kind of backward convolution, and the output an operand.
+        output, kernel = results[0], right
+        if "BackwardFilter" in target:
+            output, kernel = right, results[0]
+        elif "BackwardInput" in target:
+            output = left
+        if labels is not None and labels.kernel_output_feature < kernel.rank:
+            features = kernel.dims[labels.kernel_output_feature] or 1
+            flops = 2 * output.elements * kernel.elements // features
+    return Cost(flops, 0, 0, {left.dtype: flops}) if flops else NOTHING
+
+
+def byte_count(shape: Shape | None) -> int:
+    """The bytes of all arrays in a shape; those of unknown size count nothing."""
+    return sum(size or 0 for size in byte_sizes(shape))
+
+
+def _elements(shape: Shape | None) -> int:
+    return sum(max(0, array.elements) for array in arrays(shape))

@@ -1,0 +1,152 @@
+"""`hlo-lint compare`: what the final modules of two runs cost, and since which pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from hlo_lint.analysis.roofline import Device, gpu_device, tpu_device, tpu_of_dump
+from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli.tables import print_table
+from hlo_lint.apps.jax.capture.targets import target_of
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.xplane import find_measured
+from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
+from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
+from hlo_lint.text.errors import UsageError
+from hlo_lint.text.phrases import counted
+from hlo_lint.text.source import shown
+
+COLUMNS = ("", "A", "B", "change", "since; from")
+NUMBERS = (1, 2, 3)
+MAX_LINES = 5
+
+
+@click.command("compare")
+@parameters.two_folders
+@click.option(
+    "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
+)
+@click.option(
+    "--target",
+    metavar="CHIP",
+    shell_complete=completion.targets,
+    help="Estimate the time of this device: h100, h200, the path of a gpu_target_config.pbtxt from "
+    "a dump, v4, v5e, v5p, v6e; by default the GPU or TPU that the dumps describe.",
+)
+@click.option("--all", "everything", is_flag=True, help="Also print what is the same in both.")
+@click.option(
+    "--output-format",
+    type=click.Choice(["text", "json", "html"]),
+    default="text",
+    show_default=True,
+)
+@parameters.written_to("FILE", "Write to a file; by default to standard output.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    before: Path,
+    after: Path,
+    module: str | None,
+    target: str | None,
+    everything: bool,
+    output_format: str,
+    out: Path | None,
+) -> None:
+    """Compare what two compilations of a program cost.
+
+    A and B are dumps of one program, before and after an upgrade, or with other flags. The final
+    modules are compared: time, bytes, flops, memory, kernels, custom calls, collectives; with the
+    pass after which each difference begins, and the line of Python.
+
+    Exit status: 0 they cost the same, 1 they do not, 2 wrong use.
+    """
+    pairs = _pairs(before, after, module)
+    measured = find_measured(before), find_measured(after)
+    named = _named_device(target) if target else None
+    with common.status_line() as note:
+        comparisons = []
+        for one, other in pairs:
+            note(f"comparing {one.title}")
+            device = named or _device_of(other) or _device_of(one)
+            comparisons.append(compare_costs(one, other, device, measured))
+    comparisons.sort(key=lambda comparison: -comparison.weight)
+    if output_format == "json":
+        modules = [comparison_as_dict(comparison) for comparison in comparisons]
+        text = json.dumps({"version": 1, "modules": modules}, indent=2) + "\n"
+        common.write_output(text.encode(), out)
+    elif output_format == "html":
+        from hlo_lint.report.html.compare import render_comparisons
+
+        page = render_comparisons(comparisons, (str(before), str(after)))
+        common.write_output(page.encode(), out)
+    elif out is not None:
+        raise UsageError("-o takes --output-format json or html; the table goes to the terminal")
+    else:
+        _show(comparisons, everything)
+    ctx.exit(0 if all(comparison.same for comparison in comparisons) else 1)
+
+
+def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
+    """The modules of one name; two files are one pair, whatever their names."""
+    if before.is_file() and after.is_file():
+        sides = [open_dump(path).pipelines for path in (before, after)]
+        if not all(sides):
+            path = before if not sides[0] else after
+            raise UsageError(f"{path} holds no HLO")
+        return list(zip(*sides, strict=False))
+    return common.pairs_of(before, after, module)
+
+
+def _named_device(target: str) -> Device:
+    chip = target_of(target)
+    device = tpu_device(target.lower().partition(":")[0])
+    if device is None and not chip.is_tpu:
+        device = gpu_device(chip.description)
+    if device is None:
+        raise UsageError(f"the rates of {target} are not known; there are h100, h200, v4, v5e, v5p")
+    return device
+
+
+def _device_of(run: Pipeline) -> Device | None:
+    """The device that a dump describes."""
+    text = run.artefact(".gpu_target_config.pbtxt")
+    if text is not None:
+        return gpu_device(text)
+    text = run.artefact(".target_arguments.txt")
+    return None if text is None else tpu_of_dump(text)
+
+
+def _show(comparisons: Sequence[CostComparison], everything: bool) -> None:
+    differing = [comparison for comparison in comparisons if not comparison.same]
+    same = [comparison for comparison in comparisons if comparison.same]
+    for number, comparison in enumerate(comparisons if everything else differing):
+        if number:
+            click.echo()
+        _show_one(comparison, everything)
+    if same and not everything:
+        names = ", ".join(shown(comparison.before.title) for comparison in same[:4])
+        more = "" if len(same) <= 4 else f" and {len(same) - 4} more"
+        costs = "costs" if len(same) == 1 else "cost"
+        click.echo(f"{counted(len(same), 'module')} {costs} the same in A and B: {names}{more}")
+
+
+def _show_one(comparison: CostComparison, everything: bool) -> None:
+    click.echo(click.style(shown(comparison.after.title), bold=True))
+    rows = shown_rows(comparison, everything=everything)
+    cells = [tuple(map(shown, row_cells(row))) for row in rows]
+    dim = [number for number, row in enumerate(rows, 1) if not row.change]
+    print_table([COLUMNS, *cells], right=NUMBERS, dim=dim)
+    lines = comparison.lines if everything else comparison.lines[:MAX_LINES]
+    if lines:
+        click.echo()
+        head = (f"{comparison.line_quantity} by line", *COLUMNS[1:4], "since")
+        print_table([head, *(tuple(map(shown, line_cells(row))) for row in lines)], right=NUMBERS)
+        if left := len(comparison.lines) - len(lines):
+            click.echo(f"and {counted(left, 'line')} more (--all)")
+    for note in comparison.notes:
+        click.echo(f"note: {shown(note)}")

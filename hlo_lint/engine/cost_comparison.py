@@ -1,0 +1,275 @@
+"""What the final modules of two runs cost, and the passes after which the costs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from hlo_lint.analysis.cost import ModuleCosts
+from hlo_lint.analysis.diff.bisection import BisectionStep, aligned_steps, flag_differences
+from hlo_lint.analysis.roofline import Device
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import in_order, modules_of
+from hlo_lint.dumps.xplane import Measured
+from hlo_lint.engine.cost_figures import (
+    BY_ITERATIONS,
+    HELD,
+    MAIN,
+    MEASURED,
+    MOVED,
+    PEAK,
+    TEMPORARIES,
+    TIME,
+    CostRow,
+    Figures,
+    Onset,
+    Origins,
+    memory_by_line,
+    memory_of,
+    size_of,
+)
+from hlo_lint.engine.findings import SourceLine
+from hlo_lint.hlo.ir import Module
+
+SHARE: Final = 0.5
+"""A difference has begun where it stays at least so large a part of that between the ends."""
+
+
+@dataclass(frozen=True)
+class CostComparison:
+    """Two runs of one program, by what their final modules cost."""
+
+    before: Pipeline
+    after: Pipeline
+    device: Device | None
+    rows: tuple[CostRow, ...]
+    """All quantities: the main ones first."""
+    line_quantity: str
+    """The quantity of `lines`."""
+    lines: tuple[CostRow, ...]
+    """That quantity by line of Python, where it differs; the largest difference first."""
+    notes: tuple[str, ...]
+
+    @property
+    def same(self) -> bool:
+        """True if no quantity differs."""
+        return not any(row.change for row in self.rows)
+
+    @property
+    def weight(self) -> float:
+        """How much the difference matters among those of other modules."""
+        rows = {row.name: row for row in self.rows}
+        for name in (MEASURED, TIME, MOVED):
+            if name in rows and rows[name].after is not None:
+                return max(rows[name].before or 0, rows[name].after or 0)
+        return 0.0
+
+
+def compare_costs(
+    before: Pipeline,
+    after: Pipeline,
+    device: Device | None = None,
+    measured: tuple[Measured | None, Measured | None] = (None, None),
+) -> CostComparison:
+    """Compare what the final modules of two runs cost, and find where differences begin.
+
+    Args:
+        before, after: the runs; of one that did not end, its last dump counts.
+        device: the device whose time is estimated; without one none is.
+        measured: what a profile says of each run's instructions.
+
+    Raises:
+        DumpError: where a dump cannot be read, or holds no HLO.
+    """
+    return _Comparison(before, after, device, measured).result()
+
+
+class _Comparison:
+    """The walk along two runs."""
+
+    def __init__(
+        self,
+        before: Pipeline,
+        after: Pipeline,
+        device: Device | None,
+        measured: tuple[Measured | None, Measured | None],
+    ) -> None:
+        self.runs = before, after
+        self.device = device
+        self.origins = Origins()
+        self._held: dict[tuple[tuple[str, ...], bool], Figures] = {}
+        self.modules = _final_module(before), _final_module(after)
+        self.memory = memory_of(before), memory_of(after)
+        # Of loops of which one run does not say how often they run, one iteration is compared.
+        self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
+        (ours, theirs), once = self.modules, self.loops_once
+        self.ends = (
+            Figures(ours, self.origins, device, measured[0], loops_once=once),
+            Figures(theirs, self.origins, device, measured[1], loops_once=once),
+        )
+
+    def result(self) -> CostComparison:
+        names = dict.fromkeys((*MAIN, *sorted({*self.ends[0].totals, *self.ends[1].totals})))
+        rows = [row for name in names if name != HELD and (row := self._row(name)) is not None]
+        quantity = next(
+            name for name in (MEASURED, TIME, MOVED) if name in self._quantities() or name == MOVED
+        )
+        return CostComparison(
+            *self.runs,
+            self.device,
+            tuple(map(self.origins.named, rows)),
+            quantity,
+            tuple(map(self.origins.named, self._lines(quantity))),
+            tuple(self._notes()),
+        )
+
+    def _quantities(self) -> set[str]:
+        """The quantities that both runs have."""
+        ours, theirs = (set(figures.totals) for figures in self.ends)
+        return ours & theirs
+
+    def _row(self, name: str) -> CostRow | None:
+        if name in (PEAK, TEMPORARIES):
+            return self._memory_row(name)
+        if name == TIME and self.device is None:
+            return None
+        if name == MEASURED and name not in self._quantities():
+            return None
+        ours, theirs = (figures.total(name) for figures in self.ends)
+        if ours == theirs:
+            return CostRow(name, ours, theirs, None, None)
+        line = self._largest(name, theirs - ours)
+        # No pass has a measured time: it begins where the work of its line does.
+        since = self._onset(MOVED if name == MEASURED else name, line)
+        return CostRow(name, ours, theirs, since, line)
+
+    def _largest(self, name: str, change: float) -> SourceLine | None:
+        """The line that accounts for most of a change; None where no line is known to."""
+        sign = 1 if change > 0 else -1
+        differences = {
+            line: sign * _difference(*self.ends, name, line)
+            for figures in self.ends
+            for line in figures.by_line.get(name, ())
+            if line is not None
+        }
+        line = max(differences, key=lambda line: (differences[line], str(line)), default=None)
+        return line if line is not None and differences[line] > 0 else None
+
+    def _lines(self, name: str) -> list[CostRow]:
+        ours, theirs = self.ends
+        lines = {line for figures in self.ends for line in figures.by_line.get(name, ())}
+        changes = {line: _difference(ours, theirs, name, line) for line in lines}
+        walked = MOVED if name == MEASURED else name
+        return [
+            CostRow(
+                name,
+                ours.of_line(name, line),
+                theirs.of_line(name, line),
+                self._onset(walked, line) if line is not None else None,
+                line,
+            )
+            for line in sorted(lines, key=lambda line: (-abs(changes[line]), str(line)))
+            if changes[line]
+        ]
+
+    # The pass after which a difference begins
+
+    @cached_property
+    def _steps(self) -> list[tuple[BisectionStep, Module, Module]]:
+        """The steps at which both runs have a module, with these."""
+        steps: list[tuple[BisectionStep, Module, Module]] = []
+        ours: PassDump | None = None
+        theirs: PassDump | None = None
+        for step in aligned_steps(*self.runs):
+            ours, theirs = step.before or ours, step.after or theirs
+            if ours is not None and theirs is not None:
+                steps.append((step, modules_of(ours)[0], modules_of(theirs)[0]))
+        return steps
+
+    def _figures(self, module: Module, once: bool) -> Figures:
+        key = module.pieces, once
+        if key not in self._held:
+            self._held[key] = Figures(module, self.origins, self.device, loops_once=once)
+        return self._held[key]
+
+    def _onset(self, name: str, line: SourceLine | None) -> Onset | None:
+        """The first step from which on the difference stays near that between the ends.
+
+        Passes learn and forget how often a loop runs: one iteration is followed, and only if the
+        ends do not differ in that, all of them.
+        """
+        change = _difference(*self.ends, name, line)
+        for once in (True, False) if name in BY_ITERATIONS else (True,):
+            ours, theirs = (self._figures(module, once) for module in self.modules)
+            end = _difference(ours, theirs, name, line)
+            if end * change > 0:
+                return self._begin(name, line, end, once)
+        return None
+
+    def _begin(self, name: str, line: SourceLine | None, end: float, once: bool) -> Onset | None:
+        found: Onset | None = None
+        for number, (step, before, after) in reversed(list(enumerate(self._steps))):
+            ours, theirs = self._figures(before, once), self._figures(after, once)
+            if not once and (ours.has_unknown_loops or theirs.has_unknown_loops):
+                continue
+            if _difference(ours, theirs, name, line) / end < SHARE:
+                break
+            found = Onset(step, number == 0)
+        return found
+
+    # Memory
+
+    def _memory_row(self, name: str) -> CostRow | None:
+        sums = [size_of(memory, name) for memory in self.memory]
+        if sums == [None, None]:
+            return None
+        ours, theirs = sums
+        if ours is None or theirs is None or ours == theirs:
+            return CostRow(name, ours, theirs, None, None)
+        before, after = (
+            memory_by_line(memory, module, self.origins)
+            for memory, module in zip(self.memory, self.modules, strict=True)
+        )
+        sign = 1 if theirs > ours else -1
+        differences = {
+            line: sign * (after.get(line, 0) - before.get(line, 0)) for line in {*before, *after}
+        }
+        line = max(differences, key=lambda line: (differences[line], str(line)), default=None)
+        if line is None or differences[line] <= 0:
+            return CostRow(name, ours, theirs, None, None)
+        # Memory is assigned after all passes: what they show are the results of that line.
+        held = _difference(*self.ends, HELD, line)
+        since = self._onset(HELD, line) if held * sign > 0 else None
+        return CostRow(name, ours, theirs, since, line)
+
+    def _notes(self) -> Iterator[str]:
+        for side, run, memory in zip("AB", self.runs, self.memory, strict=True):
+            if run.final is None:
+                yield f"{side} has no final module: its last dump is compared"
+            if not run.steps:
+                yield f"{side} has no dumps of passes: XLA_FLAGS=--xla_dump_hlo_pass_re=.*"
+            if memory is None:
+                yield f"{side} has no buffer assignment: its memory is not known"
+        if self.loops_once:
+            yield "how often a loop runs is not known in both: one iteration of each is compared"
+        if self.device is None:
+            yield "no time is estimated: --target names the device (h100, v5e, a gpu_target_config)"
+        else:
+            yield (
+                f"time is the least that {self.device.name} needs for each kernel, by memory and "
+                "arithmetic: no launches, no network"
+            )
+        yield from flag_differences(*self.runs)
+
+
+def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | None) -> float:
+    if line is None:
+        return theirs.total(name) - ours.total(name)
+    return theirs.of_line(name, line) - ours.of_line(name, line)
+
+
+def _final_module(run: Pipeline) -> Module:
+    return modules_of(run.final or in_order(run)[-1])[0]

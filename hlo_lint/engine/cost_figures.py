@@ -1,0 +1,261 @@
+"""What one module costs, by quantity and by line of Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from hlo_lint.analysis.cost import ModuleCosts
+from hlo_lint.analysis.diff.bisection import BisectionStep
+from hlo_lint.analysis.opcode_costs import byte_count
+from hlo_lint.analysis.roofline import Device
+from hlo_lint.analysis.walks import chain
+from hlo_lint.dumps.artefacts import read_artefact
+from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.selection import FIRST
+from hlo_lint.dumps.xplane import Measured
+from hlo_lint.engine.diagnose import origin_of
+from hlo_lint.engine.findings import SourceLine
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUNICATES, NO_BUFFER
+from hlo_lint.text.errors import DumpError
+
+SECONDS, BYTES, FLOPS, COUNT = "s", "B", "flop", ""
+"""The units of quantities."""
+TIME, MEASURED = "estimated time", "measured time"
+MOVED, WORK, TRANSCENDENTALS = "bytes moved", "flops", "transcendentals"
+PEAK, TEMPORARIES = "peak memory", "temporaries"
+KERNELS, FUSIONS, INSTRUCTIONS = "kernels", "fusions", "instructions"
+UNITS: Final = {
+    **dict.fromkeys((TIME, MEASURED), SECONDS),
+    **dict.fromkeys((MOVED, PEAK, TEMPORARIES), BYTES),
+    **dict.fromkeys((WORK, TRANSCENDENTALS), FLOPS),
+}
+"""Quantities that are no counts."""
+BY_ITERATIONS: Final = (TIME, MOVED, WORK, TRANSCENDENTALS)
+"""The quantities to which a loop adds with every iteration."""
+MAIN: Final = (MEASURED, TIME, MOVED, WORK, TRANSCENDENTALS, PEAK, TEMPORARIES, KERNELS, FUSIONS)
+"""The quantities that are always shown, in their order."""
+COLLECTIVE: Final = " bytes"
+HELD: Final = "held"
+"""Bytes of results outside fusions: what stands for memory in modules that have no buffers yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """The pass after which a difference begins."""
+
+    step: BisectionStep
+    is_first: bool
+    """True if it is there in the first modules that can be compared: before any pass."""
+
+    @property
+    def title(self) -> str:
+        """`priority-fusion of fusion`, or that it was there from the start."""
+        name = self.step.name
+        if self.is_first:
+            return "before any pass" if name.startswith(FIRST) else f"the first dump ({name})"
+        is_pass = self.step.pipeline or self.step.stage
+        return self.step.title if is_pass else f"the last dumped pass ({name})"
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """One quantity of both final modules."""
+
+    name: str
+    before: float | None
+    """None where it is not known of that run."""
+    after: float | None
+    since: Onset | None
+    """None where they are equal, and where no dumps show where it begins."""
+    origin: SourceLine | None
+    """The line of Python that accounts for most of the difference."""
+
+    @property
+    def unit(self) -> str:
+        """The unit of both values."""
+        return BYTES if self.name.endswith(COLLECTIVE) else UNITS.get(self.name, COUNT)
+
+    @property
+    def change(self) -> float:
+        """The difference; 0 where one of the values is not known."""
+        if self.before is None or self.after is None:
+            return 0.0
+        return self.after - self.before
+
+
+class Figures:
+    """The quantities of one module: by name, and by name and line of Python."""
+
+    def __init__(
+        self,
+        module: Module,
+        origins: Origins,
+        device: Device | None,
+        measured: Measured | None = None,
+        *,
+        loops_once: bool = False,
+    ) -> None:
+        self.totals: dict[str, float] = {}
+        self.by_line: dict[str, dict[SourceLine | None, float]] = {}
+        costs = ModuleCosts(module, loops_once=loops_once)
+        self.has_unknown_loops = bool(costs.unknown_loops)
+        seconds = measured.seconds(module) if measured is not None else {}
+        for instruction, times in costs.kernels():
+            line = origins.of(instruction, module)
+            for name, amount in _amounts(instruction, costs, times, device):
+                self._add(name, line, amount)
+            if instruction.name in seconds:
+                self._add(MEASURED, line, seconds[instruction.name])
+        self.totals[INSTRUCTIONS] = float(sum(len(part.rows) for part in module.computations))
+
+    def _add(self, name: str, line: SourceLine | None, amount: float) -> None:
+        if amount:
+            self.totals[name] = self.totals.get(name, 0.0) + amount
+            lines = self.by_line.setdefault(name, {})
+            lines[line] = lines.get(line, 0.0) + amount
+
+    def total(self, name: str) -> float:
+        """The sum over all lines; 0 where nothing adds to it."""
+        return self.totals.get(name, 0.0)
+
+    def of_line(self, name: str, line: SourceLine | None) -> float:
+        """What the instructions of one line add."""
+        return self.by_line.get(name, {}).get(line, 0.0)
+
+
+def _amounts(
+    instruction: Instruction, costs: ModuleCosts, times: int, device: Device | None
+) -> Iterator[tuple[str, float]]:
+    """What an instruction adds to each quantity."""
+    cost, opcode = costs.of(instruction), instruction.opcode
+    yield MOVED, cost.bytes * times
+    yield WORK, cost.flops * times
+    yield TRANSCENDENTALS, cost.transcendentals * times
+    if device is not None:
+        yield TIME, device.seconds(cost) * times
+    if opcode not in NO_BUFFER:
+        yield HELD, byte_count(instruction.shape_or_none)
+    if opcode.endswith("-done") or opcode == "constant":
+        return
+    yield KERNELS, 1
+    if opcode == "fusion":
+        yield FUSIONS, 1
+        yield f"fusion {instruction.attribute_text('kind') or ''}".rstrip(), 1
+    elif opcode == "custom-call":
+        yield f"custom-call {instruction.custom_call_target}", 1
+    else:
+        yield opcode, 1
+    if opcode in COMMUNICATES:
+        sent = sum(byte_count(operand.shape) for operand in instruction.operands)
+        yield opcode.removesuffix("-start") + COLLECTIVE, sent * times
+
+
+class Origins:
+    """The lines of Python of instructions: one that has none gets that of the value it takes."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Computation, int, tuple[str, ...]], SourceLine | None] = {}
+        self._functions: dict[tuple[str, int], str] = {}
+
+    def of(self, instruction: Instruction, module: Module) -> SourceLine | None:
+        """The line of an instruction; None where neither it nor a value it comes from has one.
+
+        Without the function, which old releases do not print: `named` adds it.
+        """
+        key = instruction.computation, instruction.number, module.tables
+        if key not in self._known:
+            lines = (self._own(at, module) for at in chain(instruction, _taken))
+            line = next(filter(None, lines), None)
+            if line is not None and line.function:
+                self._functions[line.file, line.line] = line.function
+            self._known[key] = line and replace(line, function="")
+        return self._known[key]
+
+    def named(self, row: CostRow) -> CostRow:
+        """A row whose line has its function."""
+        line = row.origin
+        if line is None:
+            return row
+        function = self._functions.get((line.file, line.line), "")
+        return replace(row, origin=replace(line, function=function))
+
+    def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
+        """The line of an instruction, else that of the last one in the computation it calls."""
+        found = origin_of(instruction, module)
+        body = module.callee(instruction) if found is None else None
+        if body is None:
+            return found
+        inside = (origin_of(at, module) for at in reversed(body.instructions))
+        return next((line for line in inside if line is not None), None)
+
+
+def _taken(instruction: Instruction) -> Instruction | None:
+    return instruction.producer()
+
+
+def memory_of(run: Pipeline) -> BufferAssignment | None:
+    """The buffer assignment of a run; None where none can be read."""
+    path = run.artefact_path("-buffer-assignment.txt")
+    if path is None:
+        return None
+    try:
+        artefact = read_artefact(path)
+    except (OSError, DumpError):
+        return None
+    return artefact if isinstance(artefact, BufferAssignment) else None
+
+
+def size_of(memory: BufferAssignment | None, name: str) -> float | None:
+    """The bytes of device memory in all, or of the temporaries; None where it is not known."""
+    if memory is None:
+        return None
+    held = memory.allocations if name == PEAK else _temporaries(memory.allocations)
+    return float(
+        sum(
+            allocation.size
+            for allocation in held
+            if not allocation.color and "thread-local" not in allocation.flags
+        )
+    )
+
+
+def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:
+    """What is neither an argument, nor a result, nor a constant."""
+    others = {"constant", "thread-local", "maybe-live-out"}
+    return [
+        allocation
+        for allocation in allocations
+        if allocation.parameter is None and others.isdisjoint(allocation.flags)
+    ]
+
+
+def memory_by_line(
+    memory: BufferAssignment | None, module: Module, origins: Origins
+) -> dict[SourceLine, int]:
+    """The bytes of temporary memory in which values of each line of Python lie, by turns."""
+    by_name = {instruction.name: instruction for instruction in module.instructions()}
+    places: dict[tuple[SourceLine, int], list[tuple[int, int]]] = {}
+    for allocation in _temporaries(memory.allocations if memory is not None else ()):
+        for value in () if allocation.color else allocation.values:
+            instruction = by_name.get(value.instruction)
+            line = None if instruction is None else origins.of(instruction, module)
+            if line is not None:
+                place = value.offset, value.offset + value.size
+                places.setdefault((line, allocation.index), []).append(place)
+    sizes: dict[SourceLine, int] = {}
+    for (line, _), ranges in places.items():
+        sizes[line] = sizes.get(line, 0) + _covered(ranges)
+    return sizes
+
+
+def _covered(ranges: Iterable[tuple[int, int]]) -> int:
+    """The bytes that are in at least one range."""
+    covered = end = 0
+    for first, after in sorted(ranges):
+        covered += max(0, after - max(first, end))
+        end = max(end, after)
+    return covered

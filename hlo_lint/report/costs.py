@@ -1,0 +1,119 @@
+"""Comparisons of costs for people and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from hlo_lint.engine.cost_comparison import CostComparison
+from hlo_lint.engine.cost_figures import BYTES, COUNT, MAIN, SECONDS, CostRow, Onset
+
+_NONE = "-"
+"""Where a value is not known."""
+
+
+def amount(value: float | None, unit: str) -> str:
+    """A value with its unit, in four digits: `3.91 ms`, `1.466 GiB`, `416.0 G`.
+
+    >>> amount(0.00391, "s"), amount(1574169072, "B"), amount(415991201900, "flop"), amount(7, "")
+    ('3.910 ms', '1.466 GiB', '416.0 G', '7')
+    """
+    if value is None:
+        return _NONE
+    if unit == SECONDS:
+        return _scaled(value * 1e9, 1000, (" ns", " µs", " ms", " s"))
+    if unit == BYTES:
+        return _scaled(value, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
+    if unit == COUNT:
+        return f"{value:.0f}"
+    return _scaled(value, 1000, ("", " k", " M", " G", " T", " P", " E"))
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+    number, size = 0, value
+    while abs(size) >= step and number < len(units) - 1:
+        size, number = size / step, number + 1
+    if value == int(value) and not number:
+        return f"{value:.0f}{units[0]}"
+    digits = 3 if abs(size) < 10 else 2 if abs(size) < 100 else 1
+    return f"{size:.{digits}f}{units[number]}"
+
+
+def change_of(row: CostRow) -> str:
+    """The change: `+3`, `-12.4%`; empty where there is none."""
+    if not row.change or row.before is None:
+        return ""
+    if row.unit == COUNT or not row.before:
+        sign = "+" if row.change > 0 else "-"
+        return f"{sign}{amount(abs(row.change), row.unit)}"
+    part = 100 * row.change / row.before
+    if abs(part) >= 900:
+        return f"x{(row.after or 0) / row.before:.1f}"
+    if abs(part) < 0.05:
+        sign = "+" if row.change > 0 else "-"
+        return f"{sign}{amount(abs(row.change), row.unit)}"
+    return f"{part:+.1f}%"
+
+
+def since_of(onset: Onset | None) -> str:
+    """The pass after which it begins; empty where that is not known."""
+    if onset is None:
+        return ""
+    step = onset.step
+    only = " (A alone)" if step.after is None else " (B alone)" if step.before is None else ""
+    return onset.title + ("" if onset.is_first else only)
+
+
+def row_cells(row: CostRow) -> tuple[str, ...]:
+    """Name, both values, change; the pass and the line of Python."""
+    return (
+        row.name,
+        *_values(row),
+        "; ".join(filter(None, (since_of(row.since), str(row.origin or "")))),
+    )
+
+
+def line_cells(row: CostRow) -> tuple[str, ...]:
+    """Line of Python, both values, change, pass."""
+    return str(row.origin or "no line"), *_values(row), since_of(row.since)
+
+
+def _values(row: CostRow) -> tuple[str, str, str]:
+    return amount(row.before, row.unit), amount(row.after, row.unit), change_of(row)
+
+
+def shown_rows(comparison: CostComparison, *, everything: bool = False) -> list[CostRow]:
+    """The main quantities, then those that differ; `everything` has those that are equal, too."""
+    return [row for row in comparison.rows if everything or row.change or row.name in MAIN]
+
+
+def comparison_as_dict(comparison: CostComparison) -> dict[str, Any]:
+    """The comparison of one module for programs."""
+    return {
+        "before": comparison.before.title,
+        "after": comparison.after.title,
+        "device": comparison.device and comparison.device.name,
+        "same": comparison.same,
+        "quantities": [_row_as_dict(row) for row in comparison.rows],
+        "lines": [_row_as_dict(row) for row in comparison.lines],
+        "notes": list(comparison.notes),
+    }
+
+
+def _row_as_dict(row: CostRow) -> dict[str, Any]:
+    since = row.since
+    return {
+        "name": row.name,
+        "unit": row.unit or None,
+        "before": row.before,
+        "after": row.after,
+        "origin": row.origin and asdict(row.origin),
+        "since": since
+        and {
+            "pass": since.step.name,
+            "pipeline": since.step.pipeline or None,
+            "is_first": since.is_first,
+            "before": since.step.before and str(since.step.before.path),
+            "after": since.step.after and str(since.step.after.path),
+        },
+    }
