@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -12,7 +12,7 @@ from hlo_lint.analysis.diff.bisection import BisectionStep, aligned_steps, flag_
 from hlo_lint.analysis.roofline import Device
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import in_order, modules_of
+from hlo_lint.dumps.selection import modules_of
 from hlo_lint.dumps.xplane import Measured
 from hlo_lint.engine.cost_figures import (
     BY_ITERATIONS,
@@ -27,6 +27,7 @@ from hlo_lint.engine.cost_figures import (
     Figures,
     Onset,
     Origins,
+    final_module,
     memory_by_line,
     memory_of,
     size_of,
@@ -101,7 +102,7 @@ class _Comparison:
         self.device = device
         self.origins = Origins()
         self._held: dict[tuple[tuple[str, ...], bool], Figures] = {}
-        self.modules = _final_module(before), _final_module(after)
+        self.modules = final_module(before), final_module(after)
         self.memory = memory_of(before), memory_of(after)
         # Of loops of which one run does not say how often they run, one iteration is compared.
         self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
@@ -120,11 +121,14 @@ class _Comparison:
         return CostComparison(
             *self.runs,
             self.device,
-            tuple(map(self.origins.named, rows)),
+            tuple(map(self._named, rows)),
             quantity,
-            tuple(map(self.origins.named, self._lines(quantity))),
+            tuple(map(self._named, self._lines(quantity))),
             tuple(self._notes()),
         )
+
+    def _named(self, row: CostRow) -> CostRow:
+        return replace(row, origin=self.origins.function_of(row.origin))
 
     def _quantities(self) -> set[str]:
         """The quantities that both runs have."""
@@ -253,6 +257,10 @@ class _Comparison:
                 yield f"{side} has no dumps of passes: XLA_FLAGS=--xla_dump_hlo_pass_re=.*"
             if memory is None:
                 yield f"{side} has no buffer assignment: its memory is not known"
+        profiled = [bool(figures.total(MEASURED)) for figures in self.ends]
+        if any(profiled) and not all(profiled):
+            side, other = "AB" if profiled[0] else "BA"
+            yield f"{side} has a profile of this module, {other} has none: no measured time"
         if self.loops_once:
             yield "how often a loop runs is not known in both: one iteration of each is compared"
         if self.device is None:
@@ -269,7 +277,3 @@ def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | No
     if line is None:
         return theirs.total(name) - ours.total(name)
     return theirs.of_line(name, line) - ours.of_line(name, line)
-
-
-def _final_module(run: Pipeline) -> Module:
-    return modules_of(run.final or in_order(run)[-1])[0]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.cost import ModuleCosts
 from hlo_lint.analysis.diff.bisection import BisectionStep
@@ -14,7 +15,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.artefacts import read_artefact
 from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import FIRST
+from hlo_lint.dumps.selection import FIRST, in_order, modules_of
 from hlo_lint.dumps.xplane import Measured
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
@@ -164,7 +165,7 @@ class Origins:
     def of(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction; None where neither it nor a value it comes from has one.
 
-        Without the function, which old releases do not print: `named` adds it.
+        Without the function, which old releases do not print: `function_of` adds it.
         """
         key = instruction.computation, instruction.number, module.tables
         if key not in self._known:
@@ -175,13 +176,11 @@ class Origins:
             self._known[key] = line and replace(line, function="")
         return self._known[key]
 
-    def named(self, row: CostRow) -> CostRow:
-        """A row whose line has its function."""
-        line = row.origin
+    def function_of(self, line: SourceLine | None) -> SourceLine | None:
+        """A line with its function, where an instruction named that."""
         if line is None:
-            return row
-        function = self._functions.get((line.file, line.line), "")
-        return replace(row, origin=replace(line, function=function))
+            return None
+        return replace(line, function=self._functions.get((line.file, line.line), ""))
 
     def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction, else that of the last one in the computation it calls."""
@@ -195,6 +194,35 @@ class Origins:
 
 def _taken(instruction: Instruction) -> Instruction | None:
     return instruction.producer()
+
+
+class MeasuredKernel(NamedTuple):
+    """An instruction of a final module, and the time that it took in one run of the module."""
+
+    seconds: float
+    instruction: Instruction
+    origin: SourceLine | None
+
+
+def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
+    """The instructions of the final module that a profile names, the longest first.
+
+    Raises:
+        DumpError: where the module cannot be read.
+    """
+    module, origins = final_module(run), Origins()
+    seconds = measured.seconds(module)
+    kernels = {kernel.name: kernel for kernel, _ in ModuleCosts(module).kernels()}
+    return [
+        MeasuredKernel(time, kernels[name], origins.function_of(origins.of(kernels[name], module)))
+        for name, time in seconds.items()
+        if name in kernels
+    ]
+
+
+def final_module(run: Pipeline) -> Module:
+    """The final module of a run; of one that did not end, that of its last dump."""
+    return modules_of(run.final or in_order(run)[-1])[0]
 
 
 def memory_of(run: Pipeline) -> BufferAssignment | None:
@@ -240,12 +268,15 @@ def memory_by_line(
     by_name = {instruction.name: instruction for instruction in module.instructions()}
     places: dict[tuple[SourceLine, int], list[tuple[int, int]]] = {}
     for allocation in _temporaries(memory.allocations if memory is not None else ()):
+        begins = sorted({*(value.offset for value in allocation.values), allocation.size})
         for value in () if allocation.color else allocation.values:
             instruction = by_name.get(value.instruction)
             line = None if instruction is None else origins.of(instruction, module)
             if line is not None:
-                place = value.offset, value.offset + value.size
-                places.setdefault((line, allocation.index), []).append(place)
+                # What aligns the next value belongs to this one.
+                end = value.offset + value.size
+                end = begins[min(bisect_left(begins, end), len(begins) - 1)]
+                places.setdefault((line, allocation.index), []).append((value.offset, end))
     sizes: dict[SourceLine, int] = {}
     for (line, _), ranges in places.items():
         sizes[line] = sizes.get(line, 0) + _covered(ranges)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from hlo_lint.engine.cost_comparison import CostComparison
-from hlo_lint.engine.cost_figures import BYTES, COUNT, MAIN, SECONDS, CostRow, Onset
+from hlo_lint.engine.cost_figures import BYTES, COUNT, MAIN, SECONDS, CostRow, MeasuredKernel, Onset
 
 _NONE = "-"
 """Where a value is not known."""
@@ -116,4 +116,14 @@ def _row_as_dict(row: CostRow) -> dict[str, Any]:
             "before": since.step.before and str(since.step.before.path),
             "after": since.step.after and str(since.step.after.path),
         },
+    }
+
+
+def kernel_as_dict(kernel: MeasuredKernel) -> dict[str, Any]:
+    """The measured time of an instruction for programs."""
+    return {
+        "instruction": kernel.instruction.name,
+        "opcode": kernel.instruction.opcode,
+        "seconds": kernel.seconds,
+        "origin": kernel.origin and asdict(kernel.origin),
     }

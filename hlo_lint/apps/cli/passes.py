@@ -15,11 +15,16 @@ from hlo_lint.apps.cli.tables import print_table, terminal_width
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import main_pipelines, module_named
+from hlo_lint.dumps.xplane import find_measured
+from hlo_lint.engine.cost_figures import SECONDS, MeasuredKernel, measured_kernels
+from hlo_lint.report.costs import amount, kernel_as_dict
 from hlo_lint.text.errors import DumpError
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 COLUMNS = ("step", "pipeline", "pass", "changed", "bytes", "fusions", "ms", "instructions")
 NUMBERS = ("step", "fusions", "ms")
+MAX_MEASURED = 10
 
 
 @click.command("passes")
@@ -31,7 +36,8 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
     """Print what each pass did, in instructions, bytes and time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
-    that come or go outside fusions.
+    that come or go outside fusions. A profile in DIR (`*.xplane.pb`, of `jax.profiler.trace`) adds
+    the measured time of the final instructions.
     """
     if module is not None:
         pipelines = [module_named(folder, module)]
@@ -45,17 +51,28 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
         if changed:
             steps = [step for step in steps if step.effect in (Effect.FIRST, Effect.CHANGED)]
         runs.append((pipeline, steps))
+    profile = find_measured(folder)
+    measured = [
+        measured_kernels(pipeline, profile) if profile is not None else [] for pipeline, _ in runs
+    ]
     if as_json:
         modules = [
-            {"module": pipeline.title, "passes": [stats_as_dict(step) for step in steps]}
-            for pipeline, steps in runs
+            {
+                "module": pipeline.title,
+                "passes": [stats_as_dict(step) for step in steps],
+                "measured": [kernel_as_dict(kernel) for kernel in kernels],
+            }
+            for (pipeline, steps), kernels in zip(runs, measured, strict=True)
         ]
         common.print_json(modules=modules)
         return
-    for number, (pipeline, steps) in enumerate(runs):
+    for number, ((pipeline, steps), kernels) in enumerate(zip(runs, measured, strict=True)):
         if number:
             click.echo()
         _show(pipeline, [_row(step) for step in steps])
+        if kernels:
+            click.echo()
+            _show_measured(kernels)
 
 
 def _row(step: PassStats) -> tuple[str, ...]:
@@ -107,3 +124,23 @@ def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
             click.echo(click.style(name, bold=True))
         unchanged = [number for number, row in enumerate(steps, 1) if row[2] != "yes"]
         print_table([columns, *steps], right=right, dim=unchanged)
+
+
+def _show_measured(kernels: Sequence[MeasuredKernel]) -> None:
+    """Print the instructions that took the most time, and how many more there are."""
+    total = sum(kernel.seconds for kernel in kernels)
+    first = kernels[:MAX_MEASURED]
+    rows = [
+        (
+            amount(kernel.seconds, SECONDS),
+            f"{100 * kernel.seconds / total:.1f}%" if total else "",
+            f"%{kernel.instruction.name}",
+            kernel.instruction.opcode,
+            str(kernel.origin or ""),
+        )
+        for kernel in first
+    ]
+    head = (f"measured {amount(total, SECONDS)}", "share", "instruction", "opcode", "from")
+    print_table([head, *(tuple(map(shown, row)) for row in rows)], right=(0, 1))
+    if left := len(kernels) - len(first):
+        click.echo(f"and {counted(left, 'instruction')} more (--json)")
