@@ -17,6 +17,7 @@ from hlo_lint.dumps.xplane import Measured
 from hlo_lint.engine.cost_figures import (
     BY_ITERATIONS,
     HELD,
+    INSTRUCTIONS,
     MAIN,
     MEASURED,
     MOVED,
@@ -37,6 +38,8 @@ from hlo_lint.hlo.ir import Module
 
 SHARE: Final = 0.5
 """A difference has begun where it stays at least so large a part of that between the ends."""
+ROUNDING: Final = 1e-9
+"""The part of a sum of times by which its rounding differs."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +59,8 @@ class CostComparison:
 
     @property
     def same(self) -> bool:
-        """True if no quantity differs."""
-        return not any(row.change for row in self.rows)
+        """True if no quantity differs, but for the number of instructions, which costs nothing."""
+        return not any(row.change for row in self.rows if row.name != INSTRUCTIONS)
 
     @property
     def weight(self) -> float:
@@ -143,8 +146,8 @@ class _Comparison:
         if name == MEASURED and name not in self._quantities():
             return None
         ours, theirs = (figures.total(name) for figures in self.ends)
-        if ours == theirs:
-            return CostRow(name, ours, theirs, None, None)
+        if abs(theirs - ours) <= ROUNDING * theirs:
+            return CostRow(name, ours, ours, None, None)
         line = self._largest(name, theirs - ours)
         # No pass has a measured time: it begins where the work of its line does.
         since = self._onset(MOVED if name == MEASURED else name, line)
@@ -165,7 +168,7 @@ class _Comparison:
     def _lines(self, name: str) -> list[CostRow]:
         ours, theirs = self.ends
         lines = {line for figures in self.ends for line in figures.by_line.get(name, ())}
-        changes = {line: _difference(ours, theirs, name, line) for line in lines}
+        changes = {line: theirs.of_line(name, line) - ours.of_line(name, line) for line in lines}
         walked = MOVED if name == MEASURED else name
         return [
             CostRow(
@@ -176,7 +179,7 @@ class _Comparison:
                 line,
             )
             for line in sorted(lines, key=lambda line: (-abs(changes[line]), str(line)))
-            if changes[line]
+            if abs(changes[line]) > ROUNDING * theirs.total(name)
         ]
 
     # The pass after which a difference begins
@@ -274,6 +277,7 @@ class _Comparison:
 
 
 def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | None) -> float:
+    """The difference of what one line adds to a quantity; in all if no line is given."""
     if line is None:
         return theirs.total(name) - ours.total(name)
     return theirs.of_line(name, line) - ours.of_line(name, line)

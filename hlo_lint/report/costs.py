@@ -6,7 +6,16 @@ from dataclasses import asdict
 from typing import Any
 
 from hlo_lint.engine.cost_comparison import CostComparison
-from hlo_lint.engine.cost_figures import BYTES, COUNT, MAIN, SECONDS, CostRow, MeasuredKernel, Onset
+from hlo_lint.engine.cost_figures import (
+    BYTES,
+    COUNT,
+    MAIN,
+    PEAK,
+    SECONDS,
+    TEMPORARIES,
+    CostRow,
+    MeasuredKernel,
+)
 
 _NONE = "-"
 """Where a value is not known."""
@@ -55,10 +64,13 @@ def change_of(row: CostRow) -> str:
     return f"{part:+.1f}%"
 
 
-def since_of(onset: Onset | None) -> str:
-    """The pass after which it begins; empty where that is not known."""
+def since_of(row: CostRow) -> str:
+    """The pass after which a difference begins; empty where that is not known."""
+    onset = row.since
     if onset is None:
-        return ""
+        # The line holds more memory, though its results are not larger in any dump.
+        is_memory = row.name in (PEAK, TEMPORARIES) and row.origin is not None
+        return "buffer assignment (order or reuse)" if is_memory else ""
     step = onset.step
     only = " (A alone)" if step.after is None else " (B alone)" if step.before is None else ""
     return onset.title + ("" if onset.is_first else only)
@@ -69,13 +81,13 @@ def row_cells(row: CostRow) -> tuple[str, ...]:
     return (
         row.name,
         *_values(row),
-        "; ".join(filter(None, (since_of(row.since), str(row.origin or "")))),
+        "; ".join(filter(None, (since_of(row), str(row.origin or "")))),
     )
 
 
 def line_cells(row: CostRow) -> tuple[str, ...]:
     """Line of Python, both values, change, pass."""
-    return str(row.origin or "no line"), *_values(row), since_of(row.since)
+    return str(row.origin or "no line"), *_values(row), since_of(row)
 
 
 def _values(row: CostRow) -> tuple[str, str, str]:

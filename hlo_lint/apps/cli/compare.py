@@ -92,13 +92,14 @@ def command(
 
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
-    """The modules of one name; two files are one pair, whatever their names."""
+    """The modules of one name; two files that no compiler named are one pair."""
     if before.is_file() and after.is_file():
         sides = [open_dump(path).pipelines for path in (before, after)]
-        if not all(sides):
-            path = before if not sides[0] else after
-            raise UsageError(f"{path} holds no HLO")
-        return list(zip(*sides, strict=False))
+        for path, pipelines in zip((before, after), sides, strict=True):
+            if not pipelines:
+                raise UsageError(f"{path} holds no HLO")
+        if all(len(pipelines) == len(pipelines[0].dumps) == 1 for pipelines in sides):
+            return [(sides[0][0], sides[1][0])]
     return common.pairs_of(before, after, module)
 
 

@@ -57,6 +57,6 @@ def _row(row: CostRow) -> dict[str, str]:
         else "less"
         if row.unit and row.change
         else "",
-        "since": shown(since_of(row.since)),
+        "since": shown(since_of(row)),
         "origin": shown(str(row.origin or "")),
     }
