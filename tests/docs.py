@@ -52,7 +52,7 @@ INDEX = DOCS.parent / "hlo_lint" / "rules" / "index.py"
 RUN = tuple(
     DOCS / f"{name}.md"
     for name in (
-        *("allow", "command-line", "configuration", "fixes"),
+        *("allow", "command-line", "compare", "configuration", "fixes"),
         *("live", "run", "symptoms", "tutorial", "writing-rules"),
     )
 )

@@ -87,10 +87,10 @@ class ModuleCosts:
             cost += library_cost(instruction)
         return cost
 
-    def trip_count(self, loop: Instruction) -> int:
-        """How often a loop runs, or counts as running."""
-        found: Loop | None = None if self._loops_once else self._loops.get(loop)
-        count = None if found is None else found.trip_count
+    def trip_count(self, instruction: Instruction) -> int:
+        """The number of times that a loop runs, or counts as running."""
+        loop: Loop | None = None if self._loops_once else self._loops.get(instruction)
+        count = None if loop is None else loop.trip_count
         return 1 if count is None else count
 
     @property

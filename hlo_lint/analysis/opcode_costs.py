@@ -23,6 +23,7 @@ from hlo_lint.hlo.attributes.windows import (
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import BINARY, NO_KERNEL, UNARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays, byte_sizes, shape_or_none
+from hlo_lint.text.patterns import late
 
 TRANSCENDENTAL: Final = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exp2 exponential exponential-minus-one "
@@ -87,8 +88,8 @@ def cost_of_kind(
         return NOTHING
     shape = shape_or_none(result)
     types = [shape_or_none(text) if text else None for text in operands]
-    if opcode in ("constant", "parameter"):
-        return NOTHING
+    if opcode == "custom-call" and _has_workspace(attributes):
+        shape = _without_workspace(shape)
     moved = _bytes_moved(opcode, shape, types)
     elements = _elements(shape)
     if opcode in TRANSCENDENTAL or opcode in ("rng", "rng-bit-generator"):
@@ -100,6 +101,18 @@ def cost_of_kind(
         dtype = next((array.dtype for array in arrays(types[0] if types else None)), "")
         return Cost(flops, 0, moved, {dtype: flops})
     return Cost(_other_flops(opcode, types), 0, moved)
+
+
+_has_workspace = late(r'custom_call_target="__cu(?:blas|dnn)\$').search
+"""cuBLAS and cuDNN get memory to work in as the last element of their results."""
+
+
+def _without_workspace(shape: Shape | None) -> Shape | None:
+    if not isinstance(shape, TupleShape) or len(shape.elements) < 2:
+        return shape
+    last = shape.elements[-1]
+    is_workspace = isinstance(last, ArrayShape) and last.dtype in ("s8", "u8") and last.rank == 1
+    return TupleShape(shape.elements[:-1]) if is_workspace else shape
 
 
 def _other_flops(opcode: str, types: Sequence[Shape | None]) -> int:
@@ -142,7 +155,7 @@ def _bytes_moved(opcode: str, result: Shape | None, types: Sequence[Shape | None
 def applications(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> int:
-    """How often a computation is applied to elements."""
+    """The number of times that a computation is applied to elements."""
     types = [shape_or_none(text) if text else None for text in operands]
     shape = shape_or_none(result)
     size = _elements(next(iter(arrays(shape)), None))

@@ -13,7 +13,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 from hlo_lint.text.patterns import late
 
-_of_any_build = late(r"\.cl_\d+$").sub
+_without_build = late(r"\.cl_\d+$").sub
 
 FIRST = "before_optimizations"
 """The dump of the compiler's input."""
@@ -92,19 +92,22 @@ def _is_in_order(name: DumpName) -> bool:
 
 
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
-    """The names of a module: `module_0001.jit_f`, `jit_f`."""
+    """The names of a module: `module_0001.jit_f`, `jit_f`.
+
+    XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it.
+    """
     name = pipeline.dumps[0].name
-    return (pipeline.title,) if name is None else (pipeline.title, name.module)
+    if name is None:
+        return (pipeline.title,)
+    of_any_build = _without_build("", name.module)
+    return tuple(dict.fromkeys((pipeline.title, name.module, of_any_build)))
 
 
 def by_module(dump: Dump) -> dict[str, list[Pipeline]]:
-    """The runs of the compiler in a dump, by the name of the module.
-
-    XLA:TPU adds its own build to the name, `jit_f.cl_933746096`, which is left out.
-    """
+    """The runs of the compiler in a dump, by the name of the module in any build."""
     runs: dict[str, list[Pipeline]] = {}
     for pipeline in main_pipelines(dump):
-        runs.setdefault(_of_any_build("", names_of(pipeline)[-1]), []).append(pipeline)
+        runs.setdefault(names_of(pipeline)[-1], []).append(pipeline)
     return runs
 
 

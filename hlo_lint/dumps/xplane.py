@@ -54,7 +54,7 @@ class Measured:
 
 
 def find_measured(folder: Path) -> Measured | None:
-    """What the profiles in a folder measured, all together; None if there is none in it.
+    """The times in all profiles of a folder together; None if there is none in it.
 
     Raises:
         DumpError: for a profile that cannot be read.

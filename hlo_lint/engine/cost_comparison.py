@@ -1,4 +1,4 @@
-"""What the final modules of two runs cost, and the passes after which the costs differ."""
+"""The costs of the final modules of two runs, and the passes after which they differ."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from hlo_lint.engine.cost_figures import (
     TIME,
     CostRow,
     Figures,
+    LinesOfPython,
     Onset,
-    Origins,
+    assigned_memory,
     final_module,
     memory_by_line,
-    memory_of,
     size_of,
 )
 from hlo_lint.engine.findings import SourceLine
@@ -64,7 +64,7 @@ class CostComparison:
 
     @property
     def weight(self) -> float:
-        """How much the difference matters among those of other modules."""
+        """The time or the bytes of the module: those of the largest are shown first."""
         rows = {row.name: row for row in self.rows}
         for name in (MEASURED, TIME, MOVED):
             if name in rows and rows[name].after is not None:
@@ -103,10 +103,10 @@ class _Comparison:
     ) -> None:
         self.runs = before, after
         self.device = device
-        self.origins = Origins()
+        self.origins = LinesOfPython()
         self._held: dict[tuple[tuple[str, ...], bool], Figures] = {}
         self.modules = final_module(before), final_module(after)
-        self.memory = memory_of(before), memory_of(after)
+        self.memory = assigned_memory(before), assigned_memory(after)
         # Of loops of which one run does not say how often they run, one iteration is compared.
         self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
         (ours, theirs), once = self.modules, self.loops_once
@@ -217,15 +217,15 @@ class _Comparison:
         return None
 
     def _begin(self, name: str, line: SourceLine | None, end: float, once: bool) -> Onset | None:
-        found: Onset | None = None
+        onset: Onset | None = None
         for number, (step, before, after) in reversed(list(enumerate(self._steps))):
             ours, theirs = self._figures(before, once), self._figures(after, once)
             if not once and (ours.has_unknown_loops or theirs.has_unknown_loops):
                 continue
             if _difference(ours, theirs, name, line) / end < SHARE:
                 break
-            found = Onset(step, number == 0)
-        return found
+            onset = Onset(step, number == 0)
+        return onset
 
     # Memory
 

@@ -1,4 +1,4 @@
-"""What one module costs, by quantity and by line of Python."""
+"""The cost of one module, by quantity and by line of Python."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Figures:
     def __init__(
         self,
         module: Module,
-        origins: Origins,
+        origins: LinesOfPython,
         device: Device | None,
         measured: Measured | None = None,
         *,
@@ -124,14 +124,14 @@ class Figures:
         return self.totals.get(name, 0.0)
 
     def of_line(self, name: str, line: SourceLine | None) -> float:
-        """What the instructions of one line add."""
+        """The part that the instructions of one line add."""
         return self.by_line.get(name, {}).get(line, 0.0)
 
 
 def _amounts(
     instruction: Instruction, costs: ModuleCosts, times: int, device: Device | None
 ) -> Iterator[tuple[str, float]]:
-    """What an instruction adds to each quantity."""
+    """The amounts that an instruction adds to quantities."""
     cost, opcode = costs.of(instruction), instruction.opcode
     yield MOVED, cost.bytes * times
     yield WORK, cost.flops * times
@@ -155,7 +155,7 @@ def _amounts(
         yield opcode.removesuffix("-start") + COLLECTIVE, sent * times
 
 
-class Origins:
+class LinesOfPython:
     """The lines of Python of instructions: one that has none gets that of the value it takes."""
 
     def __init__(self) -> None:
@@ -184,12 +184,12 @@ class Origins:
 
     def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction, else that of the last one in the computation it calls."""
-        found = origin_of(instruction, module)
-        body = module.callee(instruction) if found is None else None
+        line = origin_of(instruction, module)
+        body = module.callee(instruction) if line is None else None
         if body is None:
-            return found
+            return line
         inside = (origin_of(at, module) for at in reversed(body.instructions))
-        return next((line for line in inside if line is not None), None)
+        return next(filter(None, inside), None)
 
 
 def _taken(instruction: Instruction) -> Instruction | None:
@@ -210,7 +210,7 @@ def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
     Raises:
         DumpError: where the module cannot be read.
     """
-    module, origins = final_module(run), Origins()
+    module, origins = final_module(run), LinesOfPython()
     seconds = measured.seconds(module)
     kernels = {kernel.name: kernel for kernel, _ in ModuleCosts(module).kernels()}
     return [
@@ -225,7 +225,7 @@ def final_module(run: Pipeline) -> Module:
     return modules_of(run.final or in_order(run)[-1])[0]
 
 
-def memory_of(run: Pipeline) -> BufferAssignment | None:
+def assigned_memory(run: Pipeline) -> BufferAssignment | None:
     """The buffer assignment of a run; None where none can be read."""
     path = run.artefact_path("-buffer-assignment.txt")
     if path is None:
@@ -252,7 +252,7 @@ def size_of(memory: BufferAssignment | None, name: str) -> float | None:
 
 
 def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:
-    """What is neither an argument, nor a result, nor a constant."""
+    """The allocations that are neither an argument, nor a result, nor a constant."""
     others = {"constant", "thread-local", "maybe-live-out"}
     return [
         allocation
@@ -262,7 +262,7 @@ def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:
 
 
 def memory_by_line(
-    memory: BufferAssignment | None, module: Module, origins: Origins
+    memory: BufferAssignment | None, module: Module, origins: LinesOfPython
 ) -> dict[SourceLine, int]:
     """The bytes of temporary memory in which values of each line of Python lie, by turns."""
     by_name = {instruction.name: instruction for instruction in module.instructions()}

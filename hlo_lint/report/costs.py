@@ -18,7 +18,7 @@ from hlo_lint.engine.cost_figures import (
 )
 
 _NONE = "-"
-"""Where a value is not known."""
+"""The cell of a value that is not known."""
 
 
 def amount(value: float | None, unit: str) -> str:

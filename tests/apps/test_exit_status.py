@@ -41,6 +41,7 @@ ENTRY %e (p: f32[4]) -> f32[4] {
 }
 """  # noqa: E501
 HEALTHY = str(DUMPS / "gpu-jax0.10.2" / "cublaslt_fission")
+SLOWER = tuple(str(FIXTURES / "profiles" / name) for name in ("all", "without_fusion"))
 
 CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("check", 0): ("good.hlo",),
@@ -59,6 +60,9 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("baseline", 2): ("nothing.hlo",),
     ("bisect", 0): (str(CRASH), str(CRASH)),
     ("bisect", 2): ("nothing", "nothing"),
+    ("compare", 0): ("good.hlo", "good.hlo"),
+    ("compare", 1): SLOWER,
+    ("compare", 2): ("nothing", "nothing"),
     ("config-diff", 0): (str(CRASH), str(CRASH)),
     ("config-diff", 1): (str(CRASH), HEALTHY),
     ("diff", 0): ("bad.hlo", "bad.hlo"),

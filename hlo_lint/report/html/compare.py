@@ -9,7 +9,7 @@ from hlo_lint import __version__
 from hlo_lint.engine.cost_comparison import CostComparison
 from hlo_lint.engine.cost_figures import CostRow
 from hlo_lint.report.costs import amount, change_of, shown_rows, since_of
-from hlo_lint.report.html.page import digest, jinja_environment, text_of
+from hlo_lint.report.html.page import content_of, digest, jinja_environment
 from hlo_lint.text.source import shown
 
 
@@ -19,7 +19,7 @@ def render_comparisons(comparisons: Sequence[CostComparison], paths: tuple[str, 
     Raises:
         UsageError: where jinja2 is missing, which the extra `report` brings.
     """
-    style = text_of("page.css")
+    style = content_of("page.css")
     page: str = (
         jinja_environment()
         .get_template("compare.html")

@@ -45,10 +45,10 @@ def render_html(
     """
     environment, markdown = _libraries()
     collected = collect(dump, report, [Path(source) for source in sources], progress)
-    style = text_of("page.css")
+    style = content_of("page.css")
     # The libraries of the graph are a third of a small page: they come with the first graph.
     names = [*(GRAPH_LIBRARIES if collected["graphs"] else ()), "graph.js", "page.js"]
-    program = ";\n".join(map(text_of, names))
+    program = ";\n".join(map(content_of, names))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {digest(style)}; script-src {digest(program)}; "
@@ -91,7 +91,7 @@ def _libraries() -> tuple[Environment, MarkdownIt]:
 
 
 def jinja_environment() -> Environment:
-    """What renders the templates of this package.
+    """The environment that renders the templates of this package.
 
     Raises:
         UsageError: where jinja2 is missing.
@@ -130,7 +130,7 @@ def _html(rule: Rule, markdown: MarkdownIt) -> str:
     return str(markdown.renderer.render(tokens, markdown.options, {}))
 
 
-def text_of(name: str) -> str:
+def content_of(name: str) -> str:
     """A file of this package."""
     return files("hlo_lint.report.html").joinpath(name).read_text("utf-8")
 

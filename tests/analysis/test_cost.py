@@ -1,0 +1,249 @@
+"""Flops and bytes of modules, held against XLA's own `HloCostAnalysis`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hlo_lint.analysis.cost import ModuleCosts
+from hlo_lint.analysis.opcode_costs import Cost
+from hlo_lint.analysis.roofline import gpu_device, tpu_device, tpu_of_dump
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.hlo.parser.module import parse_file
+from tests.conftest import DUMPS, FIXTURES, ROOT
+
+TARGETS = ROOT / "hlo_lint" / "apps" / "jax" / "capture" / "targets"
+
+
+def costs(text: str, *, loops_once: bool = False) -> ModuleCosts:
+    return ModuleCosts(parse_file(text).modules[0], loops_once=loops_once)
+
+
+def programs() -> dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]]:
+    """Programs with the shapes of their arguments, all f32."""
+    jax = pytest.importorskip("jax")
+    jnp = jax.numpy
+
+    def loss(w: Any, x: Any, v: Any) -> Any:
+        return jnp.mean((jax.nn.gelu(x @ w) @ v) ** 2)
+
+    def convolved(x: Any, k: Any, **how: Any) -> Any:
+        return jax.lax.conv_general_dilated(x, k, **how)
+
+    def layers(x: Any, w: Any) -> Any:
+        return jax.lax.scan(lambda c, a: (jnp.tanh(c @ a), None), x, w)[0]
+
+    image, kernel = (2, 3, 33, 32), (8, 3, 3, 3)
+    heads = (2, 64, 4, 32)
+    strided = {"window_strides": (2, 2), "padding": "SAME"}
+    dilated = {
+        "window_strides": (1, 1),
+        "padding": ((1, 1), (2, 1)),
+        "lhs_dilation": (2, 3),
+        "rhs_dilation": (2, 1),
+    }
+    return {
+        "gradient of a perceptron": (jax.grad(loss), ((128, 256), (64, 128), (256, 16))),
+        "softmax": (jax.nn.softmax, ((256, 512),)),
+        "attention": (jax.nn.dot_product_attention, (heads, heads, heads)),
+        "strided convolution": (lambda x, k: convolved(x, k, **strided), (image, kernel)),
+        "dilated convolution": (lambda x, k: convolved(x, k, **dilated), ((2, 3, 9, 10), kernel)),
+        "gradient of a convolution": (
+            jax.grad(lambda k, x: convolved(x, k, **strided).sum()),
+            (kernel, image),
+        ),
+        "sort": (jnp.sort, ((1024,),)),
+        "running sum": (jnp.cumsum, ((1024,),)),
+        "pooling": (
+            lambda x: jax.lax.reduce_window(
+                x, 0.0, jax.lax.add, (1, 1, 3, 3), (1, 1, 2, 2), "VALID"
+            ),
+            (image,),
+        ),
+        "update": (lambda x, u: x.at[3].add(u), ((1000, 64), (64,))),
+        "transposition": (lambda x: x.T + 1, ((256, 512),)),
+        "loop": (layers, ((16, 32), (7, 32, 32))),
+    }
+
+
+@pytest.mark.slow
+def test_flops_and_bytes_are_those_of_xla() -> None:
+    """Flops are equal; bytes within a twentieth, where no operand is only sliced."""
+    jax = pytest.importorskip("jax")
+    for name, (function, shapes) in programs().items():
+        arguments = [jax.ShapeDtypeStruct(shape, "float32") for shape in shapes]
+        compiled = jax.jit(function).lower(*arguments).compile()
+        theirs = compiled.cost_analysis()
+        theirs = theirs[0] if isinstance(theirs, list) else theirs  # jax before 0.5
+        ours = costs(compiled.as_text(), loops_once=True).total
+        assert ours.flops == pytest.approx(theirs["flops"]), name
+        assert ours.transcendentals == theirs.get("transcendentals", 0), name
+        if name not in ("loop",):  # its body slices the stack of weights
+            assert ours.bytes == pytest.approx(theirs["bytes accessed"], rel=0.05), name
+
+
+LOOP = """HloModule m
+
+%body (p: (s32[], f32[8,8])) -> (s32[], f32[8,8]) {
+  %p = (s32[], f32[8,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %x = f32[8,8]{1,0} get-tuple-element(%p), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %y = f32[8,8]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %t = (s32[], f32[8,8]{1,0}) tuple(%next, %y)
+}
+
+%condition (p: (s32[], f32[8,8])) -> pred[] {
+  %p = (s32[], f32[8,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %limit = s32[] constant(LIMIT)
+  ROOT %less = pred[] compare(%i, %limit), direction=LT
+}
+
+ENTRY %main (x: f32[8,8]) -> f32[8,8] {
+  %x = f32[8,8]{1,0} parameter(0)
+  %zero = s32[] constant(0)
+  %t = (s32[], f32[8,8]{1,0}) tuple(%zero, %x)
+  %w = (s32[], f32[8,8]{1,0}) while(%t), condition=%condition, body=%body
+  ROOT %r = f32[8,8]{1,0} get-tuple-element(%w), index=1
+}
+"""
+
+
+def test_a_loop_counts_as_often_as_it_runs() -> None:
+    five, ten = (costs(LOOP.replace("LIMIT", limit)) for limit in ("5", "10"))
+    assert ten.total.flops == 2 * five.total.flops == 10 * (2 * 8**3 + 2)
+    assert costs(LOOP.replace("LIMIT", "10"), loops_once=True).total.flops == 2 * 8**3 + 2
+
+
+def test_a_loop_of_unknown_length_counts_once_and_is_named() -> None:
+    unknown = LOOP.replace("constant(LIMIT)", "get-tuple-element(%p), index=0")
+    assert costs(unknown).total.flops == 2 * 8**3 + 2
+    assert [loop.name for loop in costs(unknown).unknown_loops] == ["w"]
+    assert not costs(LOOP.replace("LIMIT", "10")).unknown_loops
+
+
+def test_of_an_operand_that_a_fusion_slices_the_slice_counts() -> None:
+    text = """HloModule m
+
+%body (p: f32[1000,64], i: s32[]) -> f32[1,64] {
+  %p = f32[1000,64]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %zero = s32[] constant(0)
+  %slice = f32[1,64]{1,0} dynamic-slice(%p, %i, %zero), dynamic_slice_sizes={1,64}
+  ROOT %negate = f32[1,64]{1,0} negate(%slice)
+}
+
+ENTRY %main (p: f32[1000,64], i: s32[]) -> f32[1,64] {
+  %p = f32[1000,64]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  ROOT %f = f32[1,64]{1,0} fusion(%p, %i), kind=kLoop, calls=%body
+}
+"""
+    assert costs(text).total == Cost(flops=64, bytes=2 * 64 * 4 + 4)
+
+
+def test_a_fusion_that_updates_in_place_writes_the_update() -> None:
+    text = """HloModule m
+
+%body (p: f32[1000,64], u: f32[1,64], i: s32[]) -> f32[1000,64] {
+  %p = f32[1000,64]{1,0} parameter(0)
+  %u = f32[1,64]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %zero = s32[] constant(0)
+  ROOT %update = f32[1000,64]{1,0} dynamic-update-slice(%p, %u, %i, %zero)
+}
+
+ENTRY %main (p: f32[1000,64], u: f32[1,64], i: s32[]) -> f32[1000,64] {
+  %p = f32[1000,64]{1,0} parameter(0)
+  %u = f32[1,64]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  ROOT %f = f32[1000,64]{1,0} fusion(%p, %u, %i), kind=kLoop, calls=%body
+}
+"""
+    assert costs(text).total.bytes == 2 * 64 * 4 + 4
+
+
+def test_a_gemm_of_cublas_has_flops_and_its_workspace_moves_no_bytes() -> None:
+    text = """HloModule m
+
+ENTRY %main (a: f16[64,128], b: f16[128,32]) -> f16[64,32] {
+  %a = f16[64,128]{1,0} parameter(0)
+  %b = f16[128,32]{1,0} parameter(1)
+  %c = (f16[64,32]{1,0}, s8[4194304]{0}) custom-call(%a, %b), custom_call_target="__cublas$gemm", \
+backend_config={"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],\
+"rhs_contracting_dimensions":["0"]}}}
+  ROOT %r = f16[64,32]{1,0} get-tuple-element(%c), index=0
+}
+"""
+    flops = 2 * 64 * 32 * 128
+    bytes_moved = 2 * (64 * 128 + 128 * 32 + 64 * 32)
+    assert costs(text).total == Cost(flops, 0, bytes_moved, {"f16": flops})
+
+
+@pytest.mark.parametrize("case", ["gpu-jax0.11.2/attention", "cpu-jax0.10.2/mlp_train"])
+def test_the_kernels_of_a_module_add_up_to_it(case: str) -> None:
+    for pipeline in open_dump(DUMPS / case):
+        for dump in pipeline.dumps:
+            module = dump.file.modules[0]
+            whole = ModuleCosts(module)
+            parts = [whole.of(kernel).times(times) for kernel, times in whole.kernels()]
+            assert sum(part.flops for part in parts) == whole.total.flops
+            assert sum(part.bytes for part in parts) == whole.total.bytes
+
+
+# Devices
+
+
+def test_the_rates_of_a_gpu_are_those_of_its_data_sheet() -> None:
+    """NVIDIA's: 989 dense TFLOPS in bf16, 494 in tf32, 67 in f32 and 3.35 TB/s."""
+    h100 = gpu_device((TARGETS / "h100.pbtxt").read_text())
+    assert h100 is not None
+    assert h100.matrix_flops["bf16"] == pytest.approx(989e12, rel=0.01)
+    assert h100.matrix_flops["f32"] == pytest.approx(494e12, rel=0.01)
+    assert h100.vector_flops == pytest.approx(67e12, rel=0.01)
+    assert h100.bytes_per_second == pytest.approx(3.35e12, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["jax0.10.0-h100", "jax0.10.2-h200", "jax0.11.2-h200"])
+def test_what_each_release_is_told_of_a_gpu_is_enough(name: str) -> None:
+    path = FIXTURES / "programs" / "gpu_targets" / f"{name}.txtpb"
+    device = gpu_device(path.read_text())
+    assert device is not None
+    assert device.matrix_flops["f16"] > 10 * device.vector_flops
+
+
+def test_a_description_without_matrix_units_gets_those_of_its_generation() -> None:
+    text = (TARGETS / "h100.pbtxt").read_text().partition("matrix_unit_description")[0] + "}"
+    device = gpu_device(text)
+    assert device is not None
+    assert device.matrix_flops["f16"] == pytest.approx(1070e12, rel=0.01)  # at the boost clock
+
+
+@pytest.mark.parametrize("text", ["", "gpu_device_info { core_count: 132 }", "}{"])
+def test_a_description_that_says_too_little_is_no_device(text: str) -> None:
+    assert gpu_device(text) is None
+
+
+def test_a_kernel_takes_as_long_as_its_memory_or_its_arithmetic() -> None:
+    v5e = tpu_device("v5e")
+    assert v5e is not None
+    assert v5e.seconds(Cost(bytes=819_000_000)) == pytest.approx(1e-3)
+    busy = Cost(flops=394 * 10**9, bytes=819, matrix_flops={"bf16": 394 * 10**9})
+    assert v5e.seconds(busy) == pytest.approx(2e-3)
+    assert tpu_device("v9") is None
+
+
+def test_the_tpu_of_a_dump_is_known_by_the_name_of_its_generation() -> None:
+    lite = 'tpu_topology_args { version: TPU_VERSION_VIPERFISH variant: "lite" }'
+    assert tpu_of_dump(lite) == tpu_device("v5e")
+    assert tpu_of_dump(lite.replace('variant: "lite"', "")) == tpu_device("v5p")
+    assert tpu_of_dump("tpu_topology_args { version: TPU_VERSION_PUFFERFISH }") == tpu_device("v4")
+    assert tpu_of_dump("tpu_topology_args { version: TPU_VERSION_OTHER }") is None
+
+
+def test_a_module_of_no_instructions_costs_nothing() -> None:
+    assert costs("HloModule m").total == Cost()

@@ -1,0 +1,230 @@
+"""`hlo-lint compare`: from "slower", or "out of memory", to the pass and the line of Python."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hlo_lint.apps.cli.main import cli
+from tests.conftest import DUMPS, FIXTURES
+
+ATTENTION = FIXTURES / "upgrades" / "scanned_attention"
+BEFORE, AFTER = (ATTENTION / f"gpu-jax{release}.tar.xz" for release in ("0.10.0", "0.11.2"))
+PROFILES = FIXTURES / "profiles"
+RELEASES = FIXTURES / "releases"
+
+
+def compare(*arguments: object, status: int = 1) -> Result:
+    result = CliRunner().invoke(cli, ["compare", *map(str, arguments)])
+    assert result.exit_code == status, result.output
+    return result
+
+
+def quantities(*arguments: object) -> dict[str, dict[str, Any]]:
+    (module,) = json.loads(compare(*arguments, "--output-format", "json").stdout)["modules"]
+    return {row["name"]: row for row in module["quantities"]}
+
+
+# What people come with
+
+
+def test_slower_after_an_upgrade_leads_to_the_pass_and_the_line() -> None:
+    """One command; the softmax of the attention is fused otherwise by jax 0.11.2."""
+    shown = compare(BEFORE, AFTER).stdout
+    row = next(line for line in shown.splitlines() if line.startswith("estimated time  "))
+    assert re.search(r"22\.\d+ µs +23\.\d+ µs +\+7\.9%", row)
+    assert "priority-fusion of fusion; programs.py:123 in scanned_attention" in row
+    source = (FIXTURES / "programs" / "programs.py").read_text().splitlines()
+    assert "softmax" in source[122]
+
+
+def test_the_second_command_shows_what_the_pass_did_otherwise() -> None:
+    result = CliRunner().invoke(cli, ["bisect", str(BEFORE), str(AFTER)])
+    assert result.exit_code == 1
+    assert "the final modules differ" in result.stdout
+
+
+def test_out_of_memory_after_an_upgrade_leads_to_the_pass_and_the_line() -> None:
+    """Copies of loop state became asynchronous, and each has a place of its own."""
+    releases = [RELEASES / f"gpu-jax{release}.tar.xz" for release in ("0.9.0", "0.11.2")]
+    shown = compare(*releases).stdout
+    row = next(line for line in shown.splitlines() if line.startswith("temporaries"))
+    assert "+67.6%" in row
+    assert "dynamic-slice-copy-fusion-async-wrapper of pre-scheduling-passes (B alone)" in row
+    assert "programs.py:78 in scan_train" in row
+
+
+def test_slower_with_profiles_is_what_was_measured() -> None:
+    rows = quantities(PROFILES / "all", PROFILES / "without_fusion")
+    measured = rows["measured time"]
+    assert measured["after"] > 1.5 * measured["before"]
+    assert measured["since"]["pass"] == "fusion"
+    assert measured["origin"]["line"] == 30
+    shown = compare(PROFILES / "all", PROFILES / "without_fusion").stdout
+    assert "measured time by line" in shown
+    assert "note: xla_disable_hlo_passes: unset in A, fusion in B" in shown
+
+
+# What the figures are
+
+
+def test_the_memory_is_that_of_the_buffer_assignment() -> None:
+    rows = quantities(PROFILES / "all", PROFILES / "without_fusion")
+    text = next((PROFILES / "all").glob("*-buffer-assignment.txt")).read_text()
+    sizes = re.findall(r"^allocation \d+: size (\d+)(.*):$", text, re.M)
+    held = sum(int(size) for size, flags in sizes if "thread-local" not in flags)
+    assert rows["peak memory"]["before"] == held
+    assert rows["temporaries"]["since"]["pass"] == "fusion"
+
+
+def test_what_one_run_has_alone_is_said() -> None:
+    (row,) = [
+        line
+        for line in compare(PROFILES / "all", PROFILES / "without_fusion").stdout.splitlines()
+        if line.startswith("bytes moved  ")
+    ]
+    assert "fusion of HLO_passes_after_layout_assignment (A alone)" in row
+
+
+def test_a_run_costs_the_same_as_itself() -> None:
+    result = compare(AFTER, AFTER, status=0)
+    assert result.stdout == (
+        "1 module costs the same in A and B: module_0001.jit_scanned_attention\n"
+    )
+    assert "estimated time" in compare(AFTER, AFTER, "--all", status=0).stdout
+
+
+def test_loops_of_which_one_run_does_not_say_how_often_count_once_in_both() -> None:
+    releases = [RELEASES / f"tpu-jax{release}.tar.xz" for release in ("0.10.2", "0.12.0")]
+    shown = compare(*releases).stdout
+    assert "note: how often a loop runs is not known in both" in shown
+    assert re.search(r"^flops +3\.069 k +3\.005 k", shown, re.M)
+
+
+def test_the_names_of_tpu_modules_are_those_of_any_build() -> None:
+    """`jit_scan_train.cl_933746096` and `jit_scan_train.cl_1004524046` are one program."""
+    releases = [RELEASES / f"tpu-jax{release}.tar.xz" for release in ("0.10.2", "0.12.0")]
+    assert "TPU v5e" in compare(*releases).stdout
+    assert compare(*releases, "--module", "jit_scan_train").stdout
+
+
+def test_a_device_may_be_named() -> None:
+    folders = PROFILES / "all", PROFILES / "without_fusion"
+    assert "no time is estimated: --target names the device" in compare(*folders).stdout
+    h100, v5e = (quantities(*folders, "--target", name) for name in ("h100", "v5e"))
+    # It moves bytes and little else: the time is that of the memory.
+    assert h100["estimated time"]["after"] == pytest.approx(
+        h100["bytes moved"]["after"] / 3.35232e12, rel=0.01
+    )
+    assert v5e["estimated time"]["after"] > 4 * h100["estimated time"]["after"]
+
+
+def test_the_quantities_of_collectives_are_their_bytes(tmp_path: Path) -> None:
+    text = """HloModule m, num_partitions=2
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}}
+
+ENTRY %main (x: f32[{size}]) -> f32[{size}] {{
+  %x = f32[{size}]{{0}} parameter(0)
+  ROOT %r = f32[{size}]{{0}} all-reduce(%x), replica_groups={{{{0,1}}}}, to_apply=%sum
+}}
+"""
+    for name, size in (("a", 64), ("b", 256)):
+        (tmp_path / f"{name}.hlo").write_text(text.format(size=size))
+    row = quantities(tmp_path / "a.hlo", tmp_path / "b.hlo")["all-reduce bytes"]
+    assert (row["unit"], row["before"], row["after"]) == ("B", 256, 1024)
+
+
+# How it is shown
+
+
+def test_the_page_needs_nothing_else_and_says_what_the_table_says(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    compare(BEFORE, AFTER, "--output-format", "html", "-o", page)
+    text = page.read_text("utf-8")
+    assert "http" not in re.sub(r"http-equiv", "", text)
+    assert "<script" not in text
+    assert "since priority-fusion of fusion" in text
+    assert "programs.py:123 in scanned_attention.&lt;locals&gt;.attention" in text
+
+
+def test_a_name_in_a_dump_is_text_on_the_page(tmp_path: Path) -> None:
+    for side, count in (("a", 1), ("b", 2)):
+        folder = tmp_path / side
+        folder.mkdir()
+        rows = "\n".join(f"  %n.{at} = f32[4]{{0}} negate(%x)" for at in range(count))
+        (folder / "module_0001.<b>.before_optimizations.txt").write_text(
+            f"HloModule m\n\nENTRY %main (x: f32[4]) -> f32[4] {{\n  %x = f32[4]{{0}} parameter(0)"
+            f"\n{rows}\n  ROOT %r = f32[4]{{0}} negate(%x)\n}}\n"
+        )
+    page = compare(tmp_path / "a", tmp_path / "b", "--output-format", "html").stdout
+    assert "module_0001.&lt;b&gt;" in page
+    assert "<b>" not in page
+
+
+# What is wrong with the input
+
+
+def test_a_run_that_died_is_compared_by_its_last_dump() -> None:
+    crash = DUMPS / "gpu-jax0.10.0" / "cublaslt_fission_crash"
+    later = DUMPS / "gpu-jax0.11.2" / "cublaslt_fission"
+    shown = compare(crash, later).stdout
+    assert "note: A has no final module: its last dump is compared" in shown
+    assert "note: A has no buffer assignment: its memory is not known" in shown
+    assert re.search(r"^peak memory +- +\d", shown, re.M)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["{all}", "absent"], "absent: no such file or directory"),
+        (["{all}", "{other}"], "no module is in both"),
+        (["{all}", "{all}", "--module", "jit_other"], "has no module named jit_other"),
+        (["{all}", "{all}", "--target", "tpu7x"], "the rates of tpu7x are not known"),
+        (["{all}", "{all}", "--target", "abacus"], "no target is named abacus"),
+        (["{all}", "{all}", "-o", "table.txt"], "-o takes --output-format json or html"),
+    ],
+)
+def test_wrong_use_is_explained(arguments: list[str], says: str) -> None:
+    places = {"all": str(PROFILES / "all"), "other": str(BEFORE)}
+    result = compare(*[word.format_map(places) for word in arguments], status=2)
+    assert says in result.output
+
+
+def test_a_broken_profile_is_named(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(PROFILES / "all", tmp_path / "dump"))
+    (folder / "host.xplane.pb").write_bytes(b"\x0a\xff")
+    assert "host.xplane.pb: not a profile" in compare(folder, folder, status=2).output
+
+
+def test_a_profile_of_one_side_alone_is_said(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(PROFILES / "without_fusion", tmp_path / "dump"))
+    (folder / "host.xplane.pb").unlink()
+    shown = compare(PROFILES / "all", folder).stdout
+    assert "note: A has a profile of this module, B has none: no measured time" in shown
+
+
+# The other command that reads profiles
+
+
+def test_passes_prints_the_measured_time_of_the_final_instructions() -> None:
+    folder = str(PROFILES / "without_fusion")
+    shown = CliRunner().invoke(cli, ["passes", "--changed", folder]).stdout
+    table = shown.partition("\nmeasured ")[2]
+    assert table.startswith("1.293 ms  share  instruction")
+    assert re.search(r"[\d.]+ µs +\d+\.\d% +%wrapped_sine +fusion  profiled.py:30 in step", table)
+    answer = json.loads(CliRunner().invoke(cli, ["passes", "--json", folder]).stdout)
+    (module,) = answer["modules"]
+    seconds = [kernel["seconds"] for kernel in module["measured"]]
+    assert seconds == sorted(seconds, reverse=True)
+    assert sum(seconds) == pytest.approx(1.293e-3, rel=0.01)
