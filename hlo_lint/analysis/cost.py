@@ -16,6 +16,7 @@ from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.loops import Loop, loops
 from hlo_lint.analysis.opcode_costs import (
     FREE,
+    MOST,
     NOTHING,
     SLICES,
     Cost,
@@ -118,7 +119,7 @@ class ModuleCosts:
                 trips = self.trip_count(computation.at(number)) if opcode == "while" else 1
                 for callee in calls.get(number, ()):
                     if callee in self._by_name:
-                        times[callee] += trips * times[name]
+                        times[callee] = min(MOST, times[callee] + trips * times[name])
 
     def _running(self, name: str) -> list[str]:
         computation = self._by_name[name]

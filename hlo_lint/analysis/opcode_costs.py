@@ -39,6 +39,12 @@ _RESULT_OF_START: Final = {"copy-start": 0, "all-gather-start": 1, "collective-p
 """The element of the tuple that the operation fills; the others are its operands, and tokens."""
 
 
+MAX_PAIRS: Final = 1 << 20
+"""Pairs of positions and window elements that are counted one by one."""
+MOST: Final = 1 << 256
+"""No cost is larger, so that each fits a float, however often loops in loops claim to run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The work of an instruction, or of several."""
@@ -67,9 +73,10 @@ class Cost:
 
     def times(self, number: int) -> Cost:
         """The same so many times."""
-        matrix = {dtype: number * flops for dtype, flops in self.matrix_flops.items()}
-        work = number * self.flops, number * self.transcendentals, number * self.bytes
-        return Cost(*work, matrix)
+        matrix = {dtype: min(MOST, number * flops) for dtype, flops in self.matrix_flops.items()}
+        work = self.flops, self.transcendentals, self.bytes
+        flops, transcendentals, size = (min(MOST, number * part) for part in work)
+        return Cost(flops, transcendentals, size, matrix)
 
     def inside(self) -> Cost:
         """The same within a kernel, which touches no memory."""
@@ -211,7 +218,12 @@ def _convolution_flops(
 
 @lru_cache(maxsize=1 << 10)
 def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
-    """Pairs of an output position and a window element that meet an element of the input."""
+    """Pairs of an output position and a window element that meet an element of the input.
+
+    Of very many pairs all count, those that meet padding, too.
+    """
+    if positions * window.size > MAX_PAIRS:
+        return max(0, positions) * max(0, window.size)
     count = 0
     dilated = (size - 1) * window.base_dilation + 1
     for element in range(window.size):

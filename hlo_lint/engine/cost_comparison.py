@@ -254,6 +254,8 @@ class _Comparison:
 
     def _notes(self) -> Iterator[str]:
         for side, run, memory in zip("AB", self.runs, self.memory, strict=True):
+            if run.lone:
+                continue  # a file that was given by name stands for itself
             if run.final is None:
                 yield f"{side} has no final module: its last dump is compared"
             if not run.steps:

@@ -160,7 +160,8 @@ class LinesOfPython:
 
     def __init__(self) -> None:
         self._known: dict[tuple[Computation, int, tuple[str, ...]], SourceLine | None] = {}
-        self._functions: dict[tuple[str, int], str] = {}
+        self._functions: dict[SourceLine, str] = {}
+        self._one_of_each: dict[SourceLine, SourceLine] = {}
 
     def of(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction; None where neither it nor a value it comes from has one.
@@ -171,16 +172,19 @@ class LinesOfPython:
         if key not in self._known:
             lines = (self._own(at, module) for at in chain(instruction, _taken))
             line = next(filter(None, lines), None)
-            if line is not None and line.function:
-                self._functions[line.file, line.line] = line.function
-            self._known[key] = line and replace(line, function="")
+            self._known[key] = line and self._without_function(line)
         return self._known[key]
 
     def function_of(self, line: SourceLine | None) -> SourceLine | None:
         """A line with its function, where an instruction named that."""
-        if line is None:
-            return None
-        return replace(line, function=self._functions.get((line.file, line.line), ""))
+        return line and replace(line, function=self._functions.get(line, ""))
+
+    def _without_function(self, line: SourceLine) -> SourceLine:
+        alone = replace(line, function="")
+        alone = self._one_of_each.setdefault(alone, alone)  # to compare them is to look at one
+        if line.function:
+            self._functions[alone] = line.function
+        return alone
 
     def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
         """The line of an instruction, else that of the last one in the computation it calls."""

@@ -17,6 +17,8 @@ from hlo_lint.engine.cost_figures import (
     MeasuredKernel,
 )
 
+MAX_OTHERS = 12
+"""Quantities besides the main ones that are shown unless all are asked for."""
 _NONE = "-"
 """The cell of a value that is not known."""
 
@@ -95,8 +97,11 @@ def _values(row: CostRow) -> tuple[str, str, str]:
 
 
 def shown_rows(comparison: CostComparison, *, everything: bool = False) -> list[CostRow]:
-    """The main quantities, then those that differ; `everything` has those that are equal, too."""
-    return [row for row in comparison.rows if everything or row.change or row.name in MAIN]
+    """The main quantities, then those that differ most; `everything` has all, equal ones, too."""
+    main = [row for row in comparison.rows if row.name in MAIN]
+    others = [row for row in comparison.rows if row.name not in MAIN and (everything or row.change)]
+    others.sort(key=lambda row: (row.unit == COUNT, -abs(row.change), row.name))
+    return main + (others if everything else others[:MAX_OTHERS])
 
 
 def comparison_as_dict(comparison: CostComparison) -> dict[str, Any]:

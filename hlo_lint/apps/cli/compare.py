@@ -142,6 +142,8 @@ def _show_one(comparison: CostComparison, everything: bool) -> None:
     cells = [tuple(map(shown, row_cells(row))) for row in rows]
     dim = [number for number, row in enumerate(rows, 1) if not row.change]
     print_table([COLUMNS, *cells], right=NUMBERS, dim=dim)
+    if left := sum(bool(row.change) for row in comparison.rows if row not in rows):
+        click.echo(f"and {left} more quantities (--all)")
     lines = comparison.lines if everything else comparison.lines[:MAX_LINES]
     if lines:
         click.echo()
