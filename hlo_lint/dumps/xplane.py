@@ -100,8 +100,8 @@ def _read_plane(reader: Reader, plane: Field, measured: Measured) -> None:
     if not wanted:
         return
     lines = [reader.fields(part) for part in parts if part.number == _LINES]
-    named = [line for line in lines if _line_name(line) == _OPS]
-    for line in named or lines:
+    # Lines that are derived from others repeat their events: one of them holds all instructions.
+    for line in [line for line in lines if _line_name(line) == _OPS] or lines:
         for event in line:
             if event.number == _EVENTS:
                 _read_event(reader, event, wanted, stats, measured)

@@ -9,6 +9,7 @@ from hlo_lint.engine.cost_comparison import CostComparison
 from hlo_lint.engine.cost_figures import (
     BYTES,
     COUNT,
+    INSTRUCTIONS,
     MAIN,
     PEAK,
     SECONDS,
@@ -100,7 +101,8 @@ def shown_rows(comparison: CostComparison, *, everything: bool = False) -> list[
     """The main quantities, then those that differ most; `everything` has all, equal ones, too."""
     main = [row for row in comparison.rows if row.name in MAIN]
     others = [row for row in comparison.rows if row.name not in MAIN and (everything or row.change)]
-    others.sort(key=lambda row: (row.unit == COUNT, -abs(row.change), row.name))
+    # The number of instructions costs nothing.
+    others.sort(key=lambda row: (row.name == INSTRUCTIONS, row.unit == COUNT, -abs(row.change)))
     return main + (others if everything else others[:MAX_OTHERS])
 
 
