@@ -149,9 +149,7 @@ class _Comparison:
         if abs(theirs - ours) <= ROUNDING * theirs:
             return CostRow(name, ours, ours, None, None)
         line = self._largest(name, theirs - ours)
-        # No pass has a measured time: it begins where the work of its line does.
-        since = self._onset(MOVED if name == MEASURED else name, line)
-        return CostRow(name, ours, theirs, since, line)
+        return CostRow(name, ours, theirs, self._onset(name, line), line)
 
     def _largest(self, name: str, change: float) -> SourceLine | None:
         """The line that accounts for most of a change; None where no line is known to."""
@@ -169,13 +167,12 @@ class _Comparison:
         ours, theirs = self.ends
         lines = {line for figures in self.ends for line in figures.by_line.get(name, ())}
         changes = {line: theirs.of_line(name, line) - ours.of_line(name, line) for line in lines}
-        walked = MOVED if name == MEASURED else name
         return [
             CostRow(
                 name,
                 ours.of_line(name, line),
                 theirs.of_line(name, line),
-                self._onset(walked, line) if line is not None else None,
+                self._onset(name, line) if line is not None else None,
                 line,
             )
             for line in sorted(lines, key=lambda line: (-abs(changes[line]), str(line)))
@@ -209,6 +206,8 @@ class _Comparison:
         ends do not differ in that, all of them.
         """
         change = _difference(*self.ends, name, line)
+        if name == MEASURED:
+            name = MOVED  # no pass has a measured time: it grows where the bytes of its line do
         for once in (True, False) if name in BY_ITERATIONS else (True,):
             ours, theirs = (self._figures(module, once) for module in self.modules)
             end = _difference(ours, theirs, name, line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -125,10 +125,18 @@ def _device_of(run: Pipeline) -> Device | None:
 def _show(comparisons: Sequence[CostComparison], everything: bool) -> None:
     differing = [comparison for comparison in comparisons if not comparison.same]
     same = [comparison for comparison in comparisons if comparison.same]
-    for number, comparison in enumerate(comparisons if everything else differing):
+    shown_ones = comparisons if everything else differing
+    shared = [
+        note
+        for note in (shown_ones[0].notes if shown_ones else ())
+        if all(note in comparison.notes for comparison in shown_ones)
+    ]
+    for number, comparison in enumerate(shown_ones):
         if number:
             click.echo()
         _show_one(comparison, everything)
+        _show_notes(note for note in comparison.notes if note not in shared)
+    _show_notes(shared)
     if same and not everything:
         names = ", ".join(shown(comparison.before.title) for comparison in same[:4])
         more = "" if len(same) <= 4 else f" and {len(same) - 4} more"
@@ -151,5 +159,8 @@ def _show_one(comparison: CostComparison, everything: bool) -> None:
         print_table([head, *(tuple(map(shown, line_cells(row))) for row in lines)], right=NUMBERS)
         if left := len(comparison.lines) - len(lines):
             click.echo(f"and {counted(left, 'line')} more (--all)")
-    for note in comparison.notes:
+
+
+def _show_notes(notes: Iterable[str]) -> None:
+    for note in notes:
         click.echo(f"note: {shown(note)}")
