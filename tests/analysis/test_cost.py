@@ -247,3 +247,33 @@ def test_the_tpu_of_a_dump_is_known_by_the_name_of_its_generation() -> None:
 
 def test_a_module_of_no_instructions_costs_nothing() -> None:
     assert costs("HloModule m").total == Cost()
+
+
+def test_loops_in_loops_that_claim_any_number_of_iterations_cost_a_float() -> None:
+    body = "%body{inner} (p: f32[4]) -> f32[4] {{\n  %p{n} = f32[4]{{0}} parameter(0)\n{row}\n}}\n"
+    config = 'backend_config={"known_trip_count":{"n":"1000000000000000"}}'
+    condition = (
+        "%c (p: f32[4]) -> pred[] {\n  %p = f32[4]{0} parameter(0)\n"
+        "  ROOT %t = pred[] constant(true)\n}\n"
+    )
+    bodies = [body.format(inner=0, n=0, row="  ROOT %r0 = f32[4]{0} negate(%p0)")]
+    for n in range(1, 40):
+        row = f"  ROOT %r{n} = f32[4]{{0}} while(%p{n}), condition=%c, body=%body{n - 1}, {config}"
+        bodies.append(body.format(inner=n, n=n, row=row))
+    text = "\n".join(["HloModule m\n", condition, *bodies]).replace("%body39 (", "ENTRY %body39 (")
+    nested = costs(text)
+    assert float(nested.total.bytes) > 1e70
+    assert [float(times) for _, times in nested.kernels()]
+
+
+def test_a_window_of_any_size_is_counted_at_once() -> None:
+    text = """HloModule m
+
+ENTRY %main (x: f32[1,99999999,1], k: f32[99999999,1,1]) -> f32[1,99999999,1] {
+  %x = f32[1,99999999,1]{2,1,0} parameter(0)
+  %k = f32[99999999,1,1]{2,1,0} parameter(1)
+  ROOT %c = f32[1,99999999,1]{2,1,0} convolution(%x, %k), window={size=99999999 pad=9_9}, \
+dim_labels=b0f_0io->b0f
+}
+"""
+    assert costs(text).total.flops == 2 * 99999999**2

@@ -71,6 +71,37 @@ def test_slower_with_profiles_is_what_was_measured() -> None:
     assert "note: xla_disable_hlo_passes: unset in A, fusion in B" in shown
 
 
+def test_a_measured_time_that_no_bytes_explain_has_no_pass() -> None:
+    """Line 29 takes less, and moves more: no pass is to blame for noise."""
+    folders = PROFILES / "all", PROFILES / "without_fusion"
+    answer = json.loads(compare(*folders, "--output-format", "json").stdout)
+    since = {
+        row["origin"]["line"]: row["since"]
+        for row in answer["modules"][0]["lines"]
+        if row["origin"]
+    }
+    assert since[30]["pass"] == "fusion"
+    assert since[29] is None
+
+
+def test_what_is_true_of_all_modules_is_said_once(tmp_path: Path) -> None:
+    text = """HloModule m
+
+ENTRY %main (x: f32[SIZE]) -> f32[SIZE] {
+  %x = f32[SIZE]{0} parameter(0)
+  ROOT %n = f32[SIZE]{0} negate(%x)
+}
+"""
+    for side, size in (("a", "4"), ("b", "8")):
+        (tmp_path / side).mkdir()
+        for name in ("f", "g"):
+            path = tmp_path / side / f"module_0001.jit_{name}.cpu_after_optimizations.txt"
+            path.write_text(text.replace("SIZE", size))
+    shown = compare(tmp_path / "a", tmp_path / "b").stdout
+    assert shown.count("bytes moved  ") == 2
+    assert shown.count("note: no time is estimated") == 1
+
+
 # What the figures are
 
 
