@@ -390,7 +390,7 @@ def _stays(
 
 
 def _changes_one_instruction(change: PassPair) -> bool:
-    if len(change.changed) != 1 or len(change.removed) != 1 or len(change.added) != 1:
+    if not _is_only(change):
         return False
     only = change.changed[0]
     return len(only.removed) == len(only.added) == 1

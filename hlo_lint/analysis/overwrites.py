@@ -147,8 +147,11 @@ def _in_computation(
         return
     order = _Order(computation, scheduled=scheduled)
     readers = _Readers(computation, buffers)
+    # The positions from which on values are there: parameters are, whatever the schedule.
     begins = {
-        place: _beginning(computation, place[0]) for places in values.values() for place in places
+        place: -1 if opcode_of(computation.rows[place[0]]) == "parameter" else place[0]
+        for places in values.values()
+        for place in places
     }
     writers = [
         (writer, written & values.keys()) for writer, written in buffers.writers(computation)
@@ -195,11 +198,6 @@ def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: Number
     """True if there is a write after a value is there and before what may be its last reader."""
     later = bisect_right(writes, begin)
     return later < len(writes) and writes[later] < readers.latest(value)
-
-
-def _beginning(computation: Computation, number: int) -> int:
-    """The position from which on a value is there: a parameter is, whatever the schedule."""
-    return -1 if opcode_of(computation.rows[number]) == "parameter" else number
 
 
 class _Order:

@@ -16,7 +16,7 @@ from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Computation, Module
 
 UNKNOWN: Final = -1
-"""The number of what is not there, or is part of a circle."""
+"""The number of what is not there, or calls itself."""
 
 CalleeNames = Mapping[int, tuple[str, ...]]
 """The names of the computations that instructions call, by the positions of these."""

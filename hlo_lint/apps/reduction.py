@@ -132,15 +132,12 @@ def finding_problem(
     raise UsageError(f"{finding.rule} is not about HLO: {finding.path} cannot be reduced")
 
 
-_LEVELS = tuple(Severity)
-
-
 def _chosen(findings: Sequence[Diagnostic], wanted: str | None) -> Diagnostic:
     rule, _, instruction = (wanted or "").partition(":")
     instruction = instruction.lstrip("%")
     if rule:
         find_rule(rule)
-    for diagnostic in sorted(findings, key=lambda finding: _LEVELS.index(finding.severity)):
+    for diagnostic in sorted(findings, key=lambda finding: [*Severity].index(finding.severity)):
         if rule in ("", diagnostic.rule) and instruction in ("", diagnostic.instruction):
             return diagnostic
     there = dict.fromkeys(

@@ -18,7 +18,7 @@ from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
 from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.edits import Edit, Fix, Safety, edited
+from hlo_lint.text.edits import Edit, Fix, Safety
 from hlo_lint.text.source import Span, indent_before
 
 if TYPE_CHECKING:  # a proof may need numpy
@@ -150,6 +150,15 @@ def apply_fixes(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]
         _with_comments(edit, text) for fix in without_overlaps(fixes) for edit in sorted(fix.edits)
     ]
     return edited(text, edits), tuple(edits)
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits in it, which are in its order and do not overlap."""
+    pieces, at = [], 0
+    for edit in edits:
+        pieces += [text[at : edit.span.start], edit.text]
+        at = edit.span.end
+    return "".join([*pieces, text[at:]])
 
 
 def without_overlaps(fixes: Iterable[Fix]) -> Iterator[Fix]:

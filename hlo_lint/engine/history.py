@@ -3,6 +3,10 @@
 A defect is identified by its message, its computation and its instruction. A pass that renames or
 moves an instruction seems to resolve one defect and to introduce another with the same message at
 the same opcode: these two are joined to one history, so that no pass is blamed for it.
+
+The `Timeline` has the dumps of a run in its order; those without a known place in it come last,
+from `timeline.length` on. A `ModuleRef` is the position of a dump and the number of a module in its
+file, an `Occurrence` a finding and where it was found.
 """
 
 from __future__ import annotations

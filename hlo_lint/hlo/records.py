@@ -47,6 +47,7 @@ def name_in(reference: str) -> str:
 
 
 METADATA: Final = ", metadata={"
+"""The beginning of metadata, after which XLA prints nothing but a backend_config."""
 
 
 def attributes_before_metadata(attributes: str) -> str:

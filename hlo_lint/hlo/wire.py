@@ -1,6 +1,9 @@
 """Protobuf's wire format: reads a message, and writes it again with fields that nobody declares.
 
-A field knows the bytes it was read from: what is not changed is written as it was, in its place.
+A message is a row of fields. A field begins with its key, a varint: its number times 8, plus the
+type that says how long its value is. A varint has 7 bits a byte, the lowest first; the eighth bit
+says that more follow. A field knows the bytes it was read from: what is not changed is written as
+it was, in its place.
 """
 
 from __future__ import annotations

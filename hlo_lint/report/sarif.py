@@ -48,7 +48,8 @@ def render(report: Report, warn: Warn) -> str:
     while True:
         dropped = len(report.findings) - len(kept)
         text = json.dumps(_log(report, kept, _lost(dropped)), indent=1) + "\n"
-        size = _compressed(text)
+        # What counts is the compressed size; nothing is compressed that is small anyway.
+        size = len(text) if len(text) <= MAX_BYTES else len(gzip.compress(text.encode(), 6))
         if size <= MAX_BYTES or not kept:
             break
         kept = most_urgent(kept, min(len(kept) - 1, int(len(kept) * 0.95 * MAX_BYTES / size)))
@@ -78,11 +79,6 @@ def _lost(dropped: int) -> list[str]:
         return []
     limits = f"{MAX_RESULTS} results, {MAX_BYTES} bytes compressed"
     return [f"SARIF: {dropped} findings were left out, the least urgent first ({limits})"]
-
-
-def _compressed(text: str) -> int:
-    """The size that counts, in bytes; nothing is compressed that is small anyway."""
-    return len(text) if len(text) <= MAX_BYTES else len(gzip.compress(text.encode(), 6))
 
 
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,15 +24,6 @@ class Edit:
     span: Span
     """In characters of the file."""
     text: str
-
-
-def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits in it, which are in its order and do not overlap."""
-    pieces, at = [], 0
-    for edit in edits:
-        pieces += [text[at : edit.span.start], edit.text]
-        at = edit.span.end
-    return "".join([*pieces, text[at:]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,8 +167,6 @@ def _allocations(assignment: BufferAssignment) -> Iterator[Plain]:
         for value in each.values:
             short = (value.id, value.instruction, value.index, value.is_phi, value.color)
             yield (*short, value.size, value.offset, value.shape)
-        for other in each.reused_by:
-            yield (other.id, other.instruction, other.index, other.color)
 
 
 def _values(values: BufferValues | None) -> list[Plain]:
@@ -229,10 +227,6 @@ def _allocation_by_grammar(tree: Tree[Token]) -> Iterator[Plain]:
         if each.data == "value":
             size, offset, shape = terminals(each)
             yield (*short(trees(each)[0]), int(size), int(offset), str(shape))
-        if each.data == "reused":
-            for other in trees(each):
-                number, name, index, *_ = short(trees(other)[0])
-                yield (number, name, index, first(other))
 
 
 def _value_by_grammar(tree: Tree[Token]) -> Plain:
@@ -389,7 +383,7 @@ def test_values_of_other_memory_spaces_share_an_allocation() -> None:
     assert (allocation.color, allocation.page) == (5, 1)
     assert allocation.flags == ("preallocated-temp", "of-tomorrow")
     assert allocation.values[0].index == (0, 1)
-    assert [(each.id, each.color) for each in allocation.reused_by] == [(7, 0)]
+    assert [value.id for value in allocation.values] == [4]
     assert records_of(assignment) == by_grammar("-buffer-assignment.txt", text)
 
 

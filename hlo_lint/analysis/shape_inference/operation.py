@@ -113,7 +113,8 @@ class Operation:
         if isinstance(shape, ArrayShape):
             return shape
         if isinstance(shape, TupleShape | OpaqueShape):
-            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {_noun(shape)}")
+            noun = "a tuple" if isinstance(shape, TupleShape) else shape
+            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {noun}")
         raise Unknowable
 
     def arrays(self, start: int = 0, stop: int | None = None) -> tuple[ArrayShape, ...]:
@@ -195,10 +196,6 @@ class Operation:
         if signature is None:
             raise Unknowable
         return signature
-
-
-def _noun(shape: TupleShape | OpaqueShape) -> str:
-    return "a tuple" if isinstance(shape, TupleShape) else str(shape)
 
 
 def known(text: str) -> Shape:

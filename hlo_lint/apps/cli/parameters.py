@@ -14,10 +14,8 @@ import click
 from hlo_lint.apps.cli import completion
 from hlo_lint.apps.cli.common import SharedOptions
 from hlo_lint.apps.settings.settings import LEVELS
+from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
 from hlo_lint.report.formats import FORMATS
-
-MAX_COUNT = (1 << 31) - 1
-"""No number of an option is larger."""
 
 Command = TypeVar("Command", bound=Callable[..., object])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
-from hlo_lint.apps.settings.settings import LEVELS, OFF
+from hlo_lint.apps.settings.settings import LEVELS, MAX_COUNT, OFF
 from hlo_lint.apps.settings.toml import as_toml
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from hlo_lint.engine.suppressions.allowances import Allowance
 
 Schema = dict[str, Any]
-
-MAX_COUNT: Final = (1 << 31) - 1
-"""No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
 
 
 @dataclass(frozen=True)

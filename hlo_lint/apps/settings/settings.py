@@ -27,6 +27,8 @@ Name = TypeVar("Name", bound=object)
 OFF = "off"
 LEVELS = (*(severity.value for severity in Severity), OFF)
 """The values of the setting `severity`."""
+MAX_COUNT = (1 << 31) - 1
+"""No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
 DEFAULT = "default"
 COMMAND_LINE = "command line"
 

@@ -99,17 +99,6 @@ class AssignedValue:
 
 
 @dataclass(frozen=True, slots=True)
-class ReusingValue:
-    """A value of another memory space in the same allocation."""
-
-    id: int
-    instruction: str
-    index: Index
-    color: int
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Allocation:
     """A piece of memory that the program asks for, with the values that take turns in it."""
 
@@ -130,8 +119,6 @@ class Allocation:
     flags: tuple[str, ...]
     """`constant`, `thread-local`, `maybe-live-out`, `preallocated-temp`, and others to come."""
     values: tuple[AssignedValue, ...]
-    reused_by: tuple[ReusingValue, ...]
-    """Values of other memory spaces that lie in it too."""
     span: Span
     """Its own line."""
 
@@ -188,7 +175,6 @@ class _OpenAllocation:
         self.index = int(match[1])
         self.span = Span(start, start + len(match[0]))
         self.values: list[AssignedValue] = []
-        self.reused_by: list[ReusingValue] = []
 
     def closed(self) -> Allocation:
         _, size, color, page, parameter, shape, index, output, flags = self.found.groups()
@@ -203,7 +189,6 @@ class _OpenAllocation:
             output or "",
             tuple(flags.split(", ")[1:]),
             tuple(self.values),
-            tuple(self.reused_by),
             self.span,
         )
 
@@ -253,16 +238,12 @@ def _allocations(text: str, end: int) -> tuple[tuple[Allocation, ...], list[Pars
             if current is not None:
                 allocations.append(current.closed())
             current, reusing = _OpenAllocation(match, start), False
-        # Lines of this list look like values, and hold no offset: the values that reuse the
-        # allocation.
+        # Lines of this list look like values, and hold no offset: values of other memory spaces
+        # that reuse the allocation. Nobody asks for them.
         elif line == _REUSED and current is not None:
             reusing = True
-        elif reusing and current is not None and (match := _reused(line)) is not None:
-            number, name, index, _, _, color = match.groups()
-            place = Span(start + 2, start + len(line))
-            current.reused_by.append(
-                ReusingValue(int(number), name, index_from(index or ""), int(color), place)
-            )
+        elif reusing and _reused(line) is not None:
+            continue
         elif line and line != "BufferAssignment:":
             wanted = "an allocation" if current is None else "an allocation or a value"
             problems.append(parse_error(wanted, line, start))

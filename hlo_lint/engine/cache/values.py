@@ -46,10 +46,11 @@ def from_json(as_type: Any, value: Any) -> Any:
 @cache
 def _reader(as_type: Any) -> FromJson:
     if as_type in (str, int, float, bool, type(None), Any):
-        return _same
+        return lambda value: value
     origin, arguments = get_origin(as_type), get_args(as_type)
     if origin in (Union, types.UnionType):
-        return _optional(arguments)
+        (wanted,) = (argument for argument in arguments if argument is not type(None))
+        return lambda value: None if value is None else from_json(wanted, value)
     if origin is tuple and arguments[-1] is not Ellipsis:
         return lambda value: tuple(
             from_json(argument, item) for argument, item in zip(arguments, value, strict=True)
@@ -63,15 +64,6 @@ def _reader(as_type: Any) -> FromJson:
     if issubclass(as_type, Enum | Path):
         return lambda value: as_type(value)
     return _record(as_type)
-
-
-def _same(value: Any) -> Any:
-    return value
-
-
-def _optional(arguments: tuple[Any, ...]) -> FromJson:
-    (as_type,) = (argument for argument in arguments if argument is not type(None))
-    return lambda value: None if value is None else from_json(as_type, value)
 
 
 def _record(as_type: Any) -> FromJson:

@@ -190,7 +190,9 @@ class Search:
                     at += size * len(chunks)
                     continue
                 number, current, verdict = taken
-                self._took(transformation, current)
+                if self.state is not None:
+                    self.state.took(current.text)
+                self.progress(transformation.name, current.size, len(current.text), self.tests)
                 if transformation.alternatives:
                     return current, verdict
                 at += size * number
@@ -202,11 +204,6 @@ class Search:
             size = 0 if size == 1 else (size + 1) // 2
             size = min(size, len(targets))
         return current, verdict
-
-    def _took(self, transformation: Transformation, current: Draft) -> None:
-        if self.state is not None:
-            self.state.took(current.text)
-        self.progress(transformation.name, current.size, len(current.text), self.tests)
 
     def _first(
         self,

@@ -40,6 +40,8 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     for at, needed in enumerate(operands):
         for operand in needed:
             users[operand].append(at)
+    # What waits for its operands for ever is on a cycle or reads one; of these, what waits for its
+    # users for ever as well is on one.
     left = _never_ready(dict(enumerate(operands)), users)
     left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
     closing = tuple(

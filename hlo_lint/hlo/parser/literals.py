@@ -95,7 +95,7 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
         LiteralError: where the text is not a value of the shape.
         ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
     """
-    if _is_elided(text):
+    if len(text) < 64 and text.replace(" ", "").strip() in ("{...}", "..."):
         return ELIDED
     match shape:
         case ArrayShape():
@@ -109,10 +109,6 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
             )
         case OpaqueShape():
             return None
-
-
-def _is_elided(text: str) -> bool:
-    return len(text) < 64 and text.replace(" ", "").strip() in ("{...}", "...")
 
 
 def _elements(text: str, count: int) -> list[str]:

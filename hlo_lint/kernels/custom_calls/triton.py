@@ -18,10 +18,10 @@ from typing import Final, NamedTuple, TypeAlias
 from hlo_lint.hlo import wire
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.hlo.wire import Field, Reader
+from hlo_lint.kernels.calls import LEGACY
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 
-LEGACY: Final = "triton_kernel_call"
 FFI: Final = "triton_kernel_call_ffi"
 TARGETS: Final = frozenset({LEGACY, FFI})
 

@@ -122,7 +122,7 @@ def write_repro(repro: Repro, folder: Path) -> list[Path]:
         "run.sh": _filled("run.sh", repro),
         "compile_hlo.py": Path(pjrt.__file__).read_text("utf-8"),
         "gpu.pbtxt": repro.environment.target_config,
-        "REPORT.md": _report(repro),
+        "REPORT.md": "\n\n".join(_sections(repro)) + "\n",
     }
     if repro.fixed is not None:
         files[FIXED] = repro.fixed
@@ -258,10 +258,6 @@ def _cpp_test(repro: Repro) -> str:
 # ---- the bug report
 
 
-def _report(repro: Repro) -> str:
-    return "\n\n".join(_sections(repro)) + "\n"
-
-
 def _sections(repro: Repro) -> Iterator[str]:
     before, after = repro.size
     environment = repro.environment
@@ -293,7 +289,7 @@ def _sections(repro: Repro) -> Iterator[str]:
         yield f"```\n{environment.run_flags}\n```"
     if repro.rule is not None:
         yield "## Why"
-        yield _why(repro.rule)
+        yield repro.rule.page().partition("## Why")[2].partition("\n## ")[0].strip()
     if repro.fixed is not None:
         broken, fixed = (text.splitlines(keepends=True) for text in (repro.text, repro.fixed))
         difference = "".join(unified_diff(broken, fixed, repro.module, FIXED))
@@ -317,11 +313,6 @@ def _notes(repro: Repro) -> Iterator[str]:
     if finding.pipeline:
         yield f"in the pipeline `{finding.pipeline}` of the module `{finding.module}`"
     yield from finding.notes
-
-
-def _why(rule: Rule) -> str:
-    """The part of a rule's page that gives its reason."""
-    return rule.page().partition("## Why")[2].partition("\n## ")[0].strip()
 
 
 def titles(repros: Sequence[Repro]) -> list[str]:
