@@ -119,8 +119,9 @@ corpus: $(VENV)/tools $(ORACLE)/installed  ## check every dump of ARCHIVES, comp
 	$(WITH_ORACLES) $(BIN)/python -m benchmarks.agreement \
 		--state $(VENV)/agreement.jsonl --archives $(ARCHIVES) $(DUMPS)
 
-values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, and planted errors; writes benchmarks/VALUES.md
-	$(BIN)/python -m benchmarks.values --plant 100 --seed 21 --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
+values: $(BIN)/hlo-lint  ## run every step of the dumps of ARCHIVES, then errors and rewrites that are planted in them and in CORPORA; writes benchmarks/VALUES.md, PLANTED.md
+	$(BIN)/python -m benchmarks.values --archives $(ARCHIVES) $(wildcard fixtures/dumps/*)
+	$(BIN)/python -m benchmarks.planted --seed 26 --archives $(ARCHIVES) $(addprefix --corpora=,$(CORPORA)) $(wildcard fixtures/dumps/*)
 
 fuzz: $(VENV)/tools  ## fuzz each change of each example, FUZZ_GRAPHS (5000) mutated graphs, every target by bytes for FUZZ_SECONDS (60); what was found is in build
 	$(BIN)/python $(PIP_INSTALL) --editable '.[fuzz]'
