@@ -166,8 +166,8 @@ class Lowering:
     def _device_count(self, in_run: int) -> int:
         from hlo_lint.engine.values.lowering.collectives import (
             device_count,
-            header_devices,
             has_regions,
+            header_devices,
         )
 
         if self.layout is None:
