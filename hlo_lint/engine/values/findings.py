@@ -7,7 +7,7 @@ from dataclasses import replace
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.engine.values.programs import EDGE_SEED
+from hlo_lint.engine.values.inputs import EDGES
 from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding
@@ -49,7 +49,7 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
 
 
 def _seed(seed: int) -> str:
-    return "on infinities, NaNs and ends of ranges" if seed == EDGE_SEED else f"seed {seed}"
+    return "on infinities, NaNs and ends of ranges" if seed == EDGES else f"seed {seed}"
 
 
 def _first(change: ValueChange) -> str:

@@ -24,6 +24,8 @@ DEFAULT_LIMIT: Final = 4
 SPARSE: Final = 1 << 20
 """A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
 or a half: products of them are exact in every type, and do not grow in a loop."""
+EDGES: Final = SPARSE + 1
+"""The seed of inputs with infinities, NaNs and the ends of the ranges."""
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
 _SMALL: Final = 64

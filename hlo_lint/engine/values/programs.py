@@ -27,7 +27,7 @@ from hlo_lint.engine.values.compare import (
     is_rounded,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -68,8 +68,6 @@ MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 MAX_KEPT_BYTES: Final = 1 << 30
 """Results of so many bytes are held, to compare with."""
-EDGE_SEED: Final = 1 << 20
-"""The seed of inputs with infinities, NaNs and the ends of the ranges, after all others."""
 MAX_THRESHOLDS: Final = 3
 """Runs for the thresholds of scalars."""
 
@@ -147,7 +145,7 @@ class Runs:
             (seed, input_.leaf, input_.device),
             limit=input_.limit,
             thresholds=input_.thresholds,
-            edges=self.edges or seed == EDGE_SEED,
+            edges=self.edges or seed == EDGES,
         )
 
     def results(
@@ -226,7 +224,7 @@ class Runs:
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
         if self.at_edges and not self.edges:
-            verdict = self._compared(before, after, inputs, EDGE_SEED)
+            verdict = self._compared(before, after, inputs, EDGES)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
         return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
