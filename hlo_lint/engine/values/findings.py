@@ -7,6 +7,7 @@ from dataclasses import replace
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
+from hlo_lint.engine.values.inputs import EDGES
 from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding
@@ -25,7 +26,7 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
         message = f"the module computes something else {step}: {difference}"
         notes.insert(
             0,
-            f"largest error {difference.error:.6g}, seed {change.comparison.seed}; the bound was "
+            f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "
             f"{change.comparison.bound}",
         )
         if difference.drawing:
@@ -45,6 +46,10 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
     module = dump.file.modules[0] if culprit is not None else None
     diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
     return replace(diagnostic, error_map=difference.error_map if difference else ())
+
+
+def _seed(seed: int) -> str:
+    return "on infinities, NaNs and ends of ranges" if seed == EDGES else f"seed {seed}"
 
 
 def _first(change: ValueChange) -> str:

@@ -24,8 +24,12 @@ DEFAULT_LIMIT: Final = 4
 SPARSE: Final = 1 << 20
 """A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
 or a half: products of them are exact in every type, and do not grow in a loop."""
+EDGES: Final = SPARSE + 1
+"""The seed of inputs with infinities, NaNs and the ends of the ranges."""
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
+_SMALL: Final = 64
+"""Of an array of fewer elements each is an edge value."""
 _FOLLOWED: Final = frozenset(
     "add bitcast broadcast call clamp concatenate convert copy fusion maximum minimum reshape "
     "select slice transpose".split()
@@ -112,7 +116,13 @@ def value(
         elif run > 1 and near.size:
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
-        result = _mixed(random, result, _edge_values(dtype, limit))
+        numbers = _edge_values(dtype, limit)[::-1]
+        if result.size < _SMALL:
+            # In another order for each parameter, so that each value meets others.
+            shift = 0 if is_scalar else sum(leaf)
+            result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
+        else:
+            result = _mixed(random, result, numbers)
     return np.asarray(result, target)
 
 

@@ -27,7 +27,7 @@ from hlo_lint.engine.values.compare import (
     is_rounded,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -112,7 +112,9 @@ class Runs:
 
     xla: XlaCpu
     edges: bool = False
-    """True if the inputs hold infinities, NaNs, and the ends of the ranges."""
+    """True if all inputs hold infinities, NaNs, and the ends of the ranges."""
+    at_edges: bool = False
+    """True if programs that are equal otherwise run on such inputs as well."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, those used last at the end."""
 
@@ -143,7 +145,7 @@ class Runs:
             (seed, input_.leaf, input_.device),
             limit=input_.limit,
             thresholds=input_.thresholds,
-            edges=self.edges,
+            edges=self.edges or seed == EDGES,
         )
 
     def results(
@@ -219,6 +221,10 @@ class Runs:
             or any(node.opcode in SATURATED for node in all_nodes(after))
         ):
             verdict = self._compared(before, after, inputs, SPARSE)
+            if verdict.outcome is StepOutcome.CHANGED:
+                return _unless_excused(verdict, before, after)
+        if self.at_edges and not self.edges:
+            verdict = self._compared(before, after, inputs, EDGES)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
         return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)

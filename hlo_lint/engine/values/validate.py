@@ -132,11 +132,19 @@ def validate_dumps(
     """
     result, ran = Validation(title), xla.texts_run
     deadline = xla.limits.deadline
-    runs, nodes, replicated = Runs(xla, edges), Nodes(deadline), _replicated(dumps, deadline)
+    runs, nodes, replicated = (
+        Runs(xla, edges, at_edges=True),
+        Nodes(deadline),
+        _replicated(dumps, deadline),
+    )
     first, layout = _partitioned(dumps, deadline)
     for number, dump in enumerate(dumps):
         progress(dump.path.name)
-        result.steps.append(_lowered(dump, nodes, replicated, deadline, layout, number >= first))
+        last = result.steps[-1].program if result.steps else None
+        devices = 1 if last is None or layout is not None else last.devices
+        result.steps.append(
+            _lowered(dump, nodes, replicated, deadline, layout, number >= first, devices)
+        )
         result.steps[0].is_judged = False
     stretches = [_Stretch(steps, result, seeds, progress) for steps in _stretches(result)]
     if all_steps:
@@ -161,7 +169,11 @@ def validate_pair(
     """Compare two runs over one program after each step that both have, up to the first change."""
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
-    runs, nodes, replicated = Runs(xla, edges), Nodes(deadline), _replicated(ours.dumps, deadline)
+    runs, nodes, replicated = (
+        Runs(xla, edges, at_edges=True),
+        Nodes(deadline),
+        _replicated(ours.dumps, deadline),
+    )
     verdicts: dict[tuple[int, int], Comparison] = {}
     for aligned in aligned_steps(ours, theirs):
         if aligned.before is None or aligned.after is None:
@@ -241,6 +253,7 @@ def _lowered(
     deadline: Deadline,
     layout: ProgramShardings | None = None,
     is_partitioned: bool = False,
+    devices: int = 1,
 ) -> ValidatedStep:
     try:
         deadline.check()
@@ -248,7 +261,9 @@ def _lowered(
         if len(modules) != 1:
             raise NotLowered(f"it holds {len(modules)} modules")
         try:
-            lowering = Lowering(modules[0], nodes, replicated, layout, is_partitioned)
+            lowering = Lowering(
+                modules[0], nodes, replicated, layout, is_partitioned, devices=devices
+            )
             program = lowering.program()
         except NotLowered:
             if layout is None:

@@ -71,6 +71,24 @@ ENTRY e {{
   ROOT c = f32[8]{{0}} fusion(p), kind={kind}, calls=f{rest}
 }}
 """
+_REDUCED = """
+HloModule m
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  {reduce}
+}}
+"""
+_MARK = ', frontend_attributes={_scheduling_group_id="3"}'
+_SYNC = f"ROOT r = f32[8]{{0}} all-reduce(p), to_apply=add{_MARK}"
+_ASYNC = """s = f32[8]{{0}} all-reduce-start(p), to_apply=add{mark}
+  ROOT d = f32[8]{{0}} all-reduce-done(s)"""
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
@@ -92,9 +110,10 @@ class AttributeLost(Rule):
     information: nothing says any more which line of the program it was.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; a loop is followed through a new name, as `diff` does. A fusion of another
-    kind is another one. Passes that turn annotations into something else are left alone, and those
-    that partition may drop shardings. One finding for each pass and each thing that it lost.
+    names tell no other; a loop is followed through a new name, as `diff` does, and, for frontend
+    attributes, an operation that became asynchronous, or one with others. A fusion of another kind
+    is another one. Passes that turn annotations into something else are left alone, and those that
+    partition may drop shardings. One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -117,6 +136,16 @@ class AttributeLost(Rule):
                     "m\n", "m, is_scheduled=true\n", 1
                 )
             },
+        ),
+        Bad(
+            _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
+            file=_AFTER,
+            beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
+        ),
+        Good(
+            _REDUCED.format(reduce=_ASYNC.format(mark=_MARK)),
+            file=_AFTER,
+            beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
         ),
         Good(
             _LOOP.format(name="w.1", rest=', frontend_attributes={a="1"}'),
@@ -164,6 +193,10 @@ class AttributeLost(Rule):
                 by_reason.setdefault(", ".join(lost), []).append((old, new))
             elif not is_renamed and not is_free and _loses_metadata(old, new):
                 by_reason.setdefault("", []).append((old, new))
+        for old, new, names in _succeeded(change):
+            if lost_names := sorted(_frontend_names(old) - names):
+                things = ", ".join(f"the frontend attribute {name}" for name in lost_names)
+                by_reason.setdefault(things, []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]
             notes = [f"before it, the instruction was %{old.name}, {old.opcode}"]
@@ -186,6 +219,28 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
             yield old, new, False
     for old, new in change.renamed(_is_marked_loop):
         yield old, new, True
+
+
+def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set[str]]]:
+    """Marked operations that are gone, what starts them now or does several of them at once, and
+    the frontend attributes of all that belongs to that."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        added = [new for new in map(after.at, computation.added) if new.name not in before.index]
+        for old in map(before.at, computation.removed if added else ()):
+            if old.name in after.index or "frontend_attributes=" not in old.attributes_text:
+                continue
+            for new in added:
+                held = new.operand_names
+                if not set(old.operand_names) <= set(held) or not old.operand_names:
+                    continue
+                body = change.after.callee(new) if new.opcode == "async-start" else None
+                root = None if body is None else body.root
+                opcode = new.opcode.removesuffix("-start") if root is None else root.opcode
+                is_same = new.opcode == old.opcode and len(held) == len(old.operand_names)
+                if opcode == old.opcode and not is_same:
+                    parts = [new, *new.users, *([] if root is None else [root])]
+                    yield old, new, set().union(*map(_frontend_names, parts))
 
 
 def _is_marked_loop(record: InstructionRecord) -> bool:

@@ -10,6 +10,8 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 
+_MANY_RUNS: Final = 10
+"""Runs of a pass that cost time."""
 _MIN_RUNS: Final = 3
 """Runs of a pass: two equal ones may be chance, where the second time was the last."""
 _PROGRAM: Final = """
@@ -79,6 +81,7 @@ class PassesUndoEachOther(Rule):
                         f"{name} made of the module what it was after step {second.step}, and "
                         f"after step {first.step}",
                         notes=(f"{', '.join(between)} undid it in between",),
+                        severity=None if len(dumps) >= _MANY_RUNS else Severity.INFO,
                         file=compilation.dumps.index(third),
                     )
                     break

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
@@ -73,9 +74,10 @@ class SideEffectLost(Rule):
     So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
     for it takes it away.
 
-    Only the entry is looked at, which runs once in any case: what another computation loses may
-    have been dead, and calls that mark a value for a pass are there to be removed. Where the pass
-    added a call, a fusion or control flow, that may have the effect, and nothing is reported.
+    The entry is looked at, which runs once in any case, and computations that are called as before
+    and kept their names: what another one loses may have been dead, and calls that mark a value for
+    a pass are there to be removed. Where the pass added a call, a fusion or control flow, that may
+    have the effect, and nothing is reported.
     """
 
     severity = Severity.WARNING
@@ -205,33 +207,47 @@ class SideEffectLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each instruction that is gone."""
-        entry, left = change.before.entry, change.after.entry
-        if entry is None or left is None or entry is left or _EFFECTS.isdisjoint(entry.opcodes):
-            return
-        there = set(map(id, left.rows))
-        gone = [row for row in entry.rows if id(row) not in there and _has_effect(row)]
-        if not gone or left.root is None:
-            return
         kept = {id(row) for part in change.removed for row in part.rows}
-        if any(
-            (_has_effect(row) and part is not left) or (id(row) not in kept and _may_replace(row))
-            for part in change.added
-            for row in part.rows
-        ):
-            return
-        for row in gone:
-            target = entry.at(entry.rows.index(row))
-            if target.custom_call_target in MARKERS or target.custom_call_target.startswith(SHARDY):
+        is_replaced = any(
+            id(row) not in kept and _may_replace(row) for part in change.added for row in part.rows
+        )
+        for computation in () if is_replaced else change.changed:
+            before, after = computation.before, computation.after
+            if _EFFECTS.isdisjoint(before.opcodes) or after.root is None:
                 continue
-            name = target.attributes.get("custom_call_target", target.opcode)
-            yield Finding(
-                left.root,
-                f"{change.pass_name} removed %{target.name} ({name}), which has side effects",
-            )
+            if after is not change.after.entry and after.name not in _called(change.after):
+                continue
+            there = set(map(id, after.rows))
+            gone = [row for row in before.rows if id(row) not in there and _has_effect(row)]
+            if any(
+                _has_effect(row) and part is not after for part in change.added for row in part.rows
+            ):
+                continue
+            for row in gone:
+                target = before.at(before.rows.index(row))
+                name = target.custom_call_target
+                if name in MARKERS or name.startswith(SHARDY):
+                    continue
+                yield Finding(
+                    after.root,
+                    f"{change.pass_name} removed %{target.name} "
+                    f"({target.attributes.get('custom_call_target', target.opcode)}), which has "
+                    "side effects",
+                )
+
+
+def _called(module: Module) -> frozenset[str]:
+    """The computations that something calls."""
+    return frozenset(
+        name
+        for computation in module.computations
+        for names in calls_of(computation).values()
+        for name in names
+    )
 
 
 def _differ(one: Instruction, other: Instruction) -> str:
-    """What differs between two calls on equal operands, or two that give random numbers."""
+    """The difference between two calls on equal operands, or two that give random numbers."""
     if one.opcode == "rng":
         return "random numbers"
     alike = one.operand_names == other.operand_names and one.type_text == other.type_text

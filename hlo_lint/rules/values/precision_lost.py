@@ -98,7 +98,7 @@ class _Product(NamedTuple):
     size: tuple[object, ...]
     """The types of the factors, and how many elements they and the result have."""
     asked: str
-    """What it asks for; empty for the default."""
+    """The precision or the algorithm; empty for the default."""
 
 
 def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
@@ -120,7 +120,7 @@ def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
 
 
 def _asked(product: Instruction) -> str | None:
-    """What a product asks for; None for what is none."""
+    """The precision that a product asks for; None for what is none."""
     if product.opcode == "custom-call":
         config = configuration(product.attribute_text("backend_config") or "")
         if "operand_precision" not in config and "algorithm" not in config:

@@ -51,8 +51,13 @@ def device_count(module: Module) -> int:
     """
     if not any(LOWERED & computation.opcodes for computation in module.computations):
         return 1
-    count = prod(_counts(module))
+    count = header_devices(module)
     return count if count > 1 else max(_joined(module), default=0) + 1
+
+
+def header_devices(module: Module) -> int:
+    """The number of devices that the header gives."""
+    return prod(_counts(module))
 
 
 def _counts(module: Module) -> tuple[int, int]:

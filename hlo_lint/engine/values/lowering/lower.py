@@ -96,6 +96,7 @@ class Lowering:
     """Of each loop around the instructions that are being lowered, outermost first: makes the
     number of the iteration, from 0; None where the loop is not annotated."""
     devices: int = 1
+    """The devices that the module runs on; before `program`, those of the rest of the run."""
     watch: Watch | None = None
     """The instructions whose values are the results, in place of that of the entry computation:
     only what these need is lowered, and for one device."""
@@ -124,7 +125,7 @@ class Lowering:
             raise NotLowered("it has a computation that calls itself")
         self.nodes.asked = 0
         try:
-            self.devices = 1 if self.watch is not None else self._device_count()
+            self.devices = 1 if self.watch is not None else self._device_count(self.devices)
         except AttributeSyntaxError as error:
             raise NotLowered(f"it is not sound: {error}") from error
         if self.devices > MAX_DEVICES:
@@ -162,11 +163,16 @@ class Lowering:
             tuple(self.endless),
         )
 
-    def _device_count(self) -> int:
-        from hlo_lint.engine.values.lowering.collectives import device_count, has_regions
+    def _device_count(self, in_run: int) -> int:
+        from hlo_lint.engine.values.lowering.collectives import (
+            device_count,
+            has_regions,
+            header_devices,
+        )
 
         if self.layout is None:
-            return device_count(self.module)
+            own = device_count(self.module)
+            return in_run if own == 1 and header_devices(self.module) == in_run else own
         return self.layout.devices if self.is_partitioned or has_regions(self.module) else 1
 
     def _inputs(self, entry: Computation) -> tuple[list[Input], list[Values]]:
