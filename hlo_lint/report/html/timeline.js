@@ -179,6 +179,9 @@ function story(life, passes) {
   return `${life.born ? `came with ${at(life.first)}` : `there since ${at(life.first)}, or older`}, ${life.last === null ? "stays to the end" : `gone with ${at(life.last)}`}`;
 }
 
+const whatChanged = (pass) =>
+  pass.what || { names: "names only", yes: "operands or attributes" }[pass.changed] || "";
+
 // What came and went with each pass.
 function eventsOf(number) {
   const { passes, lives } = modules[number].timeline;
@@ -213,7 +216,7 @@ function table(number) {
       make(
         "td",
         { class: "what" },
-        pass.changed === "names" ? "names only" : pass.what,
+        whatChanged(pass),
         pass.left_out ? make("div", {}, `${count(pass.left_out, "dump")} before it changed nothing`) : null,
       ),
       make("td", { class: "number" }, pass.instructions.toLocaleString("en")),
@@ -288,7 +291,7 @@ function showPass(number, at) {
       ["instructions", became("instructions", (value) => value.toLocaleString("en"))],
       ["bytes", became("bytes", bytes)],
       ["time", time(pass.microseconds)],
-      ["what changed", pass.changed === "names" ? "names only" : pass.what],
+      ["what changed", whatChanged(pass)],
       ["findings", events.length && make("div", { class: "events" }, ...events)],
     ]),
     make(
