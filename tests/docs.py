@@ -5,8 +5,11 @@ A test says when any of it is stale.
 
 from __future__ import annotations
 
+import io
+import lzma
 import re
 import sys
+import tarfile
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,6 +35,14 @@ VERIFIER = DOCS / "verifier.md"
 CONTRACTS = DOCS / "contracts.md"
 FIXTURES = DOCS.parent / "fixtures"
 GOLDENS = FIXTURES / "goldens"
+PACKED = DOCS.parent / "hlo_lint" / "apps" / "examples"
+EXAMPLES = {
+    "crash": "dumps/gpu-jax0.10.0/cublaslt_fission_crash",
+    "slow": "dumps/gpu-jax0.10.2/cublaslt_fission",
+    "healthy": "dumps/gpu-jax0.11.2/attention",
+    "two-runs": "bisect/gpu_without_priority_fusion",
+}
+"""The fixtures that `hlo-lint example` writes."""
 CRASH = "dumps/gpu-jax0.10.0/cublaslt_fission_crash"
 ENDINGS = {
     "text": "txt",
@@ -52,8 +63,8 @@ INDEX = DOCS.parent / "hlo_lint" / "rules" / "index.py"
 RUN = tuple(
     DOCS / f"{name}.md"
     for name in (
-        *("allow", "command-line", "compare", "configuration", "fixes"),
-        *("live", "run", "symptoms", "tutorial", "writing-rules"),
+        *("allow", "blame", "command-line", "compare", "configuration", "fixes", "live", "match"),
+        *("pipeline", "reduce", "report", "run", "symptoms", "tutorial", "writing-rules"),
     )
 )
 """Pages whose commands are run: `tests/pages.py`."""
@@ -189,6 +200,18 @@ def _keepers(contract: Contract, order: Order) -> str:
     return f"all but {'; '.join(but)}" if but else "all"
 
 
+def packed(folder: Path) -> bytes:
+    """A folder as a `.tar.xz` without times and owners; manifests of fixtures are left out."""
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file() and path.name != "MANIFEST.json":
+                entry = tarfile.TarInfo(path.relative_to(folder).as_posix())
+                entry.size = path.stat().st_size
+                archive.addfile(entry, io.BytesIO(path.read_bytes()))
+    return lzma.compress(held.getvalue(), preset=9)
+
+
 def golden(name: str) -> Path:
     """The file that holds what a format makes of the crash dump."""
     return GOLDENS / f"crash.{ENDINGS[name]}"
@@ -212,6 +235,8 @@ if __name__ == "__main__":
     CONTRACTS.write_text(contracts_page(), "utf-8")
     for name in FORMATS:
         golden(name).write_text(crash_as(name), "utf-8")
+    for name, source in EXAMPLES.items():
+        (PACKED / f"{name}.tar.xz").write_bytes(packed(FIXTURES / source))
     SCHEMA.write_text(schema_text(), "utf-8")
     INDEX.write_text(index_text(), "utf-8")
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")

@@ -21,7 +21,10 @@ PassSteps = Mapping[PassStep, Callable[[str], bool]]
 
 MIN_KNOWN_SHARE = 0.8
 """Share of a run's steps that a release's pass list has to know for the run to be of that release;
-pipelines for several devices and for flags of their own are in no list."""
+pipelines for flags of their own are in no list, and those of programs for several devices are not
+counted (`PARTITIONING`)."""
+PARTITIONING = "spmd-"
+"""The pipelines that partition a program begin so: the lists are learnt on one device."""
 MAX_MISFIT_SHARE = 0.0125
 """Maximum share of misfits in the steps of such a run: flags and further devices add some. Folders
 of twelve programs of the next release have 0.015 to 0.12, of one device and the very release 0."""
@@ -191,10 +194,11 @@ class PassList:
 
     def fits(self, steps: PassSteps) -> bool:
         """True if a run is of this release, as far as the passes that were dumped show."""
-        listed = sum(self.knows(step) >= 0.5 for step in steps)
+        common = [step for step in steps if not step[0].startswith(PARTITIONING)]
+        listed = sum(self.knows(step) >= 0.5 for step in common)
         misfits, strangers = self.contradictions(steps)
         return (
-            listed >= len(steps) * MIN_KNOWN_SHARE
+            listed >= len(common) * MIN_KNOWN_SHARE
             and misfits <= len(steps) * MAX_MISFIT_SHARE
             and strangers <= len(steps) * MAX_STRANGER_SHARE
         )

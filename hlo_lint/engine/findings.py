@@ -35,6 +35,9 @@ class PassRef:
     step: int | None
     """The number of the dump after it; None for the last dump of a run."""
     path: str
+    previous: int | None = field(default=None, compare=False)
+    """The number of the dump before it, if it is no pass but the start of a pipeline: what came
+    between the two came by a pass that left no dump."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -60,6 +60,10 @@ def _birth(finding: Diagnostic) -> str:
         return "unknown: the file is on its own"
     if name.rest.startswith("before_optimizations"):
         return "the program as XLA was given it"
+    if name.step is not None and name.after == "pipeline-start":
+        return (
+            f"unknown: step {name.step:04d}, the start of {name.pipeline}, is the first to have it"
+        )
     return f"unknown: the dump {name.label} is the first to have it"
 
 

@@ -72,6 +72,9 @@ def describe(ref: PassRef) -> str:
     step = "the last dump" if ref.step is None else f"step {ref.step:04d}"
     if not ref.pass_name:
         return f"{UNKNOWN}, before {step}"
+    if ref.pass_name == "pipeline-start":
+        since = "the first dump" if ref.previous is None else f"step {ref.previous:04d}"
+        return f"{UNKNOWN}, between {since} and {step}, the start of {ref.pipeline}"
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 

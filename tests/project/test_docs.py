@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -45,23 +44,6 @@ def test_the_page_about_the_parser_is_what_it_does() -> None:
     )
     assert not failed
     assert ran > 15
-
-
-@pytest.mark.parametrize("page", ["pipeline.md", "match.md", "reduce.md"])
-def test_the_sessions_of_a_page_are_what_the_program_prints(page: str) -> None:
-    """They run in `fixtures/`."""
-    text = (ROOT / "docs" / page).read_text("utf-8")
-    sessions = re.findall(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", text, re.S)
-    assert len(sessions) > 1
-    for command, shown in sessions:
-        ran = subprocess.run(
-            [sys.executable, "-m", "hlo_lint", *shlex.split(command)],
-            capture_output=True,
-            text=True,
-            cwd=ROOT / "fixtures",
-            env={"PYTHONPATH": str(ROOT)},
-        )
-        assert shown == ran.stdout, command
 
 
 @pytest.mark.parametrize("page", ["pipeline.md", "match.md"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ pytest.importorskip("pygls", reason="the language server needs hlo-lint[lsp]")
 
 from lsprotocol import types
 
-from tests.conftest import FIXTURES, ROOT
+from tests.conftest import CRASH, ROOT
 from tests.editor import Editor
 
 pytestmark = pytest.mark.slow
@@ -24,9 +25,8 @@ WIDTH = 100
 class Session:
     """An editor with one file open, and its answers as text."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, path: Path) -> None:
         self.editor = Editor()
-        path = FIXTURES / name
         self.lines = path.read_text().split("\n")
         self.uri = self.editor.open(path.read_text(), str(path))
         self.named = types.TextDocumentIdentifier(self.uri)
@@ -98,9 +98,9 @@ def _spelled(place: types.Position) -> str:
 
 def replayed(page: str) -> str:
     """The page, with the answers of today."""
-    name = re.search(r"`(dumps/[^`]+)`", page)
+    name = re.search(r"`crash/([^`]+)`", page)
     assert name is not None
-    session = Session(name[1])
+    session = Session(CRASH / name[1])
 
     def run(block: re.Match[str]) -> str:
         questions = re.findall(r"^> (.+)$", block[0], re.M)

@@ -40,6 +40,7 @@ def test_the_wheel_carries_what_is_no_python(wheel: Path) -> None:
     assert "hlo_lint/dumps/pipelines/gpu-jax0.10.0.txt" in names
     assert "hlo_lint/apps/jax/capture/targets/h200.pbtxt" in names
     assert "hlo_lint/py.typed" in names
+    assert "hlo_lint/apps/examples/crash.tar.xz" in names
     for part in ("html", "css", "js"):
         assert f"hlo_lint/report/html/page.{part}" in names
     for script in ("graph.js", *GRAPH_LIBRARIES):

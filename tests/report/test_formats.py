@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 
 import hlo_lint
 from hlo_lint import Diagnostic, Severity
+from hlo_lint.apps.examples import write_example_dump
 from hlo_lint.engine.findings import PassRef, SourceLine, SuppressedBy, SuppressedFinding
 from hlo_lint.report import markdown, sarif
 from hlo_lint.report.formats import FORMATS, render
@@ -633,14 +634,26 @@ def sessions() -> list[tuple[str, str]]:
     return [(command.removeprefix("$ hlo-lint "), said) for command, said in split]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the page has: its file, and two examples."""
+    made = tmp_path_factory.mktemp("page")
+    page = (ROOT / "docs" / "outputs.md").read_text("utf-8")
+    text = next(token.content for token in MarkdownIt().parse(page) if token.info == "hlo")
+    (made / "reshape.hlo").write_text(text)
+    for name in ("crash", "slow"):
+        write_example_dump(name, made / name)
+    return made
+
+
 @pytest.mark.parametrize(("command", "said"), sessions(), ids=[each for each, _ in sessions()])
-def test_the_page_shows_what_the_program_prints(command: str, said: str) -> None:
-    """They run in `fixtures/`; a line with an ellipsis stands for lines that are left out."""
+def test_the_page_shows_what_the_program_prints(command: str, said: str, folder: Path) -> None:
+    """A line with an ellipsis stands for lines that are left out."""
     done = subprocess.run(
         [sys.executable, "-m", "hlo_lint", *shlex.split(command)],
         capture_output=True,
         text=True,
-        cwd=FIXTURES,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
     shown = "(?s:.*)".join(map(re.escape, re.split(r"^…\n", said, flags=re.M)))

@@ -20,7 +20,7 @@ GROUPS = {
     ),
     "Make it smaller, hand it on": ("reduce", "repro"),
     "Run and compile": ("run", "capture"),
-    "Rules and settings": ("rules", "explain", "new-rule", "config", "baseline"),
+    "Rules and settings": ("rules", "explain", "example", "new-rule", "config", "baseline"),
     "Machines, editors and shells": ("cache", "merge", "server", "completion"),
 }
 """The commands by what one wants to know, each the `command` of its module."""

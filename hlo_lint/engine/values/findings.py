@@ -18,7 +18,10 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
     """The finding of a change: at the first instruction whose value differs, else at the module."""
     dump, culprit, difference = change.after, change.culprit, change.comparison.difference
     name = dump.name
-    step = f"after {name.after}" if name is not None and name.step is not None else "in this dump"
+    step = "in this dump"
+    if name is not None and name.step is not None:
+        starts = name.after == "pipeline-start"
+        step = f"when {name.pipeline} starts" if starts else f"after {name.after}"
     notes = [f"compared with {change.before.path.name}"]
     if difference is None:
         message = f"the module cannot be run any more {step}: {change.comparison.reason}"
@@ -42,7 +45,8 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
     )
     introduced = None
     if name is not None and name.step is not None:
-        introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path))
+        before = change.before.name.step if change.before.name is not None else None
+        introduced = PassRef(name.after, name.pipeline, name.step, str(dump.path), before)
     module = dump.file.modules[0] if culprit is not None else None
     diagnostic = diagnose(LocatedFinding(ValuesChanged(), finding, dump, module), introduced)
     return replace(diagnostic, error_map=difference.error_map if difference else ())

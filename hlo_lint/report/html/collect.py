@@ -13,8 +13,10 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
-from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, deflated, graph_of
-from hlo_lint.report.html.timeline import PassTimeline, timeline
+from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
+from hlo_lint.report.html.pass_diff import Budget
+from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
+from hlo_lint.report.html.visible import deflated
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 
@@ -79,6 +81,8 @@ class Compiled(TypedDict):
     timeline: PassTimeline
     graph: int | None
     """Index into `graphs`; None for a module without findings, and if it is too large."""
+    differences: int | None
+    """Index into `differences`; None where no pass changed anything."""
 
 
 class PageIndex(TypedDict):
@@ -101,6 +105,8 @@ class Collected(TypedDict):
     details: list[Detail]
     graphs: list[str]
     """Modules as graphs, packed."""
+    differences: list[str]
+    """For each module what each pass of its timeline changed, or null, packed."""
 
 
 def collect(
@@ -134,21 +140,23 @@ def collect(
         for module_dump in dump
         if not module_dump.is_helper or module_dump in of_pipeline
     ]
+    shown.sort(key=lambda module_dump: _importance(module_dump, of_pipeline.get(module_dump, {})))
     modules: list[Compiled] = []
     details: dict[int, Detail] = {}
     place: dict[int, int] = {}
     folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
     root = commonpath(folders.values()) if folders else ""
-    room, instructions = MAX_PASSES, MAX_ON_PAGE
+    room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, Budget()
     graphs: list[str] = []
+    differences: list[str] = []
     for number, pipeline in enumerate(shown, 1):
         progress(f"drawing module {number} of {len(shown)}: {pipeline.title}")
         every = of_pipeline.get(pipeline, {})
         mine = {number: finding for number, finding in every.items() if number in listed}
         place |= dict.fromkeys(mine, len(modules))
-        line = PassTimeline(passes=[], lives=[], trouble="")
+        line, lines = no_timeline(""), Differences()
         if pipeline.steps and room > 0:
-            line = timeline(pipeline, mine)
+            line, lines = timeline(pipeline, mine, budget)
             room -= len(line["passes"])
         elif pipeline.steps:
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
@@ -160,10 +168,18 @@ def collect(
             compiled["graph"] = len(graphs)
             graphs.append(deflated(graph))
             instructions -= len(graph["names"])
+        if any(lines):
+            compiled["differences"] = len(differences)
+            differences.append(deflated(lines))
         modules.append(compiled)
         worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
+    if budget.left_out:
+        left_out.append(
+            f"what passes changed, line by line, for {budget.left_out} of them: "
+            "hlo-lint diff --in DIR STEP STEP shows it"
+        )
     at = {number: detail for detail, number in enumerate(sorted(details))}
     index = PageIndex(
         findings=[
@@ -175,7 +191,24 @@ def collect(
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
     )
-    return Collected(index=index, details=[details[number] for number in at], graphs=graphs)
+    return Collected(
+        index=index,
+        details=[details[number] for number in at],
+        graphs=graphs,
+        differences=differences,
+    )
+
+
+def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
+    """The place of a module among others: by its worst finding, then by its size.
+
+    Findings that a later pass resolved come after those that stay.
+    """
+    ranks = [
+        _RANK[finding.severity] if finding.resolved_by is None else len(_RANK)
+        for finding in findings.values()
+    ]
+    return min(ranks, default=len(_RANK) + 1), -pipeline.size
 
 
 def _graph(pipeline: Pipeline, findings: Mapping[int, Diagnostic], room: int) -> ModuleGraph | None:
@@ -207,6 +240,7 @@ def _compiled(
         counts=dict(counts),
         timeline=line,
         graph=None,
+        differences=None,
     )
 
 

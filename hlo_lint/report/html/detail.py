@@ -125,7 +125,11 @@ def _detail(
             partners = pair.of(before, after).of(there[0].computation.name)
             beside = around if there is held else neighbourhood(there[0])
             detail["rows"] = side_by_side(beside, partners, before.module, there[1])
-            detail["before"], detail["after"] = before.path.name, after.path.name
+            detail["after"] = after.path.name
+            if any(row["before"] for row in detail["rows"]):
+                detail["before"] = before.path.name
+            else:
+                detail["remark"] = f"{finding.introduced_by.pass_name} made these lines"
             around = beside
             added = frozenset(shown_one for shown_one in around.all if shown_one not in partners)
     detail["graph"] = draw(around, added)

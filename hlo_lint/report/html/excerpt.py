@@ -114,7 +114,7 @@ def side_by_side(
             default=-1,
         )
         rows.insert(place + 1, (gone, None))
-    return list(_with_gaps([_row(one, other, around.at, before, after) for one, other in rows]))
+    return list(with_gaps([row_of(one, other, around.at, before, after) for one, other in rows]))
 
 
 def _removed(paired: Iterable[Instruction], survivors: set[Instruction]) -> list[Instruction]:
@@ -137,10 +137,10 @@ def one_sided(around: Neighbourhood, module: Module) -> list[Row]:
     """The lines of a neighbourhood, where nothing is known of what they were."""
     rows = []
     for instruction in around.all:
-        row = _row(None, instruction, around.at, module, module)
+        row = row_of(None, instruction, around.at, module, module)
         row["kind"] = "same"
         rows.append(row)
-    return list(_with_gaps(rows))
+    return list(with_gaps(rows))
 
 
 def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
@@ -153,13 +153,14 @@ def lines_around(lines: Lines, first: int, last: int) -> list[Row]:
     return rows
 
 
-def _row(
+def row_of(
     one: Instruction | None,
     other: Instruction | None,
-    at: Instruction,
+    at: Instruction | None,
     before: Module,
     after: Module,
 ) -> Row:
+    """An instruction of each side, or of one; `at` is that of the finding."""
     texts = [instruction_text(side) if side else None for side in (one, other)]
     kind = "changed"
     if texts[0] is None or texts[1] is None:
@@ -172,7 +173,7 @@ def _row(
         parts = list(_differing(*_windows(texts[0], texts[1])))
     return Row(
         kind=kind,
-        at=other is at,
+        at=at is not None and other is at,
         before=None if one is None else Line(number=_line(one, before), text=parts[0]),
         after=None if other is None else Line(number=_line(other, after), text=parts[1]),
     )
@@ -214,7 +215,7 @@ def _differing(before: str, after: str) -> tuple[Parts, Parts]:
     return sides
 
 
-def _with_gaps(rows: Sequence[Row]) -> Iterable[Row]:
+def with_gaps(rows: Sequence[Row]) -> Iterable[Row]:
     """The rows, with a mark wherever the second side leaves lines out."""
     last = 0
     for row in rows:

@@ -1,5 +1,4 @@
-// A whole module, drawn by sigma when somebody asks for it. `make`, `section`, `bytes`, `count` and
-// `code` are in page.js. A computation that is not open is folded into the instructions that call it.
+// A whole module, drawn by sigma when somebody asks for it; helpers are in page.js. A computation that is not open is folded into the instructions that call it.
 
 const BLOCK_GAP = 4;
 const COLOURINGS = ["pass", "bytes", "opcode"];
@@ -19,12 +18,6 @@ function hue(degrees) {
     return Math.round(255 * (0.5 - 0.35 * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
   };
   return `#${[part(0), part(8), part(4)].map((level) => level.toString(16).padStart(2, "0")).join("")}`;
-}
-
-async function unpackGraph(text) {
-  const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).json();
 }
 
 class ModuleView {
@@ -174,7 +167,7 @@ function wholeModule(number, instruction) {
   const start = make("button", { type: "button" }, "Draw the module");
   const body = make("div", {}, start);
   const begin = async () => {
-    const data = await unpackGraph(byId(`graph-${module.graph}`).textContent);
+    const data = await unpacked(`graph-${module.graph}`);
     const holder = make("div", { class: "whole", role: "img", "aria-label": `graph of ${data.file}` });
     const status = make("p", { class: "hint", role: "status" });
     const search = make("input", { type: "search", placeholder: "Name of an instruction", "aria-label": "Find an instruction" });

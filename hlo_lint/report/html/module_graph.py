@@ -6,9 +6,6 @@ draws it when somebody asks, with sigma (WebGL), which takes 100,000 instruction
 
 from __future__ import annotations
 
-import json
-import zlib
-from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import TypedDict
 
@@ -18,7 +15,6 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.hlo.ir import Computation, Module
 from hlo_lint.hlo.shape import byte_sizes
-from hlo_lint.report.html.visible import visible
 from hlo_lint.text.errors import DumpError
 
 MAX_INSTRUCTIONS = 100_000
@@ -169,9 +165,3 @@ def layered(computation: Computation) -> tuple[list[float], list[int]]:
         for place, at in enumerate(members):
             across[at] = round(middle + place - (len(members) - 1) / 2, 1)
     return across, layer
-
-
-def deflated(graph: ModuleGraph) -> str:
-    """The graph as base64 of deflated JSON: names and numbers repeat, and a page stays small."""
-    text = json.dumps(visible(graph), separators=(",", ":"))
-    return b64encode(zlib.compress(text.encode(), 9)).decode()

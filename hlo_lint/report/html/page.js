@@ -40,12 +40,42 @@ function bytes(size) {
 const time = (microseconds) =>
   microseconds === null ? "" : `${(microseconds / 1000).toFixed(microseconds < 10000 ? 2 : 0)} ms`;
 const step = (number) => (number === null ? "" : String(number).padStart(4, "0"));
+async function unpacked(id) {
+  const packed = Uint8Array.from(atob(byId(id).textContent), (character) => character.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).json();
+}
 const titleOf = (found) => (found.module === null ? found.name : modules[found.module].title);
 
-function behind(pass) {
+function behind(pass, module) {
+  const at = pass.step === null ? -1 : modules[module].timeline.passes.findIndex((other) => other.step === pass.step);
+  const name = code(pass.name);
+  if (pass.name === "pipeline-start" && at > 0) {
+    return ["between ", passLink(module, at - 1), " and ", passLink(module, at)];
+  }
   if (!pass.name) return ["by a pass without a dump of its own, before ", code(pass.pipeline || "the end")];
   const where = [pass.pipeline && ` of ${pass.pipeline}`, pass.step !== null && `, step ${step(pass.step)}`];
-  return ["pass ", code(pass.name), ...where.filter(Boolean)];
+  const linked = at < 0 ? name : make("a", { href: `#pass-${module}-${at}` }, name);
+  return ["pass ", linked, ...where.filter(Boolean)];
+}
+
+/** A table in a frame; what is no head is left out, and some columns hold numbers. On a phone those
+ * of the class `size` are left out. */
+function panel(heads, numbers, rows, name) {
+  const head = (text) => {
+    const size = ["compiler", "state", "dumps", "bytes", "time"].includes(text);
+    return make("th", { scope: "col", class: `${numbers.includes(text) ? "number" : ""}${size ? " size" : ""}` }, text);
+  };
+  return make(
+    "div",
+    { class: "panel" },
+    make(
+      "table",
+      { class: name },
+      make("thead", {}, make("tr", {}, ...heads.filter(Boolean).map(head))),
+      make("tbody", {}, ...rows),
+    ),
+  );
 }
 
 // The list
@@ -90,27 +120,58 @@ function filter() {
   );
   const sought = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const [rule, module, pass] = ["rule", "module", "pass"].map((id) => byId(id).value);
-  listed = [];
+  const numbers = [];
   findings.forEach((found, number) => {
     if (!severities.has(found.severity) || (rule && found.rule !== rule)) return;
     if ((module && String(found.module) !== module) || (pass && passOf(found) !== pass)) return;
-    if (sought.every((word) => words(found).includes(word))) listed.push(number);
+    if (sought.every((word) => words(found).includes(word))) numbers.push(number);
   });
+  listed = entries(numbers);
   byId("list").replaceChildren();
   drawn = 0;
   lengthen();
   byId("shown").textContent =
-    listed.length === findings.length
+    numbers.length === findings.length
       ? count(findings.length, "finding")
-      : `${listed.length} of ${count(findings.length, "finding")}`;
+      : `${numbers.length} of ${count(findings.length, "finding")}`;
+}
+
+// The list in entries: findings that a later pass resolved are one for each kind.
+function entries(numbers) {
+  const kinds = new Map();
+  for (const number of numbers) {
+    const found = findings[number];
+    const kind = found.resolved ? `${found.rule}\n${found.severity}` : `${number}`;
+    if (!kinds.has(kind)) kinds.set(kind, []);
+    kinds.get(kind).push(number);
+  }
+  return [...kinds.values()].sort((a, b) => Boolean(findings[a[0]].resolved) - Boolean(findings[b[0]].resolved));
 }
 
 function lengthen() {
   const part = listed.slice(drawn, drawn + AT_ONCE);
-  byId("list").append(...part.map(card));
+  byId("list").append(...part.map((group) => (group.length === 1 ? card(group[0]) : folded(group))));
   drawn += part.length;
   byId("more").hidden = drawn >= listed.length;
   select();
+}
+
+function folded(group) {
+  const { rule, severity } = findings[group[0]];
+  const cards = make("ol", {});
+  const fold = make(
+    "details",
+    { class: severity },
+    make("summary", {}, make("span", { class: "resolved" }, "resolved"), `${group.length}× ${rule}`),
+    cards,
+  );
+  fold.hashes = new Set(group.map((number) => `#finding-${findings[number].id}`));
+  fold.unfold = () => fold.open && !cards.children.length && cards.append(...group.map(card));
+  fold.addEventListener("toggle", () => {
+    fold.unfold();
+    select();
+  });
+  return make("li", {}, fold);
 }
 
 function card(number) {
@@ -135,6 +196,10 @@ function card(number) {
 }
 
 function select() {
+  for (const fold of byId("list").querySelectorAll("details:not([open])")) {
+    if (fold.hashes.has(location.hash)) fold.open = true;
+    fold.unfold();
+  }
   for (const link of byId("list").querySelectorAll("a")) {
     if (link.getAttribute("href") === location.hash) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
@@ -183,9 +248,9 @@ function showFinding(number) {
       ["operation", found.op_name && code(found.op_name)],
       [
         "since",
-        lives && (found.born ? behind(found.born) : "not known: it is there in the first dump that shows it"),
+        (lives || found.born) && since(number),
       ],
-      ["resolved by", lives && (found.resolved ? behind(found.resolved) : "nothing: it is there at the end")],
+      ["resolved by", lives && (found.resolved ? behind(found.resolved, found.module) : "nothing: it is there at the end")],
       ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
     ]),
@@ -273,7 +338,7 @@ function spelled(text) {
 
 const cells = (line, side) =>
   line === null
-    ? [make("td", { class: "n" }), make("td", {})]
+    ? [make("td", { class: "n none" }), make("td", { class: "none" })]
     : [
         make("td", { class: `n ${side}` }, String(line.number)),
         make(
@@ -283,49 +348,63 @@ const cells = (line, side) =>
         ),
       ];
 
-function lines(found, detail) {
-  const two = detail.before !== null;
-  const rows = detail.rows.map((row) =>
-    row.kind === "gap"
-      ? make("tr", { class: "gap" }, make("td", { colspan: two ? 4 : 2 }, "⋯"))
-      : make(
-          "tr",
-          { class: `${row.kind}${row.at ? " at" : ""}` },
-          two ? cells(row.before, "old") : null,
-          cells(row.after, "new"),
-        ),
-  );
+// Lines before and after in two columns, or of one side alone where `before` is null.
+function sides(rows, before, after) {
+  const two = before !== null;
   const heads = two
     ? [
-        ["before", detail.before],
-        ["after", detail.after],
+        ["before", before],
+        ["after", after],
       ]
-    : [["", detail.after]];
-  const table = make(
-    "table",
-    { class: two ? "lines" : "lines single" },
+    : [["", after]];
+  return make(
+    "div",
+    { class: "panel" },
     make(
-      "thead",
-      {},
+      "table",
+      { class: two ? "lines two" : "lines single" },
       make(
-        "tr",
+        "thead",
         {},
-        ...heads.map(([name, file]) =>
-          make("th", { colspan: 2, scope: "col" }, name && `${name} · `, code(file)),
+        make(
+          "tr",
+          {},
+          ...heads.map(([name, file]) =>
+            make("th", { colspan: 2, scope: "col", class: name }, name && `${name} · `, code(file)),
+          ),
+        ),
+      ),
+      make(
+        "tbody",
+        {},
+        ...rows.map((row) =>
+          row.kind === "gap"
+            ? make("tr", { class: "gap" }, make("td", { colspan: two ? 4 : 2 }, "⋯"))
+            : make(
+                "tr",
+                { class: `${row.kind}${row.at ? " at" : ""}` },
+                two ? cells(row.before, "old") : null,
+                cells(row.after, "new"),
+              ),
         ),
       ),
     ),
-    make("tbody", {}, ...rows),
   );
+}
+
+function lines(found, detail) {
+  const two = detail.before !== null;
   const hint = two
-    ? "The lines around the instruction; metadata is left out."
+    ? `The lines around the instruction; metadata is left out.${
+        detail.rows.every((row) => ["same", "gap"].includes(row.kind)) ? " None of them differs: it counts from this pass on." : ""
+      }`
     : [detail.remark && `One side only: ${detail.remark}. `, found.instruction && "Metadata is left out."]
         .filter(Boolean)
         .join("");
   return section(
     two ? `HLO before and after ${found.born.name}` : "HLO",
     hint,
-    make("div", { class: "panel" }, table),
+    sides(detail.rows, detail.before, detail.after),
   );
 }
 
@@ -515,245 +594,7 @@ function dimensions(data) {
   );
 }
 
-function groups(lives, chosen) {
-  const found = new Map();
-  for (const life of lives) {
-    const { rule, severity } = findings[life.finding];
-    const key =
-      chosen === life.finding
-        ? "chosen"
-        : [rule, severity, life.first, life.last, life.born, life.point].join();
-    if (!found.has(key)) found.set(key, { ...life, rule, severity, all: [] });
-    found.get(key).all.push(life.finding);
-  }
-  const rank = (group) =>
-    group.all.includes(chosen) ? -1 : ["error", "warning", "info"].indexOf(group.severity);
-  return [...found.values()].sort((a, b) => rank(a) - rank(b) || a.first - b.first);
-}
-
-const many = (group) => (group.all.length > 1 ? `${group.all.length}× ${group.rule}` : group.rule);
-
-// The timeline: curves of the module's size, and below them a bar for the life of each finding.
-function chart(number, chosen) {
-  const holder = make("div", { class: "panel drawing chart" });
-  new ResizeObserver(() => holder.replaceChildren(curves(number, chosen, holder.clientWidth - 34))).observe(
-    holder,
-  );
-  return holder;
-}
-
-const LANES = 12;
-const LANE = 20;
-const PANEL = 62;
-const HEAD = 20;
-
-function curves(number, chosen, room) {
-  const { passes, lives } = modules[number].timeline;
-  const width = Math.max(480, room);
-  const side = width < 700 ? 130 : 186;
-  const every = (width - side - 14) / passes.length;
-  const place = { width, side, every, x: (at) => side + at * every };
-  const quantities = [
-    ["instructions", (pass) => pass.instructions, (value) => value.toLocaleString("en")],
-    ["bytes", (pass) => pass.bytes, bytes],
-    ["time", (pass) => pass.microseconds || 0, time],
-  ].filter(([name]) => name !== "time" || passes.some((pass) => pass.microseconds));
-  const all = groups(lives, chosen);
-  const lanes = HEAD + quantities.length * (PANEL + 12);
-  const bottom = lanes + Math.min(all.length, LANES + 1) * LANE + 4;
-  return draw(
-    "svg",
-    {
-      width,
-      height: bottom,
-      role: "group",
-      "aria-label": "Size of the module and lives of its findings, pass by pass",
-    },
-    bands(passes, place, bottom),
-    quantities.map((quantity, row) => curve(passes, quantity, HEAD + row * (PANEL + 12), place)),
-    passes.map((pass, at) =>
-      draw(
-        "rect",
-        { class: "hover", x: place.x(at), y: HEAD, width: every, height: bottom - HEAD },
-        draw("title", {}, described(pass)),
-      ),
-    ),
-    all.slice(0, LANES).map((group, lane) => bar(group, chosen, passes, lanes + lane * LANE + 9, place)),
-    all.length > LANES &&
-      draw(
-        "text",
-        { class: "muted", x: 0, y: lanes + LANES * LANE + 13 },
-        `and ${all.length - LANES} more: see the table`,
-      ),
-  );
-}
-
-const described = (pass) =>
-  [
-    `${step(pass.step)} ${pass.name}`,
-    pass.pipeline,
-    count(pass.instructions, "instruction"),
-    bytes(pass.bytes),
-    time(pass.microseconds),
-    pass.what,
-  ]
-    .filter(Boolean)
-    .join("\n");
-
-// The pipelines, every other one shaded.
-function bands(passes, { x }, bottom) {
-  const parts = [];
-  let from = 0;
-  let shaded = false;
-  passes.forEach((pass, at) => {
-    if (at + 1 < passes.length && passes[at + 1].pipeline === pass.pipeline) return;
-    const width = x(at + 1) - x(from);
-    if (shaded)
-      parts.push(draw("rect", { class: "band", x: x(from), y: HEAD, width, height: bottom - HEAD }));
-    const letters = Math.floor(width / 6.7) - 1;
-    if (letters > 3) {
-      parts.push(
-        draw(
-          "text",
-          { class: "muted", x: x(from) + 2, y: HEAD - 7 },
-          cut(pass.pipeline || pass.name, letters),
-        ),
-      );
-    }
-    shaded = !shaded;
-    from = at + 1;
-  });
-  return parts;
-}
-
-function curve(passes, [name, value, say], top, { width, side, every, x }) {
-  const most = Math.max(1, ...passes.map(value));
-  const base = top + PANEL;
-  const y = (pass) => top + 6 + (PANEL - 6) * (1 - value(pass) / most);
-  const parts = [
-    draw("text", { class: "sans", x: 0, y: top + 18 }, name),
-    draw("text", { class: "muted", x: 0, y: top + 34 }, `at most ${say(most)}`),
-    draw("path", { class: "axis", d: `M${side} ${base}H${width - 14}` }),
-  ];
-  if (name === "time") {
-    return parts.concat(
-      passes.map((pass, at) =>
-        draw("rect", {
-          class: "bar",
-          x: x(at) + every * 0.15,
-          y: y(pass),
-          width: Math.max(1, every * 0.7),
-          height: base - y(pass),
-        }),
-      ),
-    );
-  }
-  const line = passes.map((pass, at) => `${at ? "V" : `M${side} `}${y(pass)}H${x(at + 1)}`).join("");
-  return [
-    ...parts,
-    draw("path", { class: "area", d: `${line}V${base}H${side}Z` }),
-    draw("path", { class: "curve", d: line }),
-  ];
-}
-
-function bar(group, chosen, passes, y, { width, side, every, x }) {
-  const start = x(group.first) + every / 2;
-  const end = group.point ? start : group.last === null ? width - 20 : x(group.last) + every / 2;
-  const said = many(group);
-  const faint = chosen !== undefined && !group.all.includes(chosen);
-  return draw(
-    "a",
-    { href: `#finding-${findings[group.all[0]].id}` },
-    draw("text", { x: 0, y: y + 4 }, draw("title", {}, said), cut(said, Math.floor(side / 6.9))),
-    draw(
-      "g",
-      { class: `life ${group.severity}${faint ? " faint" : ""}` },
-      draw("title", {}, `${said}: ${story(group, passes)}`),
-      draw("line", { x1: start, x2: end, y1: y, y2: y, class: group.born ? "" : "older" }),
-      draw("circle", { cx: start, cy: y, r: 5, class: group.born ? "" : "older" }),
-      group.last !== null && draw("path", { d: `M${end - 5} ${y - 5}l10 10m0 -10l-10 10` }),
-      group.last === null && !group.point && draw("path", { d: `M${end - 2} ${y - 5}l6 5l-6 5` }),
-    ),
-  );
-}
-
-function story(life, passes) {
-  const at = (number) =>
-    `${passes[number].name}${passes[number].step === null ? "" : ` (step ${step(passes[number].step)})`}`;
-  if (life.point) return `seen at ${at(life.first)}; the rule looks at no other dump`;
-  return `${life.born ? `came with ${at(life.first)}` : `there since ${at(life.first)}, or older`}, ${life.last === null ? "stays to the end" : `gone with ${at(life.last)}`}`;
-}
-
 // A module
-
-/** A table in a frame; what is no head is left out, and some columns hold numbers. */
-function panel(heads, numbers, rows) {
-  const head = (name) => make("th", { scope: "col", class: numbers.includes(name) ? "number" : "" }, name);
-  return make(
-    "div",
-    { class: "panel" },
-    make(
-      "table",
-      {},
-      make("thead", {}, make("tr", {}, ...heads.filter(Boolean).map(head))),
-      make("tbody", {}, ...rows),
-    ),
-  );
-}
-
-function table(number) {
-  const { passes, lives } = modules[number].timeline;
-  const events = passes.map(() => []);
-  const timed = passes.some((pass) => pass.microseconds !== null);
-  for (const group of groups(lives)) {
-    const link = (sign, what) =>
-      make(
-        "a",
-        { class: `${what} ${group.severity}`, href: `#finding-${findings[group.all[0]].id}` },
-        make("span", { class: "severity" }, sign),
-        ` ${many(group)}`,
-      );
-    events[group.first].push(link(group.born ? "●" : "○", "born"));
-    if (group.last !== null) events[group.last].push(link("✕", "died"));
-  }
-  let last = null;
-  const rows = passes.map((pass, at) => {
-    const same = pass.pipeline === last;
-    last = pass.pipeline;
-    return make(
-      "tr",
-      { class: `${pass.changed}${events[at].length ? " marked" : ""}` },
-      make("td", { class: "number" }, step(pass.step)),
-      make("td", {}, same ? "" : soft(pass.pipeline)),
-      make("td", {}, code(pass.name), ...events[at]),
-      make(
-        "td",
-        { class: "what" },
-        pass.changed === "names" ? "names only" : pass.what,
-        pass.left_out ? make("div", {}, `${count(pass.left_out, "dump")} before it changed nothing`) : null,
-      ),
-      make("td", { class: "number" }, pass.instructions.toLocaleString("en")),
-      make("td", { class: "number" }, bytes(pass.bytes)),
-      timed && make("td", { class: "number" }, time(pass.microseconds)),
-    );
-  });
-  const heads = ["step", "pipeline", "pass", "what changed", "instructions", "bytes", timed && "time"];
-  return panel(heads, ["step", "instructions", "bytes", "time"], rows);
-}
-
-function timeline(number, of) {
-  const { passes, trouble } = modules[number].timeline;
-  if (trouble) return [make("p", { class: "hint" }, `No timeline: ${trouble}`)];
-  if (!passes.length) return [];
-  return [
-    section(
-      `Timeline${of}`,
-      "● a finding came with this pass, ✕ it went with it. ○ It is there, and may be older.",
-      chart(number),
-    ),
-    section("Passes that changed the module", null, table(number)),
-  ];
-}
 
 const about = (module) =>
   [module.folder, module.release, module.state, count(module.dumps, "dump"), sums(module)]
@@ -776,25 +617,34 @@ function showModule(number) {
 
 function moduleTable(numbers) {
   const folders = modules.some((module) => module.folder);
+  // One release wrote most dumps, and the head of the page says which.
+  const releases = new Set(modules.map((module) => module.release)).size > 1;
+  const states = modules.some((module) => module.state);
   const rows = numbers.map((number) => {
     const module = modules[number];
+    const last = module.timeline.passes.at(-1);
     return make(
       "tr",
       {},
-      make("td", {}, make("a", { href: `#module-${number}` }, module.title)),
+      make("td", {}, make("a", { href: `#module-${number}` }, soft(module.title))),
       folders && make("td", {}, module.folder),
-      make("td", {}, module.release),
-      make("td", {}, module.state),
-      make("td", { class: "number" }, String(module.dumps)),
+      releases && make("td", { class: "size" }, module.release),
+      states && make("td", { class: "size" }, module.state),
+      make("td", { class: "number size" }, String(module.dumps)),
+      make("td", { class: "number" }, last ? last.instructions.toLocaleString("en") : ""),
       make("td", {}, sums(module)),
     );
   });
-  return panel(["module", folders && "folder", "compiler", "state", "dumps", "findings"], ["dumps"], rows);
+  return panel(
+    ["module", folders && "folder", releases && "compiler", states && "state", "dumps", "instructions", "findings"],
+    ["dumps", "instructions"],
+    rows,
+    "modules",
+  );
 }
 
 function showAll() {
-  const rank = (number) => ["error", "warning", "info"].findIndex((name) => modules[number].counts[name]) >>> 0;
-  const numbers = [...modules.keys()].sort((a, b) => rank(a) - rank(b) || a - b);
+  const numbers = [...modules.keys()];
   const holder = make("div", {}, moduleTable(numbers.slice(0, MODULES)));
   if (numbers.length > MODULES) {
     const rest = make("button", { type: "button" }, `Show all ${numbers.length} modules`);
@@ -814,8 +664,8 @@ function showAll() {
         ),
     ),
   ];
-  const first = numbers.find((number) => modules[number].timeline.lives.length) ?? numbers[0];
-  if (first !== undefined) parts.push(...timeline(first, ` of ${modules[first].title}`));
+  // The first is the one that matters: it has the worst finding, or is the largest.
+  if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`));
   const said = [
     ...index.left_out.map((what) => `Left out: ${what}`),
     ...index.allowed.map((what) => `Allowed: ${what}`),
@@ -838,9 +688,10 @@ let routed = null;
 
 function route() {
   routed = location.hash;
-  const [, kind, name] = /^#(finding|module)-(.*)$/.exec(location.hash) || [];
+  const [, kind, name] = /^#(finding|module|pass)-(.*)$/.exec(location.hash) || [];
   if (kind === "finding" && ids.has(name)) showFinding(ids.get(name));
   else if (kind === "module" && modules[Number(name)]) showModule(Number(name));
+  else if (kind === "pass" && passAt(name)) showPass(...passAt(name));
   else if (location.hash === "#main") return byId("main").focus();
   else showAll();
   select();
@@ -896,12 +747,14 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Escape" && event.target === byId("search")) {
     byId("search").value = "";
     filter();
+  } else if ((event.key === "ArrowLeft" || event.key === "ArrowRight") && !writing && !event.altKey) {
+    document.querySelector(`.beside a[rel=${event.key === "ArrowLeft" ? "prev" : "next"}]`)?.click();
   } else if ((event.key === "ArrowDown" || event.key === "ArrowUp") && event.target.closest("#list")) {
     event.preventDefault();
-    const item = event.target.closest("li");
-    const other = event.key === "ArrowDown" ? item.nextElementSibling : item.previousElementSibling;
-    other?.querySelector("a").focus();
+    const links = [...byId("list").querySelectorAll("a, summary")].filter((link) => link.checkVisibility());
+    links[links.indexOf(event.target) + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
   }
 });
+byId("filters").hidden = !findings.length;
 filter();
 route();

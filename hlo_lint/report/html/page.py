@@ -47,7 +47,12 @@ def render_html(
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = content_of("page.css")
     # The libraries of the graph are a third of a small page: they come with the first graph.
-    names = [*(GRAPH_LIBRARIES if collected["graphs"] else ()), "graph.js", "page.js"]
+    names = [
+        *(GRAPH_LIBRARIES if collected["graphs"] else ()),
+        "graph.js",
+        "timeline.js",
+        "page.js",
+    ]
     program = ";\n".join(map(content_of, names))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
@@ -62,6 +67,7 @@ def render_html(
         style=style,
         program=program,
         graphs=collected["graphs"],
+        differences=collected["differences"],
         stats=report.stats,
         allowed=len(report.allowed),
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),

@@ -11,11 +11,16 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
+from hlo_lint.report.html.pass_diff import Budget, PassDifference
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import listed
 
 MAX_OPCODES = 8
 """Maximum opcodes of a pass that are named: first those that it added, then those it removed."""
+
+
+Differences = list[PassDifference | None]
+"""One for each pass of a timeline."""
 
 
 class ReportedPass(TypedDict):
@@ -59,15 +64,18 @@ class PassTimeline(TypedDict):
     """The reason that there are no passes; empty if there are some."""
 
 
-def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> PassTimeline:
-    """The changes of each pass, with the histories of findings by their numbers on the page.
+def timeline(
+    pipeline: Pipeline, findings: Mapping[int, Diagnostic], budget: Budget
+) -> tuple[PassTimeline, Differences]:
+    """The changes of each pass, with the histories of findings by their numbers on the page; and
+    the difference of each pass of the timeline, where there is one.
 
     Dumps that repeat the one before are left out where no finding came or went with them.
     """
     try:
         steps = list(passes(pipeline))
     except DumpError as error:
-        return PassTimeline(passes=[], lives=[], trouble=str(error))
+        return no_timeline(str(error)), []
     place = {str(step.dump.path): at for at, step in enumerate(steps)}
     lives = [_life(number, finding, place, len(steps)) for number, finding in findings.items()]
     kept = list(_kept(steps, lives))
@@ -75,11 +83,18 @@ def timeline(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> PassTime
     for life in lives:
         life["first"] = None if life["first"] is None else again[life["first"]]
         life["last"] = None if life["last"] is None else again[life["last"]]
-    return PassTimeline(
+    differences = [budget.difference(steps[at - 1], steps[at]) if at else None for at in kept]
+    held = PassTimeline(
         passes=[_pass(steps[at], at - before - 1) for before, at in pairwise([-1, *kept])],
         lives=[life for life in lives if life["first"] is not None],
         trouble="",
     )
+    return held, differences
+
+
+def no_timeline(trouble: str) -> PassTimeline:
+    """A timeline without passes, and the reason."""
+    return PassTimeline(passes=[], lives=[], trouble=trouble)
 
 
 def _life(number: int, finding: Diagnostic, place: Mapping[str, int], count: int) -> FindingSpan:
