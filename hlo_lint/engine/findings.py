@@ -36,8 +36,8 @@ class PassRef:
     """The number of the dump after it; None for the last dump of a run."""
     path: str
     previous: int | None = field(default=None, compare=False)
-    """The number of the dump before it, if it is no pass but the start of a pipeline: what came
-    between the two came by a pass that left no dump."""
+    """The number of the dump before it, if it is the start of a pipeline and not a pass: the change
+    between the two is that of a pass that left no dump."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -636,7 +636,7 @@ def sessions() -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the page has: its file, and two examples."""
+    """The folder of the page: its file, and two examples."""
     made = tmp_path_factory.mktemp("page")
     page = (ROOT / "docs" / "outputs.md").read_text("utf-8")
     text = next(token.content for token in MarkdownIt().parse(page) if token.info == "hlo")

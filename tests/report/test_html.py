@@ -35,7 +35,7 @@ from hlo_lint.report.html.excerpt import Partners, side_by_side
 from hlo_lint.report.html.module_graph import graph_of, layered, module_graph
 from hlo_lint.report.html.neighbourhood import draw, neighbourhood
 from hlo_lint.report.html.page import render_html
-from hlo_lint.report.html.pass_diff import Budget
+from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.visible import MAX_LENGTH, script, visible
 from hlo_lint.report.text import describe
 from hlo_lint.rules.base import Bad
@@ -821,7 +821,7 @@ def test_the_passes_are_gone_through_by_links_and_keys(opened: Open, forced_page
 def test_every_line_that_differs_is_on_the_page_or_counted() -> None:
     pipeline = max(open_dump(FORCED), key=lambda found: len(found.dumps))
     steps = list(passes(pipeline))
-    budget = Budget()
+    budget = DifferenceBudget()
     for before, after in pairwise(steps):
         held = budget.difference(before, after)
         found = diff(before.dump.module, after.dump.module)
@@ -847,7 +847,7 @@ def test_a_difference_without_room_is_left_out_and_counted(
     monkeypatch.setattr(pass_diff, "MAX_ROWS_OF_PASS", 5)
     monkeypatch.setattr(pass_diff, "MAX_ROWS", 12)
     pipeline = max(open_dump(FORCED), key=lambda found: len(found.dumps))
-    budget = Budget()
+    budget = DifferenceBudget()
     held = [budget.difference(*pair) for pair in pairwise(passes(pipeline))]
     first = next(filter(None, held))
     assert (sum(len(part["rows"]) for part in first["computations"]), first["left_out"]) == (6, 2)

@@ -26,8 +26,8 @@ def command(name: str | None, out: Path | None) -> None:
     Exit status: 0 done, 2 wrong use.
     """
     if name is None:
-        for each, about in EXAMPLES.items():
-            click.echo(f"{each:9} {about}")
+        for example, about in EXAMPLES.items():
+            click.echo(f"{example:9} {about}")
         return
     folder = Path(name) if out is None else out
     with os_errors_as(shown(str(folder))):

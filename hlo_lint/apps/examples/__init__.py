@@ -12,7 +12,7 @@ EXAMPLES = {
     "healthy": "jax 0.11.2 for an H200: attention, nothing wrong",
     "two-runs": "one program, with priority-fusion (all) and without it (without)",
 }
-"""What each dump is of, by its name."""
+"""The content of each dump, by its name."""
 
 
 def write_example_dump(name: str, folder: Path) -> None:

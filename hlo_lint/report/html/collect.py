@@ -14,7 +14,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
-from hlo_lint.report.html.pass_diff import Budget
+from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
 from hlo_lint.report.html.visible import deflated
 from hlo_lint.report.report import Report
@@ -146,7 +146,7 @@ def collect(
     place: dict[int, int] = {}
     folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
     root = commonpath(folders.values()) if folders else ""
-    room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, Budget()
+    room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, DifferenceBudget()
     graphs: list[str] = []
     differences: list[str] = []
     for number, pipeline in enumerate(shown, 1):

@@ -1,4 +1,4 @@
-"""What a pass changed, as lines before and after: the page shows them when the pass is clicked."""
+"""The change of a pass as lines before and after, which the page shows when it is clicked."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ MAX_ROWS_OF_PASS = 300
 NEAR = 50
 """Instructions above one that is gone among which there is looked for one that stayed."""
 
-Pair = tuple[Instruction | None, Instruction | None]
+RowPair = tuple[Instruction | None, Instruction | None]
 """An instruction before and after; None on the side that does not have it."""
 
 
-class ChangedComputation(TypedDict):
+class ComputationRows(TypedDict):
     """The lines of one computation that differ."""
 
     title: str
     """`entry %main`, `computation %fused: added, 4 instructions`."""
     notes: list[str]
-    """What its header says differently."""
+    """The differences of its header."""
     rows: list[Row]
 
 
@@ -44,14 +44,14 @@ class PassDifference(TypedDict):
     summary: str
     """`1 removed, 2 added in 1 computation`"""
     notes: list[str]
-    """What the header of the module says differently."""
-    computations: list[ChangedComputation]
+    """The differences of the module's header."""
+    computations: list[ComputationRows]
     left_out: int
     """Lines that differ and are not shown."""
 
 
-class Budget:
-    """What a page may still hold, and compute, of differences."""
+class DifferenceBudget:
+    """The room that is left on a page for differences, and for computing them."""
 
     def __init__(self) -> None:
         self.instructions = MAX_COMPARED
@@ -71,15 +71,15 @@ class Budget:
         difference = diff(one, other)
         computations, room = [], min(MAX_ROWS_OF_PASS, self.rows)
         left_out = sum(difference.counts.values())
-        for each in difference.computations:
-            rows = [row_of(*pair, None, one, other) for pair in islice(_pairs(each), room)]
+        for computation in difference.computations:
+            rows = [row_of(*pair, None, one, other) for pair in islice(_pairs(computation), room)]
             room, left_out, self.rows = (
                 room - len(rows),
                 left_out - len(rows),
                 self.rows - len(rows),
             )
-            if rows or each.itself:
-                computations.append(_computation(each, rows))
+            if rows or computation.itself:
+                computations.append(_computation(computation, rows))
         return PassDifference(
             before=before.dump.path.name,
             after=after.dump.path.name,
@@ -90,8 +90,8 @@ class Budget:
         )
 
 
-def _computation(difference: ComputationDifference, rows: list[Row]) -> ChangedComputation:
-    return ChangedComputation(
+def _computation(difference: ComputationDifference, rows: list[Row]) -> ComputationRows:
+    return ComputationRows(
         title=heading(difference),
         notes=list(map(_said, difference.itself)),
         rows=list(with_gaps(rows)),
@@ -102,14 +102,14 @@ def _said(change: Change) -> str:
     return f"{change.what}: {change.before or 'none'} -> {change.after or 'none'}"
 
 
-def _pairs(difference: ComputationDifference) -> Iterator[Pair]:
-    """What differs, in the order of the second computation; what is gone, where it stood."""
+def _pairs(difference: ComputationDifference) -> Iterator[RowPair]:
+    """The differences in the order of the second computation; what is gone, where it stood."""
     before, after = difference.before, difference.after
     if before is None or after is None:
         for instruction in after or before or ():
             yield (instruction, None) if after is None else (None, instruction)
         return
-    places: list[tuple[int, int, int, Pair]] = [
+    places: list[tuple[int, int, int, RowPair]] = [
         (changed.after.number, 1, 0, (changed.before, changed.after))
         for changed in difference.changed
     ]

@@ -11,7 +11,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.html.pass_diff import Budget, PassDifference
+from hlo_lint.report.html.pass_diff import DifferenceBudget, PassDifference
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import listed
 
@@ -65,7 +65,7 @@ class PassTimeline(TypedDict):
 
 
 def timeline(
-    pipeline: Pipeline, findings: Mapping[int, Diagnostic], budget: Budget
+    pipeline: Pipeline, findings: Mapping[int, Diagnostic], budget: DifferenceBudget
 ) -> tuple[PassTimeline, Differences]:
     """The changes of each pass, with the histories of findings by their numbers on the page; and
     the difference of each pass of the timeline, where there is one.
