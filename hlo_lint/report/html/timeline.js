@@ -159,7 +159,7 @@ function bar(group, chosen, passes, y, { width, side, every, x }) {
   return draw(
     "a",
     { href: `#finding-${findings[group.all[0]].id}` },
-    draw("text", { x: 0, y: y + 4 }, draw("title", {}, said), cut(said, Math.floor(side / 6.9))),
+    draw("text", { x: 0, y: y + 4 }, draw("title", {}, said), cut(said, Math.floor((side - 8) / 6.9))),
     draw(
       "g",
       { class: `life ${group.severity}${faint ? " faint" : ""}` },
