@@ -41,6 +41,8 @@ EXAMPLES = {
     "slow": "dumps/gpu-jax0.10.2/cublaslt_fission",
     "healthy": "dumps/gpu-jax0.11.2/attention",
     "two-runs": "bisect/gpu_without_priority_fusion",
+    "upgrade": "upgrades/scanned_attention",
+    "profiles": "profiles",
 }
 """The fixtures that `hlo-lint example` writes."""
 CRASH = "dumps/gpu-jax0.10.0/cublaslt_fission_crash"

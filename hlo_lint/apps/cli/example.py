@@ -21,7 +21,7 @@ from hlo_lint.text.source import shown
 def command(name: str | None, out: Path | None) -> None:
     """Write a real dump, to try the commands on.
 
-    NAME is crash, slow, healthy or two-runs; without it, they are listed.
+    Without a NAME they are listed.
 
     Exit status: 0 done, 2 wrong use.
     """

@@ -11,6 +11,8 @@ EXAMPLES = {
     "slow": "the same program with jax 0.10.2: it compiles, with two kernels for reshapes",
     "healthy": "jax 0.11.2 for an H200: attention, nothing wrong",
     "two-runs": "one program, with priority-fusion (all) and without it (without)",
+    "upgrade": "a loop of attention for an H200, by jax 0.10.0 and by 0.11.2",
+    "profiles": "one program on the CPU, with fusion (all) and without, each with its profile",
 }
 """The content of each dump, by its name."""
 
