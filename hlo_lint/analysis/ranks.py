@@ -427,9 +427,15 @@ def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> in
 
 def _processes_in(folder: Path) -> int:
     """The number of processes that wrote to a folder itself: none counts a module twice."""
-    names = {name.key for path in folder.iterdir() if (name := parse_name(path.name)) is not None}
-    # Metadata names no module.
-    return max(Counter(key[1:] for key in names if key[2]).values(), default=0)
+    names = {name.key for path in folder.iterdir() if (name := _compiled(path.name)) is not None}
+    return max(Counter(key[1:] for key in names).values(), default=0)
+
+
+def _compiled(file: str) -> DumpName | None:
+    """The parts of the name of a text of a compilation; an artefact has a timestamp of its own."""
+    name = parse_name(file)
+    is_text = name is not None and (name.is_final or name.step is not None)
+    return name if is_text else None
 
 
 def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
@@ -443,13 +449,13 @@ def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
     compilations: dict[tuple[str, str, int, str], list[tuple[DumpName, Path]]] = {}
     loose: dict[str, tuple[Path, bool]] = {}
     for path in _files(rank.path):
-        name = parse_name(path.name)
-        if name is not None and (name.is_final or name.step is not None):
+        name = _compiled(path.name)
+        if name is not None:
             # One process may write several modules of one name: the count of each name tells them
             # apart.
             key = str(path.parent), *name.key
             compilations.setdefault(key, []).append((name, path))
-        elif name is None and path.suffix == ".hlo":
+        elif parse_name(path.name) is None and path.suffix == ".hlo":
             loose[str(path.relative_to(rank.path))] = path, True
     counts: dict[str, int] = {}
     last: dict[str, tuple[Path, bool]] = {}

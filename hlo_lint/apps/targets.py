@@ -15,7 +15,7 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.source import decode
-from hlo_lint.text.stored import PACKED, expanded, kept
+from hlo_lint.text.stored import expanded, kept
 
 CheckTarget = Any
 """A path, a text, a Module, a Dump, or what jax compiled or lowered."""
@@ -88,10 +88,9 @@ def piped_dump(data: bytes, name: str | None = None) -> Dump:
 
     An archive is kept for as long as this process, in a folder of its own.
     """
-    if data.startswith(PACKED):
-        data, ending = expanded(data, name or "<stdin>")
-        if ending:
-            return open_dump(kept(data, "stdin" + ending))
+    data, ending = expanded(data, name or "<stdin>")
+    if ending:
+        return open_dump(kept(data, "stdin" + ending))
     if name is None:
         return _text_dump(parse_file(data, Path("<stdin>")))
     path = Path(name)

@@ -12,8 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, FileType, file_type_of
-from hlo_lint.dumps.names import DumpName, parse_name
+from hlo_lint.dumps.file_types import EMITTER_TEXT, PROTO_TEXT, FileType, file_type_of, is_instead
+from hlo_lint.dumps.names import DumpName, numbered_twice, parse_name
 from hlo_lint.dumps.pass_dump import PassDump, new_dump
 from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of
 from hlo_lint.dumps.pipeline import Pipeline
@@ -41,7 +41,6 @@ _KNOWN_ARTEFACTS = (
 MEMORY_DEVICES = 1
 """The major number of `/dev/zero` and `/dev/random`, which never end, on Linux."""
 EXCLUDED = "it is excluded"
-NO_PASSES = "not looked at: what each pass did; --xla_dump_hlo_pass_re=.* dumps it"
 MAX_INNER_ARCHIVE = 64 << 20
 """Bytes of the largest archive that is unpacked though only a folder above it was named."""
 _SNIFFED_BYTES = 1 << 12
@@ -256,8 +255,10 @@ def _add_directory(
         unread += _add_folder(dump, directory, kept, seen)
     empty = len(dump.pipelines) == before
     runs = [run for run in dump.pipelines[before:] if run.names and not run.is_helper]
-    if runs and not any(run.steps for run in runs):
-        dump.skipped.append(Skipped(str(root), NO_PASSES))
+    if not all(run.steps for run in runs):
+        from hlo_lint.dumps.gaps import gaps
+
+        dump.skipped += gaps(root, runs)
     if unread:
         dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given))
     elif empty:
@@ -304,6 +305,7 @@ def _add_folder(
     artefacts: dict[tuple[str, int, str], list[Path]] = {}
     loose: list[PassDump] = []
     unread: list[str] = []
+    instead: dict[_Key | None, Path] = {}
     for name, path in files.items():
         parts = parse_name(name)
         try:
@@ -322,12 +324,22 @@ def _add_folder(
             continue
         if parts is not None:
             artefacts.setdefault(parts.key, []).append(path)
-        if not name.endswith(RUN_RECORDS):
+        if is_instead(name):
+            instead.setdefault(parts and parts.key, path)
+        elif not name.endswith(RUN_RECORDS):
             unread.append(name)
+    for own, path in instead.items():
+        if own not in texts if own else not (texts or loose):
+            file = new_dump(path, parse_name(path.name), memo)
+            (texts.setdefault(own, []) if own else loose).append(file)
     _join_renumbered(texts, artefacts)
     _read_alone([*loose, *chain.from_iterable(texts.values())])
     pipelines: list[Pipeline] = []
     for key, dumps in texts.items():
+        if numbered_twice(file.name for file in dumps if file.name):
+            from hlo_lint.dumps.gaps import left_over
+
+            dump.skipped += left_over(dumps)
         # Metadata names no module, and some artefacts bear no timestamp though the texts do.
         others = {
             path
@@ -481,7 +493,7 @@ def _is_read(path: Path, parts: DumpName | None, beside: Container[str]) -> bool
         return head.startswith(b"HloModule") or name.endswith(EMITTER_TEXT)
     if name.endswith(PROTO_TEXT) and name not in _SETTINGS and parts is None:
         return file_type_of(name, decode(read_stored(path, 4096))) is FileType.AUTOTUNE_LOG
-    if name.endswith((".hlo.pb", ".hlo.pbtxt")):
+    if name.endswith((".hlo.pb", ".hlo.pbtxt", ".hlo_proto.pb")):
         stem = name.partition(".hlo.pb")[0]
         return f"{stem}.txt" not in beside  # the text says the same, and says where
     return False

@@ -17,6 +17,8 @@ class FileType(Enum):
     AUTOTUNE_LOG = "a log or results of the autotuner"
 
 
+PROFILE = ".xplane.pb"
+"""A profile of `jax.profiler.trace`: it holds the programs that ran."""
 PROTO_TEXT = (".textproto", ".pbtxt", ".prototxt", ".txtpb")
 
 _RECORD = r"(?:instruction_profiles|logs|entries|results)\s*:?\s*[{<]"
@@ -61,6 +63,20 @@ def file_type_of(name: str, text: str) -> FileType:
     if text.startswith("HloModule") or not any(word in text for word in _DESCRIPTORS):
         return FileType.HLO
     return FileType.TMA_LOG if any(start in text for start in DESCRIPTOR_STARTS) else FileType.HLO
+
+
+def is_instead(name: str) -> bool:
+    """True if a file is read for its HLO where no text beside it has that: a profile, a snapshot.
+
+    >>> is_instead("host.xplane.pb"), is_instead("module_0001.jit_f.snapshot.7.pb")
+    (True, True)
+    """
+    return name.endswith(PROFILE) or _is_snapshot(name) is not None
+
+
+_is_snapshot = late(
+    r"module_\d+\..+\.(?:snapshot\.-?\d+|execution_\d+\.hlo_unoptimized_snapshot)\.pb", re.A
+).search
 
 
 def looks_like_autotuning(text: str) -> bool:

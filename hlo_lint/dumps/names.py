@@ -11,6 +11,7 @@ module_0000.jit_f.cl_933746096.0064.Main_fusion.after_pipeline-start.before_tpu_
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hlo_lint.text.patterns import late
@@ -122,3 +123,14 @@ def parse_name(name: str) -> DumpName | None:
     if named is None:
         return None
     return DumpName(timestamp, module_id, named["module"], None, "", "", "", named["rest"] or "")
+
+
+def numbered_twice(names: Iterable[DumpName]) -> tuple[DumpName, DumpName] | None:
+    """Two dumps of one module that have one number; None if there are none."""
+    steps: dict[int, DumpName] = {}
+    for name in names:
+        if name.step is not None:
+            other = steps.setdefault(name.step, name)
+            if (other.pipeline, other.after) != (name.pipeline, name.after):
+                return other, name
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from hlo_lint.dumps.file_types import FileType, file_type_of
+from hlo_lint.dumps.file_types import PROFILE, FileType, file_type_of
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
@@ -54,14 +54,23 @@ class PassDump:
             if may_be_other and self.file_type is not FileType.HLO:
                 self._file = HloFile.of_text(text, self.path)
             elif is_record:
-                from hlo_lint.xla.proto import read_proto
-
                 self._has_directives = False
-                self._file = parse_file(read_proto(on_disk(self.path)), self.path, self.memo)
+                self._file = parse_file(self._printed(name), self.path, self.memo)
             else:
                 self._file = parse_file(text, self.path, self.memo)
                 self._has_directives = _has_directives(self._file, text)
         return self._file
+
+    def _printed(self, name: str) -> str:
+        """The text of the protocol buffer that the file is, by its name."""
+        from hlo_lint.xla.proto import read_proto
+
+        path = on_disk(self.path)
+        if not name.endswith(PROFILE):
+            return read_proto(path)
+        from hlo_lint.dumps.artefacts.xplane import programs
+
+        return read_proto(path, programs_in=programs)
 
     @property
     def is_read(self) -> bool:

@@ -97,8 +97,12 @@ class Pipeline:
         """
         if self.final is not None or self.is_helper or self.lone:
             return False
-        begun = any(dump.name and dump.name.rest.startswith(BEFORE_LAYOUTS) for dump in self.dumps)
-        return begun and bool(self.steps or self.options)
+        return self.begins and bool(self.steps or self.options)
+
+    @property
+    def begins(self) -> bool:
+        """True if the compiler's input is there."""
+        return any(dump.name and dump.name.rest.startswith(BEFORE_LAYOUTS) for dump in self.dumps)
 
     @cached_property
     def options(self) -> DebugOptions | None:

@@ -7,12 +7,13 @@ it binds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Set
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence, Set
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import pass_lists
+from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
+from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.history import FindingHistory, histories_of
 from hlo_lint.engine.reporter import Reporter
@@ -22,6 +23,9 @@ from hlo_lint.rules.base import Rule, UnmetPrecondition
 from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.errors import UsageError, nearest
+
+if TYPE_CHECKING:  # loaded with the first defect that stops a compile
+    from hlo_lint.dumps.contracts import Contract
 
 BINDING_PASSES: Final = (*DEMANDING, *AUTOTUNERS)
 """The passes that a rule binds before."""
@@ -175,9 +179,37 @@ def _verdict(
             introduced = history.introduction(unless_established=True)
             place = f" after {introduced.pass_name}" if introduced else ""
             yield f"missing: {guards}{place}; {status.why}"
+            if history.timeline.pipeline.backend is not None:
+                yield remedy(demand, history.timeline.pipeline)
     else:
         yield (
             f"fatal if {demand.demanded_by} comes before the next {guards}: XLA would stop with "
             f"{demand.failure}"
         )
         yield f"{status.why}; pass --before {demand.demanded_by} if that pass comes next"
+
+
+def remedy(demand: Precondition, pipeline: Pipeline) -> str:
+    """The flag or the release of jax with which the next compile keeps the demand of a pass."""
+    from hlo_lint.dumps.contracts import contracts
+
+    guards, options = " or ".join(demand.established_by), pipeline.options
+    if options and any(options.disabled(name) for name in demand.established_by):
+        return f"XLA_FLAGS disables {guards}, which repairs it (xla_disable_hlo_passes)"
+    other = "`hlo-lint capture --jax RELEASE` says if another release compiles it"
+    orders = [contract for contract in contracts() if contract.promise == demand.fact]
+    releases = [release for release in pass_lists() if release.backend == pipeline.backend]
+    keeps = [_keeps(release, orders) for release in releases]
+    if not keeps or all(keeps) or not keeps[-1]:
+        return other
+    first = len(keeps) - keeps[::-1].index(False)
+    since = releases[first].name.partition("-jax")[2]
+    return f"since jax {since} XLA runs {guards} before each {demand.demanded_by}"
+
+
+def _keeps(release: PassList, promised: Sequence[Contract]) -> bool:
+    """True if a release keeps the orders of contracts that are promised to a pass."""
+    from hlo_lint.dumps.contracts import broken_orders
+
+    broken = broken_orders(release.backend, release.passes)
+    return not any(contract in promised for contract, _, _ in broken)

@@ -37,7 +37,10 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
-from hlo_lint.text.errors import RuleError
+from hlo_lint.text.errors import HloLintError, RuleError
+from hlo_lint.text.files import is_proto
+from hlo_lint.text.phrases import NOT_LOOKED_AT
+from hlo_lint.text.stored import on_disk
 
 if TYPE_CHECKING:
     from hlo_lint.analysis.pass_pairs import PassPair
@@ -184,8 +187,8 @@ class Final(View):
         if not missing:
             return artefacts
         if last is pipeline.final:  # nothing is assigned to a module that was not compiled
-            state = "only a new compilation makes" if last.edited else "is not there"
-            reason = f"{check.rule.name()} needs the {' and '.join(missing)}, which {state}"
+            state = "an edited module has none" if last.edited else "a new compile dumps it"
+            reason = f"{NOT_LOOKED_AT}what needs the {' and '.join(missing)}; {state}"
             run.reporter.skip(last, reason, check.rule)
         return None
 
@@ -368,6 +371,9 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     """The buffer assignment, with the positions of its values if a second file has them."""
     path = pipeline.artefact_path("-buffer-assignment.txt")
     text = pipeline.artefact("-buffer-assignment.txt")
+    if text is None and pipeline.final is not None and is_proto(pipeline.final.path.name):
+        path = pipeline.final.path
+        text = _buffers_in_proto(pipeline.final)
     if text is None:
         return None
     from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
@@ -376,6 +382,17 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
     buffers = read_buffer_assignment(text, path)
     values = pipeline.artefact("-buffer-assignment-values.txt")
     return buffers if values is None else buffers.with_values(read_buffer_values(values))
+
+
+def _buffers_in_proto(dump: PassDump) -> str | None:
+    """The buffer assignment that an HloProto has besides its module."""
+    from hlo_lint.dumps.artefacts.buffer_proto import buffer_assignment_text
+    from hlo_lint.xla.proto import stored_message
+
+    try:
+        return buffer_assignment_text(stored_message(on_disk(dump.path)), dump.module)
+    except (HloLintError, KeyError):  # text, or damaged: the module was read all the same
+        return None
 
 
 class ArtefactType(NamedTuple):

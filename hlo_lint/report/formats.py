@@ -29,6 +29,10 @@ FORMATS = {
 """Each format and what it is. `hlo_lint.report.NAME` renders it, with `_` for `-`."""
 
 
+NO_ROOM = ("concise", "github", "gitlab", "rdjson")
+"""The formats that have findings alone: what was not looked at is said beside them."""
+
+
 def render(report: Report, name: str, warn: Warn = lambda _: None) -> str:
     r"""The report in a format, with a newline at its end if there is anything in it.
 

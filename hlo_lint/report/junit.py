@@ -11,6 +11,7 @@ from hlo_lint.report.locations import relative_path
 from hlo_lint.report.report import Report
 from hlo_lint.report.text import as_text, summary
 from hlo_lint.rules.findings import Severity
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import shown
 
 
@@ -32,9 +33,10 @@ def render(report: Report, _: Warn) -> str:
         if not report.findings:
             title = summary(report)
             SubElement(suite, "testcase", name=title, classname="hlo-lint")
-        for entry in report.skipped:
-            case = SubElement(suite, "testcase", name=shown(entry.path), classname="hlo-lint")
-            SubElement(case, "skipped", message=shown(entry.reason))
+        for reason, paths in report.skipped_by_reason.items():
+            name = listed(map(shown, paths), 1)
+            case = SubElement(suite, "testcase", name=name, classname="hlo-lint")
+            SubElement(case, "skipped", message=shown(reason))
     for suite in root:
         _count(suite, list(suite))
     _count(root, list(root.iter("testcase")))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from hlo_lint.dumps.directory import Skipped
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import RuleCount, counts
-from hlo_lint.report.text import as_text, summary
-from hlo_lint.text.source import shown
+from hlo_lint.report.text import as_text, skipped_lines, summary
 
 MAX_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""
@@ -30,7 +27,7 @@ def render(report: Report, warn: Warn) -> str:
         head = ["| rule | errors | warnings | infos | fixable |", "|---|---:|---:|---:|---:|"]
         parts.append("\n".join([*head, *rows]))
     if report.skipped:
-        parts.append(_skipped(report.skipped))
+        parts.append(_skipped(report))
     size = sum(len(part.encode()) + 2 for part in parts)
     for number, finding in enumerate(report.findings):
         part = _finding(finding)
@@ -57,10 +54,10 @@ def _row(count: RuleCount) -> str:
     )
 
 
-def _skipped(skipped: Sequence[Skipped]) -> str:
-    lines = [f"{shown(entry.path)}: {shown(entry.reason)}" for entry in skipped[:MAX_SKIPPED]]
-    if len(skipped) > MAX_SKIPPED:
-        lines.append(f"… {len(skipped) - MAX_SKIPPED} more")
+def _skipped(report: Report) -> str:
+    lines = list(skipped_lines(report))
+    if len(lines) > MAX_SKIPPED:
+        lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
     block = fenced("\n".join(lines))
     return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"
 

@@ -17,9 +17,25 @@ COMMANDS = {
         "the device has too little memory",
         "hlo-lint check --select huge-temporary,copied-donation,copied-loop-state DUMP",
     ),
-    "may be stuck|[Rr]endezvous.*(?:timed out|[Tt]erminat)": (
+    "may be stuck|is stuck|[Rr]endezvous.*(?:timed out|[Tt]erminat)": (
         "processes or devices wait for each other in a collective",
         "hlo-lint ranks DUMPS",
+    ),
+    r"(?<![\w-])[Nn]a[Nn](?![\w-])": (
+        "the program makes a NaN",
+        "hlo-lint run --first-nan DUMP",
+    ),
+    "CACHE MISS": (
+        "jax.jit traces a function again",
+        "hlo-lint diff A B, the modules before optimizations of two of its compiles",
+    ),
+    "TMA descriptor": (
+        "the driver refuses a tensor descriptor",
+        "hlo-lint check --select tma DUMP",
+    ),
+    "CUDA_ERROR_ILLEGAL_ADDRESS|illegal memory access|CUDA_ERROR_MISALIGNED": (
+        "a kernel reads or writes where it must not",
+        "hlo-lint check --select memory,autotuning DUMP",
     ),
     r"hlo_verifier\.cc|Verification failed": (
         "XLA's verifier refuses the module",

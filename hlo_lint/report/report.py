@@ -56,6 +56,14 @@ class Report:
         """The paths that the caller named and of which nothing was checked."""
         return tuple(entry for entry in self.skipped if entry.given)
 
+    @property
+    def skipped_by_reason(self) -> dict[str, list[str]]:
+        """The paths that were skipped, by the reason: a rule or a file may have one in common."""
+        reasons: dict[str, dict[str, None]] = {}
+        for entry in self.skipped:
+            reasons.setdefault(entry.reason, {})[entry.path] = None
+        return {reason: list(paths) for reason, paths in reasons.items()}
+
     def to_json(self) -> str:
         """The report as one JSON object."""
         from hlo_lint.report.formats import render

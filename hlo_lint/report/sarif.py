@@ -15,7 +15,7 @@ from hlo_lint.report.links import rule_link
 from hlo_lint.report.locations import has_lines, uri_of
 from hlo_lint.report.page import render_page
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import describe, message_lines
+from hlo_lint.report.text import describe, message_lines, skipped_lines
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.edits import Fix, Region
@@ -84,12 +84,13 @@ def _lost(dropped: int) -> list[str]:
 def _log(report: Report, findings: Sequence[Diagnostic], lost: Sequence[str]) -> JsonObject:
     rules = list(dict.fromkeys(finding.rule for finding in findings))
     notifications = [_notification(line, level="warning") for line in lost]
+    lines, reasons = list(skipped_lines(report)), report.skipped_by_reason
     notifications += [
-        _notification(f"skipped: {entry.reason}", entry.path)
-        for entry in report.skipped[:MAX_SKIPPED]
+        _notification(line, paths[0])
+        for line, paths in zip(lines[:MAX_SKIPPED], reasons.values(), strict=False)
     ]
-    if len(report.skipped) > MAX_SKIPPED:
-        notifications.append(_notification(f"skipped: {len(report.skipped) - MAX_SKIPPED} more"))
+    if len(lines) > MAX_SKIPPED:
+        notifications.append(_notification(f"skipped: {len(lines) - MAX_SKIPPED} more"))
     run = {
         "tool": {
             "driver": {

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
 from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.phrases import counted, listed
+from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, listed
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from hlo_lint.dumps.directory import Skipped
     from hlo_lint.engine.findings import Diagnostic, PassRef
 
 Spans = tuple[tuple[str, str], ...]
@@ -36,6 +36,9 @@ BATCH = 100
 COMMANDS = {"safe": "hlo-lint fix", "unsafe": "hlo-lint fix --unsafe-fixes"}
 """The command that applies a fix, by its safety."""
 UNKNOWN = "a pass that left no dump"
+
+
+_words = late(r"\S+\s*").finditer
 
 
 class _Line(NamedTuple):
@@ -83,7 +86,7 @@ def plain_report(report: Report) -> Iterator[str]:
 
     To import rich takes longer than to check a small file.
     """
-    for line in _skipped(report.skipped):
+    for line in _skipped(report):
         yield f"{line.plain}\n"
     if report.skipped and report.findings:
         yield "\n"
@@ -101,7 +104,7 @@ def plain_findings(findings: Sequence[Diagnostic]) -> Iterator[str]:
 
 def print_report(console: Console, report: Report, seconds: float | None = None) -> None:
     """Print the skipped inputs, each finding, the worst last, and one or two lines that count."""
-    for line in _skipped(report.skipped):
+    for line in _skipped(report):
         for text in _folded(line, console):
             console.print(text, soft_wrap=True)
     if report.skipped and report.findings:
@@ -112,14 +115,18 @@ def print_report(console: Console, report: Report, seconds: float | None = None)
         _print(console, fixes)
 
 
-def _skipped(skipped: Iterable[Skipped]) -> Iterator[_Line]:
+def _skipped(report: Report) -> Iterator[_Line]:
+    for line in skipped_lines(report):
+        label, _, rest = line.partition(": ")
+        yield _Line(((f"{label}: ", "dim"),), ((rest, "dim"),))
+
+
+def skipped_lines(report: Report) -> Iterator[str]:
     """A line for each reason, with the first of the paths."""
-    by_reason: dict[str, list[str]] = {}
-    for entry in skipped:
-        by_reason.setdefault(entry.reason, []).append(shown(entry.path))
-    for reason, paths in by_reason.items():
-        text = f"{listed(paths, 1)}: {shown(reason)}"
-        yield _Line((("skipped: ", "dim"),), ((text, "dim"),))
+    for reason, paths in report.skipped_by_reason.items():
+        label = NOT_LOOKED_AT if reason.startswith(NOT_LOOKED_AT) else "skipped: "
+        where = listed(map(shown, paths), 1)
+        yield f"{label}{where}: {shown(reason.removeprefix(NOT_LOOKED_AT))}"
 
 
 def took(seconds: float | None, output: IO[str]) -> str:
@@ -221,10 +228,23 @@ def _folded(line: _Line, console: Console) -> Iterator[Text]:
         yield label + body
         return
     indent = label.cell_len
-    for part in body.wrap(console, width - indent):
+    for part in body.divide(_breaks(body.plain, width - indent)):
         part.rstrip()
         yield label + part
         label = _styled(((" " * indent, ""),))
+
+
+def _breaks(text: str, width: int) -> list[int]:
+    """The places before words that begin a line of so many columns; no word, no path is broken."""
+    from rich.cells import cell_len
+
+    places, used = [], 0
+    for word in _words(text):
+        if used and used + cell_len(word[0].rstrip()) > width:
+            places.append(word.start())
+            used = 0
+        used += cell_len(word[0])
+    return places
 
 
 def _styled(spans: Spans) -> Text:

@@ -4,10 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+NOT_LOOKED_AT = "not looked at: "
+"""Begins the reason for which something was not checked though nothing is wrong with it."""
+
 
 def counted(number: int, name: str) -> str:
     """A number of things: `1 file`, `2 files`."""
     return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def sized(count: int) -> str:
+    """A number of bytes as people read it: exact below 10,000, else in four digits.
+
+    >>> sized(4096), sized(262144), sized(51539607552)
+    ('4096 bytes', '256 KiB', '48 GiB')
+    """
+    if count < _EXACT:
+        return counted(count, "byte")
+    power = min((count.bit_length() - 1) // 10, len(_UNITS))
+    return f"{count / (1 << 10 * power):.4g} {_UNITS[power - 1]}"
+
+
+_EXACT = 10_000
+_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def shortened(text: str, most: int = 60) -> str:

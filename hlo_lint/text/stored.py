@@ -309,10 +309,6 @@ _HEADS = {b"\x1f\x8b": ".gz", b"\xfd7zXZ\0": ".xz", b"\x28\xb5\x2f\xfd": ".zst",
 """The first bytes of compressed data."""
 
 
-PACKED = (*_HEADS, b"PK\3\4")
-"""The first bytes of what is compressed or a zip."""
-
-
 def kept(data: bytes, name: str) -> Path:
     """A file with these bytes in a folder that is removed when the process ends."""
     path = _own_folder() / name

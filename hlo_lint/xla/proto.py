@@ -34,12 +34,17 @@ MAX_EXPANSION: Final = 200
 """Largest factor by which a compressed file may expand, beyond `ANY_EXPANSION` bytes."""
 ANY_EXPANSION: Final = 64 << 20
 
-INSTALL: Final = "pip install 'hlo-lint[xla]' to {} protocol buffers"
+INSTALL: Final = "pip install 'hlo-lint[xla]' to read protocol buffers"
+_ADVICE: Final = "give the text, or another jaxlib"
 TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
 
 
 def read_proto(
-    path: Path, *, timeout: float = 300.0, search_path: Sequence[str] | None = None
+    path: Path,
+    *,
+    programs_in: Callable[[bytes], Sequence[bytes]] = lambda data: (data,),
+    timeout: float = 300.0,
+    search_path: Sequence[str] | None = None,
 ) -> str:
     """The HLO text of a protocol buffer, binary or text, compressed or not.
 
@@ -47,25 +52,23 @@ def read_proto(
 
     Args:
         path: a `.pb`, `.hlo.pb`, `.pbtxt` or `.hlo.pbtxt`, or one of them with `.gz`.
+        programs_in: finds the messages with a module in a binary file that holds several.
         timeout: seconds that XLA's code may take.
         search_path: `sys.path` of the child process; that of this process if None.
 
     Raises:
         DumpError: it cannot be read, holds no module, or jaxlib is not installed.
     """
-    data = _content(path)
-    is_text = plain_name(path.name).endswith(TEXT_SUFFIXES)
-    if not is_text:
-        try:
-            data = module_bytes(data)
-        except PayloadError as error:
-            raise DumpError(
-                f"{path}: not an HloProto or HloModuleProto: {error}; dump it again, or give the "
-                "text"
-            ) from error
-    function = printed_text_proto if is_text else printed
-    advice = "give the text, or another jaxlib"
-    return decode(asked(path, function, data, "read", advice, timeout, search_path))
+    data = stored_message(path)
+    if plain_name(path.name).endswith(TEXT_SUFFIXES):
+        return decode(_asked(path, printed_text_proto, [data], timeout, search_path))
+    try:
+        modules = [module_bytes(program) for program in programs_in(data)]
+    except PayloadError as error:
+        raise DumpError(
+            f"{path}: not an HloProto or HloModuleProto: {error}; dump it again, or give the text"
+        ) from error
+    return decode(_asked(path, printed, modules, timeout, search_path))
 
 
 def module_bytes(data: bytes) -> bytes:
@@ -113,7 +116,7 @@ def _is_module(reader: Reader, message: Field | None) -> bool:
         return False
 
 
-def _content(path: Path) -> bytes:
+def stored_message(path: Path) -> bytes:
     """The bytes of the file, decompressed if they begin like gzip, as no message can."""
     try:
         # gzip.BadGzipFile is an OSError
@@ -138,12 +141,10 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def asked(
+def _asked(
     path: Path,
-    function: Callable[[bytes], Answer],
-    data: bytes,
-    verb: str,
-    advice: str,
+    function: Callable[..., Answer],
+    blocks: Sequence[bytes],
     timeout: float,
     search_path: Sequence[str] | None,
 ) -> bytes:
@@ -155,20 +156,20 @@ def asked(
     limits = ChildLimits.by_default(timeout)
     with Child(limits=limits, setup=release, search_path=search_path) as child:
         try:
-            _, (result,) = child.call(function, data)
+            _, (result,) = child.call(function, *blocks)
         except ChildDied as death:
             if death.is_late:
-                raise DumpError(f"{path}: {death}, or {advice}") from None
+                raise DumpError(f"{path}: {death}, or {_ADVICE}") from None
             words = f": {death.last_words}" if death.last_words else ""
             raise DumpError(
-                f"{path}: XLA {death.reason} while it read this file; {advice}{words}"
+                f"{path}: XLA {death.reason} while it read this file; {_ADVICE}{words}"
             ) from None
         except ChildError as error:
             reason = shown(xla_message(f"{error}"))
             if error.class_name == "ImportError":
-                raise DumpError(f"{path}: {INSTALL.format(verb)}: {reason}") from None
+                raise DumpError(f"{path}: {INSTALL}: {reason}") from None
             raise DumpError(
-                f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {advice}"
+                f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {_ADVICE}"
             ) from None
     return result
 
@@ -176,9 +177,9 @@ def asked(
 # ---- in the child
 
 
-def printed(module: bytes) -> Answer:
-    """The text of a serialized HloModuleProto."""
-    return None, [encode(long_text(module))]
+def printed(*modules: bytes) -> Answer:
+    """The text of serialized HloModuleProtos."""
+    return None, [encode("\n".join(map(long_text, modules)))]
 
 
 def printed_text_proto(data: bytes) -> Answer:

@@ -20,7 +20,7 @@ def dump(tmp_path: Path) -> Path:
 
 
 def fixed(*arguments: str) -> str:
-    return CliRunner().invoke(cli, ["fix", *arguments]).output
+    return CliRunner().invoke(cli, ["fix", "--in-place", *arguments]).output
 
 
 def test_the_last_lines_name_the_line_of_python_and_the_release_that_mends_it(dump: Path) -> None:

@@ -674,15 +674,27 @@ def test_a_fixed_text_may_be_checked_in_a_pipe() -> None:
 
 def test_fix_changes_only_the_dump_that_the_finding_names(crash: Path, named: Path) -> None:
     before = snapshot(crash)
-    ran = run("fix", "crash")
+    ran = run("fix", "--in-place", "crash")
     assert (ran.status, ran.out) == (0, "")
     assert changed(before, snapshot(crash)) == [named.name]
     assert run("check", "crash").status == 0
 
 
+@pytest.mark.parametrize("words", [("fix",), ("check", "--fix")])
+def test_a_dump_directory_is_not_edited_unless_that_is_asked_for(
+    crash: Path, words: tuple[str, ...]
+) -> None:
+    before = snapshot(crash)
+    ran = run(*words, "crash")
+    assert (ran.status, changed(before, snapshot(crash))) == (2, [])
+    assert "`hlo-lint fix crash -o FIXED` writes a fixed copy" in ran.errors
+    assert run(*words, "--diff", "crash").status in (0, 1)
+    assert changed(before, snapshot(crash)) == []
+
+
 def test_fix_of_a_dump_spells_the_move_as_a_copy(crash: Path, named: Path) -> None:
     old = named.read_text().splitlines()
-    run("fix", "crash")
+    run("fix", "--in-place", "crash")
     new = named.read_text().splitlines()
     assert new[:42] + new[44:] == old[:42] + old[43:]
     assert "%reshape.15.copy = f32[16,128,32]{1,2,0} copy(%get-tuple-element)" in new[42]
@@ -695,7 +707,7 @@ def test_fix_touches_no_dump_without_the_reshape(release: str) -> None:
     copy = Path(shutil.copytree(source, "dump"))
     before = snapshot(copy)
     (found,) = check_json("dump").findings
-    assert run("fix", "dump").status == 0
+    assert run("fix", "--in-place", "dump").status == 0
     names = changed(before, snapshot(copy))
     assert Path(found["path"]).name in names
     assert all(" reshape(%transpose.1)" in before[name].decode() for name in names)
@@ -703,9 +715,9 @@ def test_fix_touches_no_dump_without_the_reshape(release: str) -> None:
 
 
 def test_fixing_twice_changes_nothing(crash: Path) -> None:
-    run("fix", "crash")
+    run("fix", "--in-place", "crash")
     once = snapshot(crash)
-    ran = run("fix", "crash")
+    ran = run("fix", "--in-place", "crash")
     assert (ran.status, snapshot(crash)) == (0, once)
     assert "nothing to fix" in ran.errors
 
@@ -907,7 +919,9 @@ def test_every_file_of_a_folder_by_name_still_shows_the_crash(crash: Path) -> No
 
 def test_the_real_crash_is_found_fixed_and_gone() -> None:
     shutil.copytree(CRASH, "dump")
-    assert [run(*args, "dump").status for args in (("check",), ("fix",), ("check",))] == [1, 0, 0]
+    assert [
+        run(*args, "dump").status for args in (("check",), ("fix", "--in-place"), ("check",))
+    ] == [1, 0, 0]
 
 
 def test_a_proto_is_never_overwritten_with_text() -> None:
@@ -915,7 +929,7 @@ def test_a_proto_is_never_overwritten_with_text() -> None:
     proto = parser.hlo_module_from_text(LOOSE).as_serialized_hlo_module_proto()
     path = write("dump/x.hlo.pb", proto)
     assert check_json("dump").json["stats"]["warnings"] == 1
-    ran = run("fix", "dump")
+    ran = run("fix", "--in-place", "dump")
     assert (ran.status == 0, path.read_bytes() == proto) == (False, True)
 
 
@@ -966,7 +980,7 @@ def test_quiet_prints_findings_and_nothing_else(crash: Path) -> None:
     assert " in 33 files" not in out
     run("check", "--quiet", "-o", "report", "crash")
     assert Path("report").read_text() == out
-    ran = run("fix", "--quiet", "crash")
+    ran = run("fix", "--in-place", "--quiet", "crash")
     assert (ran.output, ran.errors) == (b"", "")
 
 

@@ -119,7 +119,7 @@ def test_a_finding_fails_the_test_and_is_in_the_report(
     result.stdout.re_match_lines(
         [
             r"E +hlo_lint\.\S+\.FindingsError: convolved, compiled by jax .*, has findings",
-            r"E +warning\[needless-transpose\]: this kernel moves \d+ bytes",
+            r"E +warning\[needless-transpose\]: this kernel moves [\d.]+ MiB",
             r"E +the dump is kept in .*2-convolved",
             r"hlo-lint: 7 compiled in 5 tests, 2 failed; see .*summary\.json",
         ]
@@ -190,6 +190,21 @@ def test_a_marker_or_argument_counts_more(hlo_lint):
     runs.makepyprojecttoml("[tool.hlo_lint]\nignores = []\n")
     result = runs.runpytest_subprocess()
     result.stdout.fnmatch_lines(["E * *pyproject.toml:2*ignores*"])
+
+
+def test_arguments_are_passed_by_name(runs: pytest.Pytester) -> None:
+    runs.makepyfile(
+        PROGRAMS
+        + """
+def shifted(x, *, bias):
+    return x + bias
+def test_named(hlo_lint):
+    assert not hlo_lint.check(shifted, X, bias=1.0, select=["layout"]).findings
+    with pytest.raises(Exception, match="hlo_lint has no setting bia: there are"):
+        hlo_lint.check(shifted, X, bia=1.0)
+"""
+    )
+    runs.runpytest_subprocess().assert_outcomes(passed=1)
 
 
 def test_a_report_that_cannot_be_written_is_said_at_once(runs: pytest.Pytester) -> None:

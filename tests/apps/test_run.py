@@ -136,3 +136,21 @@ def test_without_jaxlib_the_error_says_what_to_install(
     ran = run(module, "--print", "flat")
     assert ran.exit_code == 2
     assert "pip install 'hlo-lint[xla]' to run modules: No module named 'jaxlib" in ran.output
+
+
+@pytest.mark.slow
+def test_the_first_nan_of_a_dump_is_that_of_the_first_module_that_makes_one(tmp_path: Path) -> None:
+    for number, opcode in enumerate(("exponential", "log")):
+        name = tmp_path / f"module_000{number}.jit_f{number}.before_optimizations.txt"
+        name.write_text(
+            "HloModule m\n\nENTRY e {\n  %c = f32[] constant(0)\n"
+            f"  ROOT %r = f32[] {opcode}(%c)\n}}\n"
+        )
+    ran = run(tmp_path, "--first-nan")
+    assert ran.exit_code == 1
+    assert "%r is the first instruction" in ran.output
+    assert "module_0001.jit_f1" in ran.output
+    name.unlink()
+    ran = run(tmp_path, "--first-nan")
+    assert (ran.exit_code, ran.output[:26]) == (0, "no instruction of 1 module")
+    assert run(tmp_path, "--first-nan", "--inputs", name).exit_code == 2

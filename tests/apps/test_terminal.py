@@ -125,6 +125,15 @@ def test_messages_and_notes_are_folded_between_words(columns: int) -> None:
     assert max(map(len, folded)) <= columns
 
 
+def test_no_path_is_broken() -> None:
+    """In what was printed; a terminal shows the rest of a long one on its next row."""
+    folder = Path("a-folder-of-dumps-with-a-name-that-is-longer-than-a-row-of-the-terminal")
+    folder.mkdir()
+    write(str(folder / "module_0001.jit_f.cpu_after_optimizations.txt"), CLEAN)
+    seen = screen(60, "check", str(folder))
+    assert f"{folder}:".encode() in seen.data
+
+
 def test_a_path_is_not_folded_so_that_it_can_be_clicked() -> None:
     seen = screen(80, "check", str(CRASH))
     assert f"--> {CRASH}/module_0001.jit_batched_dot.0030." in seen.data.decode().replace(

@@ -121,7 +121,7 @@ def test_each_bug_report_in_the_readme_is_found(said: str, command: str, tmp_pat
         shutil.copytree(source, copy)
     else:
         shutil.copy(source, copy)
-    found = str(hlo_lint.lint(copy, before=options[1] if options else None))
+    found = str(hlo_lint.lint(copy, before=options[1] if "--before" in options else None))
     for words in re.findall("`([^`]+)`", said):
         for part in words.split(" … "):
             assert part in found

@@ -21,11 +21,12 @@ from junitparser import Failure, JUnitXml, Skipped
 from markdown_it import MarkdownIt
 
 import hlo_lint
-from hlo_lint import Diagnostic, Severity
+from hlo_lint import Diagnostic, Severity, lint
+from hlo_lint.apps.cli.printing import ReportOptions, output_report
 from hlo_lint.apps.examples import write_example_dump
 from hlo_lint.engine.findings import PassRef, SourceLine, SuppressedBy, SuppressedFinding
 from hlo_lint.report import markdown, sarif
-from hlo_lint.report.formats import FORMATS, render
+from hlo_lint.report.formats import FORMATS, NO_ROOM, render
 from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import counts, render_statistics
 from hlo_lint.text.errors import UsageError
@@ -256,12 +257,30 @@ def test_of_too_many_findings_the_least_urgent_are_dropped_and_that_is_said(
     assert [each["message"]["text"] for each in told if each["level"] == "warning"] == [line]
 
 
-def test_sarif_names_a_thousand_things_that_were_not_looked_at(crash: Report) -> None:
+def test_sarif_names_a_thousand_reasons_for_which_something_was_skipped(crash: Report) -> None:
     (entry,) = crash.skipped
-    (invocation,) = run_of(replace(crash, skipped=(entry,) * 1_003))["invocations"]
+    skipped = tuple(entry._replace(reason=f"reason {number}") for number in range(1_003))
+    (invocation,) = run_of(replace(crash, skipped=skipped * 2))["invocations"]
     *_, last = invocation["toolExecutionNotifications"]
     assert len(invocation["toolExecutionNotifications"]) == 1_001
     assert last["message"]["text"] == "skipped: 3 more"
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_a_flag_would_have_shown_is_said_once_in_every_format(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of two files, and by a rule that has no buffer assignment to read."""
+    text = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
+    for number in (1, 2):
+        file = tmp_path / f"module_000{number}.jit_f.cpu_after_optimizations.txt"
+        file.write_text(text)
+    output_report(lint(tmp_path), name, ReportOptions())
+    said = "".join(capsys.readouterr())
+    assert said.count("what each pass did; XLA_FLAGS=--xla_dump_hlo_pass_re=.* dumps it") == 1
+    output_report(lint(tmp_path), name, ReportOptions(quiet=True))
+    if name in NO_ROOM:
+        assert not capsys.readouterr().err
 
 
 def test_of_too_many_findings_those_go_first_that_only_repeat_another(crash: Report) -> None:

@@ -58,6 +58,11 @@ def test_a_source_file_leads_to_all_rules_with_a_message_of_it() -> None:
 def test_a_message_of_no_rule_leads_to_a_command_or_is_refused() -> None:
     assert "huge-temporary" in explain("RESOURCE_EXHAUSTED: Out of memory allocating").output
     assert "hlo-lint ranks" in explain("-", "This thread has been waiting and may be stuck").output
+    assert "hlo-lint run --first-nan DUMP" in explain("NaN").output
+    said = "FloatingPointError: invalid value (nan) encountered in jit(f)"
+    assert "hlo-lint run --first-nan DUMP" in explain("-", said).output
+    assert "hlo-lint diff A B" in explain("-", "TRACING CACHE MISS at model.py:4").output
+    assert "--select tma" in explain("Failed to initialize the TMA descriptor 700").output
     ran = explain("nothing that XLA says")
     assert (ran.exit_code, "no rule stands for" in ran.output) == (2, True)
 

@@ -165,7 +165,8 @@ def _checked(
     printing.refuse_statistics(settings, options)
     dump = common.open_given(paths, settings, shared)
     if options.fixes:
-        return _fix(dump, settings.overridden(unsafe_fixes=options.unsafe_fixes), options, begun)
+        settings = settings.overridden(unsafe_fixes=options.unsafe_fixes)
+        return _fix(paths, dump, settings, options, begun)
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint(
@@ -182,11 +183,19 @@ def _checked(
     return report
 
 
-def _fix(dump: Dump, settings: Settings, options: printing.ReportOptions, begun: float) -> Report:
+def _fix(
+    paths: tuple[str, ...],
+    dump: Dump,
+    settings: Settings,
+    options: printing.ReportOptions,
+    begun: float,
+) -> Report:
     """Fix what can be fixed, or print what would change, and print the report of what remains."""
-    from hlo_lint.apps.cli.fix import write_diff, write_in_place
+    from hlo_lint.apps.cli.fix import refuse_dump_directories, write_diff, write_in_place
     from hlo_lint.apps.fixes import fix
 
+    if not options.diff:
+        refuse_dump_directories(paths, dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         result = fix(dump, settings=settings, progress=progress)
     if options.diff:  # standard output is a patch

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 """With one of these rich may take any output for a terminal."""
 
+COLORS = {"always": True, "never": False, "auto": None}
+"""The value for click of each value of `--color`."""
+
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows the progress."""
 

@@ -36,6 +36,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
 @parameters.json_option
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,11 +47,13 @@ def command(
     metadata: bool,
     everything: bool,
     as_json: bool,
+    color: str,
 ) -> None:
     """Print what differs between two modules, but for names and ids.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
+    ctx.color = common.COLORS[color]
     files: list[PassDump]
     if folder is None:
         files = [one_file(Path(path)) for path in (before, after)]

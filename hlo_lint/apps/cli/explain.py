@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 
 from hlo_lint.apps.cli import common, completion
@@ -19,11 +21,15 @@ def command(rule: str) -> None:
     The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of
     one, the source file in it (`layout_normalization.cc:431`), or a log on standard input (`-`).
     """
-    is_log = rule == "-"
-    if not is_log and " " not in rule and ".cc" not in rule and "::" not in rule:
+    from hlo_lint.report.messages import command_for
+
+    if rule != "-" and _is_name(rule) and command_for(rule) is None:
         click.echo(render_page(find_rule(rule)), nl=False)
         return
-    click.echo(_answer(decode(common.standard_input()) if is_log else rule), nl=False)
+    click.echo(_answer(decode(common.standard_input()) if rule == "-" else rule), nl=False)
+
+
+_is_name = re.compile(r"[\w-]+").fullmatch
 
 
 def _answer(log: str) -> str:

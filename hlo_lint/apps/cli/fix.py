@@ -15,7 +15,7 @@ from hlo_lint.apps.fixes import FixResult
 from hlo_lint.apps.fixes import fix as fix_all
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.report.text import print_text
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.files import (
     copy_file,
     is_proto,
@@ -40,6 +40,7 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
     "next, else as transpose.",
 )
 @parameters.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
+@click.option("--in-place", is_flag=True, help="Also edit the files of a dump directory.")
 @click.option(
     "--unsafe-fixes/--no-unsafe-fixes",
     default=None,
@@ -63,6 +64,7 @@ def command(
     diff: bool,
     form: str | None,
     out: Path | None,
+    in_place: bool,
     unsafe_fixes: bool | None,
     verify: bool,
     fix_only: bool,
@@ -72,9 +74,10 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Apply all safe fixes, in place by default.
+    """Apply all safe fixes, in place to files, to a copy of a dump.
 
-    Nothing else in a file changes.
+    Nothing else in a file changes. A directory that XLA dumped is evidence of a run: `-o` names
+    the folder of its fixed copy, and `--in-place` edits the dump itself.
 
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """
@@ -83,6 +86,8 @@ def command(
             refuse_stream(Path(path))  # before it is read: a FIFO is waited for
     settings = common.settings_of(paths, shared).overridden(unsafe_fixes=unsafe_fixes)
     dump = common.open_given(paths, settings, shared)
+    if out is None and not diff and not in_place:
+        refuse_dump_directories(paths, dump)
     with common.progress_bar(dump, wanted=not quiet) as progress:
         result = fix_all(dump, settings=settings, form=form, verify=verify, progress=progress)
     errors = common.console(stderr=True, color=color)
@@ -110,6 +115,23 @@ def command(
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
     ctx.exit(common.exit_status(result.remaining, shared, exit_zero=exit_zero or fix_only))
+
+
+def refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
+    """Do nothing, if no path is a directory of passes' dumps.
+
+    Raises:
+        UsageError: one is.
+    """
+    folders = [Path(path) for path in paths if Path(path).is_dir()]
+    steps = [step.path for run in dump for step in run.steps] if folders else []
+    for folder in folders:
+        if any(path.is_relative_to(folder) for path in steps):
+            name = shown(str(folder))
+            raise UsageError(
+                f"{name} is a dump directory: `hlo-lint fix {name} -o FIXED` writes a fixed copy; "
+                "--in-place edits the dump itself"
+            )
 
 
 def write_diff(result: FixResult) -> None:

@@ -19,7 +19,7 @@ GROUPS = {
         *("config-diff", "ranks", "payload"),
     ),
     "Make it smaller, hand it on": ("reduce", "repro"),
-    "Run and compile": ("run", "capture"),
+    "Run and compile": ("exec", "capture", "run"),
     "Rules and settings": ("rules", "explain", "example", "new-rule", "config", "baseline"),
     "Machines, editors and shells": ("cache", "merge", "server", "completion"),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.apps.cli import common
 from hlo_lint.text.errors import UsageError
+from hlo_lint.text.phrases import NOT_LOOKED_AT
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
@@ -94,6 +95,15 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
         from hlo_lint.report.text import as_text
 
         return "".join(f"{as_text(finding)}\n\n" for finding in report.findings)
-    from hlo_lint.report.formats import render
+    from hlo_lint.report.formats import NO_ROOM, render
 
-    return render(report, output_format, lambda line: print(f"hlo-lint: {line}", file=sys.stderr))
+    def warn(line: str) -> None:
+        print(f"hlo-lint: {line}", file=sys.stderr)
+
+    if output_format in NO_ROOM and not options.quiet:
+        from hlo_lint.report.text import skipped_lines
+
+        for line in skipped_lines(report):
+            if line.startswith(NOT_LOOKED_AT):
+                warn(line)
+    return render(report, output_format, warn)

@@ -16,6 +16,8 @@ from hlo_lint.analysis.ranks import (
     rank_folders,
 )
 from hlo_lint.apps.cli import common, parameters
+from hlo_lint.dumps.selection import FIRST
+from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
@@ -66,6 +68,8 @@ def _show_divergence(module: RankedModule, divergence: Divergence) -> None:
     for variant, collective in zip((ours, theirs), divergence.collectives, strict=True):
         click.echo(f"  {_few(variant.ranks)}: {_spelled(collective, number)}")
         click.echo(f"    {_place(variant, collective)}")
+        if collective and (origin := origin_of(collective.instruction, variant.module)):
+            click.echo(f"    from: {shown(str(origin))}")
     for line in _cause(divergence):
         click.echo(f"  {line}")
 
@@ -87,16 +91,18 @@ def _cause(divergence: Divergence) -> list[str]:
     cause = divergence.cause
     if cause is None:
         return ["the pass that introduced the difference is unknown: the passes were not dumped"]
-    lines = []
-    if cause.first_pass is not None:
+    lines, notes = [], list(cause.notes)
+    if cause.first_pass == FIRST:
+        lines.append("the processes compile different programs: they differ before the first pass")
+        notes.clear()
+    elif cause.first_pass is not None:
         lines.append(f"first pass after which the modules differ: {shown(cause.first_pass)}")
-    if cause.first_text not in (None, cause.first_pass):
+    if cause.first_text not in (None, cause.first_pass) and cause.first_pass != FIRST:
         lines.append(f"first pass after which their texts differ: {shown(cause.first_text)}")
     if not lines:
         lines.append("the dumps of the passes are the same: only the final modules differ")
     lines += [f"  A, {_few(divergence.ours.ranks)}: {shown(str(divergence.ours.path.parent))}"]
     lines += [f"  B, {_few(divergence.theirs.ranks)}: {shown(str(divergence.theirs.path.parent))}"]
-    notes = list(cause.notes)
     if any("autotuner" in (title or "") for title in (cause.first_pass, cause.first_text)):
         notes.append(
             "the autotuner chooses by timings, which differ between processes: let one process "

@@ -8,7 +8,7 @@ import click
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.report.html.page import check_installed, render_html
+from hlo_lint.report.html.page import render_html
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -48,7 +48,6 @@ def command(
 
     Exit status: 0 clean, 1 at least one error or warning, 2 wrong use.
     """
-    check_installed()
     settings = common.settings_of(paths, shared)
     dump = common.open_given(paths, settings, shared)
     with common.progress_bar(dump) as progress:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hlo_lint.apps.cli import parameters
-from hlo_lint.dumps.selection import modules_of, one_file
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.selection import main_pipelines, modules_of, one_file
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Shape, TupleShape, leaves
-from hlo_lint.text.errors import DumpError, UsageError, nearest
+from hlo_lint.text.errors import DumpError, HloLintError, UsageError, nearest
 from hlo_lint.text.files import write
+from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown_lines
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ MAX_PRINTED = 1000
 
 
 @click.command("run")
-@click.argument("path", metavar="FILE", type=parameters.PATH)
+@click.argument("path", metavar="FILE|DUMP", type=parameters.PATH)
 @click.option(
     "--inputs",
     "given",
@@ -74,12 +76,17 @@ def command(
     defines has no value. Only what is printed is run, so that the rest may be anything.
 
     With --first-nan it names the instruction that makes a NaN of operands without one, or an
-    infinity of finite ones: in a loop, in any iteration.
+    infinity of finite ones: in a loop, in any iteration. It then takes a dump directory, too, and
+    runs each module as it was before optimizations until one makes such a value.
 
     Exit status: 0, 1 if --first-nan finds one, or 2 if an instruction has no value here.
     """
     if first_nan and (printed or out):
         raise UsageError("--first-nan goes without --print and -o")
+    if first_nan and path.is_dir():
+        if given:
+            raise UsageError("--inputs are those of one module: give its file, not a directory")
+        click.get_current_context().exit(_first_nan_in(path, seed, wide))
     module = modules_of(one_file(path))[0]
     wanted = [_instruction(module, name) for name in printed]
     try:
@@ -114,6 +121,30 @@ def _values(
         wanted, values_of(module, inputs, wanted, wide=wide), strict=True
     ):
         yield from _parts(instruction.name, value, instruction.shape_or_none)
+
+
+def _first_nan_in(folder: Path, seed: int, wide: bool) -> int:
+    """Print the first module of a dump that makes a NaN or an infinity; the exit status."""
+    compiled = main_pipelines(open_dump(folder))
+    refused: list[str] = []
+    for pipeline in compiled:
+        dump = pipeline.dumps[0]
+        try:
+            lines = _first_nan(dump.module, _inputs(dump.module, None, seed), wide)
+        except HloLintError as error:
+            refused.append(f"{dump.path}: not run: {error}")
+            continue
+        if len(lines) > 1:
+            click.echo(shown_lines("\n".join(lines)))
+            return 1
+        pipeline.release_text()
+    for line in refused:
+        click.echo(shown_lines(line))
+    if len(refused) == len(compiled):
+        raise DumpError(f"{folder}: no module of it was run")
+    count = counted(len(compiled) - len(refused), "module")
+    click.echo(f"no instruction of {count} makes a NaN or an infinity with these inputs")
+    return 0
 
 
 def _first_nan(module: Module, inputs: Sequence[NDArray[Any]], wide: bool) -> list[str]:

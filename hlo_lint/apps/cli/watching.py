@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -109,14 +109,16 @@ def _is_tired() -> bool:
 
 
 @contextmanager
-def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+def started(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Start a command; where the block ends before it, the command is ended, too.
 
     Raises:
         UsageError: it cannot be started.
     """
     with os_errors_as(f"{command[0]}: cannot be started", UsageError):
-        process = subprocess.Popen(command)
+        process = subprocess.Popen(command, env=environment)
     try:
         yield process
     finally:

@@ -17,6 +17,7 @@ pytest imports this module in every run, so it imports nothing but pytest before
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import re
 import shutil
@@ -58,22 +59,30 @@ class HloLint:
         function: Any,
         *arguments: Any,
         compiler_options: Mapping[str, Any] | None = None,
-        **settings: Any,
+        **named: Any,
     ) -> Report:
         """`hlo_lint.check_jit` with these settings, else those of the markers, else the project's.
 
+        Other names are arguments of the function: `hlo_lint.check(f, x, bias=b)`.
+
         Raises:
             FindingsError: for an error or a warning, and where the compile fails.
-            UsageError: for a setting, a rule, a target or an option that nothing knows.
+            UsageError: for a name, a rule, a target or an option that nothing knows.
         """
         __tracebackhide__ = True
         from hlo_lint.apps.jax.capture.jit import FindingsError, check_capture
 
         with _WithoutOwnFrames():
+            keywords = _arguments_of(function, named)
+            settings = {name: value for name, value in named.items() if name not in keywords}
             chosen = {**self.marked, **_known(settings)}
         target = chosen.pop("target", None)
         capture = self.capture(
-            function, *arguments, target=target, compiler_options=compiler_options
+            function,
+            *arguments,
+            keywords=keywords,
+            target=target,
+            compiler_options=compiler_options,
         )
         try:
             with _WithoutOwnFrames():
@@ -262,6 +271,16 @@ def _marked(node: pytest.Item) -> dict[str, Any]:
         if allowed:
             settings["allow"] = allowed
     return settings
+
+
+def _arguments_of(function: Any, named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the function: it takes them, and no setting has their names."""
+    others = {name: value for name, value in named.items() if name not in SETTINGS}
+    if not others or not callable(function):
+        return {}
+    parameters = inspect.signature(function).parameters
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+    return {name: value for name, value in others.items() if takes_any or name in parameters}
 
 
 def _known(settings: Mapping[str, Any]) -> dict[str, Any]:

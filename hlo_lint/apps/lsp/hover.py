@@ -27,7 +27,7 @@ from hlo_lint.hlo.shape import (
 )
 from hlo_lint.hlo.symbols import ComputationPlace, Statement, Symbol, root_of
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.text.phrases import counted, listed, shortened
+from hlo_lint.text.phrases import counted, listed, shortened, sized
 from hlo_lint.text.source import Span, shown
 
 WIDTH = 200
@@ -269,11 +269,8 @@ def _layout_facts(shape: ArrayShape) -> Iterator[str]:
 
 def _bytes(size: int) -> str:
     """`262144 bytes (256 KiB)`."""
-    text = counted(size, "byte")
-    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if size >= unit:
-            return f"{text} ({size / unit:.4g} {name})"
-    return text
+    exact, short = counted(size, "byte"), sized(size)
+    return exact if short == exact else f"{exact} ({short})"
 
 
 def _opcode(opcode: str, style: _Style) -> Iterator[str]:

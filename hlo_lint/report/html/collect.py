@@ -19,6 +19,7 @@ from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline
 from hlo_lint.report.html.visible import deflated
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
+from hlo_lint.text import phrases
 
 MAX_FINDINGS = 5000
 """Findings that the page lists, the worst first; of the rest it says how many there are."""
@@ -187,7 +188,9 @@ def collect(
         ],
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
-        skipped=[(skip.path, skip.reason) for skip in report.skipped],
+        skipped=[
+            (phrases.listed(paths, 1), reason) for reason, paths in report.skipped_by_reason.items()
+        ],
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
     )

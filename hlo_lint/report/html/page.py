@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +17,6 @@ from hlo_lint.report.links import rule_link
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules
-from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -39,9 +37,6 @@ def render_html(
     """The page for a dump and the report of `lint(dump, resolved=True)`.
 
     Lines of Python are shown of files below `sources`; `progress` is called with each step.
-
-    Raises:
-        UsageError: where the libraries are missing that the extra `report` brings.
     """
     environment, markdown = _libraries()
     collected = collect(dump, report, [Path(source) for source in sources], progress)
@@ -80,30 +75,17 @@ def render_html(
     return page
 
 
-def check_installed() -> None:
-    """Import the libraries before a check begins, so that a missing one is reported at once.
-
-    Raises:
-        UsageError: where they are missing.
-    """
-    _libraries()
-
-
 def _libraries() -> tuple[Environment, MarkdownIt]:
-    with _wanted():
-        from markdown_it import MarkdownIt
+    from markdown_it import MarkdownIt
+
     markdown = MarkdownIt("commonmark", {"html": False}).disable(["link", "image"])
     return jinja_environment(), markdown
 
 
 def jinja_environment() -> Environment:
-    """The environment that renders the templates of this package.
+    """The environment that renders the templates of this package."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    Raises:
-        UsageError: where jinja2 is missing.
-    """
-    with _wanted():
-        from jinja2 import Environment, PackageLoader, StrictUndefined
     return Environment(
         loader=PackageLoader("hlo_lint.report.html", ""),
         autoescape=True,
@@ -111,16 +93,6 @@ def jinja_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-
-
-@contextmanager
-def _wanted() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise UsageError(
-            f"an HTML report needs {error.name}: pip install 'hlo-lint[report]'"
-        ) from error
 
 
 def _rules(names: Iterable[str]) -> list[Rule]:

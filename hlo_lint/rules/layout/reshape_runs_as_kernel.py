@@ -14,6 +14,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.edits import Fix
+from hlo_lint.text.phrases import sized
 
 LOOP_FUSION = m.fusion(m.any()).attr(kind="kLoop")
 ONE_RESHAPE = m.reshape(m.parameter())
@@ -82,7 +83,7 @@ class ReshapeRunsAsKernel(Rule):
             size = result.byte_size
             if size is not None and size < self.min_bytes:
                 continue
-            moved = f"{size} bytes" if size is not None else "an array"
+            moved = sized(size) if size is not None else "an array"
             if _is_free(operand, result):
                 yield Finding(
                     fusion,

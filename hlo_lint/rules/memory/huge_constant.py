@@ -10,6 +10,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import bytes_on_device
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 
 class HugeConstant(Rule):
@@ -59,8 +60,8 @@ class HugeConstant(Rule):
             for number in computation.positions("constant")
             if _size(type_of(computation.rows[number])) == largest
         )
-        others = f", and all constants {total} bytes" if total > largest else ""
-        yield Finding(first, f"this constant takes {largest} bytes{others}")
+        others = f", and all constants {sized(total)}" if total > largest else ""
+        yield Finding(first, f"this constant takes {sized(largest)}{others}")
 
 
 def _size(text: str) -> int:

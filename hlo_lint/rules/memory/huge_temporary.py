@@ -15,7 +15,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
 from hlo_lint.text.patterns import late
-from hlo_lint.text.phrases import first_of
+from hlo_lint.text.phrases import first_of, sized
 from hlo_lint.text.source import whole_number
 
 _MAX_NAMED: Final = 4
@@ -74,14 +74,16 @@ class HugeTemporary(Rule):
         ]
         if not sizes:
             return
-        largest, first = max(sizes, key=lambda sized: sized[0])
+        largest, first = max(sizes, key=lambda value: value[0])
         others = [(size, value) for size, value in sizes if value is not first]
         notes = first_of(
-            [f"%{value.name}: {size} bytes" for size, value in others],
-            f"more values of at least {self.min_bytes} bytes",
+            [f"%{value.name}: {sized(size)}" for size, value in others],
+            f"more values of at least {sized(self.min_bytes)}",
             _MAX_NAMED,
         )
-        yield Finding(first, f"this {first.opcode} gives {first.type_text}: {largest} bytes", notes)
+        yield Finding(
+            first, f"this {first.opcode} gives {first.type_text}: {sized(largest)}", notes
+        )
 
 
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:

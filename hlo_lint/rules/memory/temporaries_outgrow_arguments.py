@@ -10,7 +10,7 @@ from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.memory.huge_temporary import DEVICE, bytes_on_device
 from hlo_lint.rules.options import Option
-from hlo_lint.text.phrases import first_of
+from hlo_lint.text.phrases import first_of, sized
 
 if TYPE_CHECKING:  # loaded where a module has large arrays
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -96,9 +96,9 @@ class TemporariesOutgrowArguments(Rule):
         if at is not None:
             yield Finding(
                 at,
-                f"{temporary} bytes of temporary memory, {passed} bytes of arguments and results",
+                f"{sized(temporary)} of temporary memory, {sized(passed)} of arguments and results",
                 first_of(
-                    [f"%{value.instruction}: {value.size} bytes" for value in largest],
+                    [f"%{value.instruction}: {sized(value.size)}" for value in largest],
                     "more values",
                     _SHOWN,
                 ),

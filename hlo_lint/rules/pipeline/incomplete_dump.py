@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from hlo_lint.dumps.names import numbered_twice
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.rules.base import Bad, DumpFolder, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
@@ -95,10 +96,7 @@ def _mixed(pipelines: Sequence[Pipeline]) -> str:
         other = names.setdefault(key, name.module)
         if other != name.module:
             return f"module {name.module_id:04d} is both {other} and {name.module}"
-        steps: dict[int, str] = {}
-        for dump in pipeline.steps:
-            label = f"after {dump.name.after} of {dump.name.pipeline}"
-            other = steps.setdefault(dump.step, label)
-            if other != label:
-                return f"step {dump.step:04d} of {pipeline.title} is both {other} and {label}"
+        if two := numbered_twice(dump.name for dump in pipeline.steps):
+            labels = " and ".join(f"after {one.after} of {one.pipeline}" for one in two)
+            return f"step {two[0].step:04d} of {pipeline.title} is both {labels}"
     return ""

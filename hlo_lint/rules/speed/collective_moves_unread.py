@@ -13,6 +13,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _COLLECTIVES: Final = {
     "all-gather": "a permute or a broadcast of these alone would be less",
@@ -91,7 +92,7 @@ class CollectiveMovesUnread(Rule):
             opcode = _DONES.get(collective.opcode, collective.opcode)
             yield Finding(
                 collective,
-                f"this {opcode} moves {size} bytes of {shape.dtype}, and all that reads them "
+                f"this {opcode} moves {sized(size)} of {shape.dtype}, and all that reads them "
                 f"converts them to {' and '.join(sorted(narrower))}",
                 notes=("converted before, the same values are fewer bytes",),
             )
@@ -102,7 +103,7 @@ class CollectiveMovesUnread(Rule):
             opcode = _DONES.get(collective.opcode, collective.opcode)
             yield Finding(
                 collective,
-                f"this {opcode} gives {size} bytes, and {read} of them are read",
+                f"this {opcode} gives {sized(size)}, of which {sized(size - unread)} are read",
                 notes=(_COLLECTIVES[opcode],),
             )
 

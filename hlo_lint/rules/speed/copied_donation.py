@@ -10,6 +10,7 @@ from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _PROGRAM = """
 HloModule m, is_scheduled=true, input_output_alias={ {0}: (0, {}, may-alias) }
@@ -70,7 +71,7 @@ class CopiedDonation(Rule):
             if size is not None and size >= self.min_bytes:
                 yield Finding(
                     copy,
-                    f"this copies the donated parameter %{parameter.name}, {size} bytes, and "
+                    f"this copies the donated parameter %{parameter.name}, {sized(size)}, and "
                     "nothing else reads it",
                     notes=(f"%{result.name} aliases the parameter",),
                 )

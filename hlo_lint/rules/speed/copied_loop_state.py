@@ -7,6 +7,7 @@ from hlo_lint.hlo.shape import spelled_index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _PROGRAM = """
 HloModule m, is_scheduled=true
@@ -94,7 +95,8 @@ def _message(copied: CarriedCopy) -> str:
 
 def _notes(copied: CarriedCopy) -> tuple[str, ...]:
     notes = [
-        f"{copied.byte_count} bytes are read and written each time, {copied.total_bytes} in all"
+        f"{sized(copied.byte_count)} are read and written each time, "
+        f"{sized(copied.total_bytes)} in all"
     ]
     element = copied.element
     if len(element) == 1 and copied.loop.is_invariant(element[0]):

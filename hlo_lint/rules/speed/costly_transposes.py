@@ -9,6 +9,7 @@ from hlo_lint.analysis.data_movement import Move, moves
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 SHOWN: Final = 3
 
@@ -90,14 +91,14 @@ class CostlyTransposes(Rule):
         if not costly or total < self.min_bytes:
             return
         largest = costly[0]
-        others = f"; {len(costly)} of them move {total} bytes" if len(costly) > 1 else ""
+        others = f"; {len(costly)} of them move {sized(total)}" if len(costly) > 1 else ""
         notes = tuple(
-            f"%{move.kernel.name} moves {move.byte_count} bytes: {move.before} to {move.after}"
+            f"%{move.kernel.name} moves {sized(move.byte_count)}: {move.before} to {move.after}"
             for move in costly[1 : SHOWN + 1]
         )
         yield Finding(
             largest.kernel,
-            f"this transpose moves {largest.byte_count} bytes each time it runs: {largest.before} "
+            f"this transpose moves {sized(largest.byte_count)} each time it runs: {largest.before} "
             f"to {largest.after}{others}",
             notes,
             file=file,

@@ -12,6 +12,7 @@ from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _FRESH: Final = (BINARY | UNARY).union(
     "broadcast concatenate convolution copy dot gather pad reduce reverse select slice "
@@ -61,7 +62,7 @@ class NeedlessCopy(Rule):
                 if _is_needless(copy, copy.producer()):
                     yield Finding(
                         copy,
-                        f"this copies {size} bytes of %{copy.operand_names[0]}, which nothing "
+                        f"this copies {sized(size)} of %{copy.operand_names[0]}, which nothing "
                         "else reads",
                     )
 

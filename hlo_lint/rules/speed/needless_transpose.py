@@ -6,6 +6,7 @@ from hlo_lint.analysis.data_movement import moves, source_of_move
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _FINAL = {".ir-no-opt.ll": ""}
 
@@ -82,7 +83,7 @@ class NeedlessTranspose(Rule):
                 if not move.is_duplicate:
                     yield Finding(
                         move.kernel,
-                        f"this kernel moves {move.byte_count} bytes and changes none: "
+                        f"this kernel moves {sized(move.byte_count)} and changes none: "
                         f"{move.before} and {move.after} are the same bytes",
                     )
                 continue
@@ -92,7 +93,7 @@ class NeedlessTranspose(Rule):
             if move.undoes(first):
                 yield Finding(
                     move.kernel,
-                    f"this kernel moves {move.byte_count} bytes to undo what %{first.kernel.name} "
-                    "did",
+                    f"this kernel moves {sized(move.byte_count)} to undo what "
+                    f"%{first.kernel.name} did",
                     notes=(f"%{first.kernel.name} reads what this one writes",),
                 )

@@ -10,6 +10,7 @@ from hlo_lint.hlo.shape import arrays
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option
+from hlo_lint.text.phrases import sized
 
 _TAKES_NO_TIME: Final = frozenset(
     "add-dependency after-all bitcast constant get-tuple-element opt-barrier parameter "
@@ -64,7 +65,7 @@ class StartWithoutOverlap(Rule):
                     if size >= self.min_bytes:
                         yield Finding(
                             start,
-                            f"nothing runs beside this {start.opcode}, which reads {size} bytes",
+                            f"nothing runs beside this {start.opcode}, which reads {sized(size)}",
                         )
 
 

@@ -156,6 +156,7 @@ class Capture(AbstractContextManager["Capture"]):
 def capture_jit(
     function: Any,
     *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
     target: str | None = None,
     passes: str = ".*",
     compiler_options: Mapping[str, Any] | None = None,
@@ -166,6 +167,7 @@ def capture_jit(
     Args:
         arguments: arrays or `jax.ShapeDtypeStruct`s, as `jax.jit(f).lower` takes them; none for
             what is lowered already.
+        keywords: arguments that are passed by name.
         target: compile for this chip; see `compile_for`.
         passes: dump what passes of these names change (a regular expression).
         compiler_options: further options of XLA, by the names of its flags.
@@ -179,7 +181,7 @@ def capture_jit(
     jax = _jax()
     topology = None if target is None else target_of(target).topology()
     is_lowered = hasattr(function, "compile")
-    if is_lowered and (arguments or target is not None):
+    if is_lowered and (arguments or keywords or target is not None):
         raise UsageError("a lowered program takes no arguments and no target")
     options = {**(unmeasured(topology) if topology else {}), **(compiler_options or {})}
 
@@ -192,7 +194,7 @@ def capture_jit(
     try:
         if topology is not None:
             with Compiler(topology) as compiler:
-                lowered = lower_for(function, arguments, {}, compiler.target)
+                lowered = lower_for(function, arguments, keywords or {}, compiler.target)
                 made = new_folder()
                 failure = compiler.compile(lowered, made, options, passes)
             compiled = partial(lowered.compile, options)
@@ -201,7 +203,7 @@ def capture_jit(
                 lowered = function
             else:
                 jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
-                lowered = jitted.lower(*arguments)
+                lowered = jitted.lower(*arguments, **(keywords or {}))
             made = new_folder()
             executable, failure = compile_lowered(lowered, made, options, passes)
             compiled = lambda: executable  # noqa: E731
@@ -245,6 +247,7 @@ def compile_for(
 def check_jit(
     function: Any,
     *arguments: Any,
+    keywords: Mapping[str, Any] | None = None,
     target: str | None = None,
     compiler_options: Mapping[str, Any] | None = None,
     allow: Sequence[str | Allowance] = (),
@@ -262,7 +265,11 @@ def check_jit(
     """
     __tracebackhide__ = True
     with capture_jit(
-        function, *arguments, target=target, compiler_options=compiler_options
+        function,
+        *arguments,
+        keywords=keywords,
+        target=target,
+        compiler_options=compiler_options,
     ) as capture:
         return check_capture(capture, allow, **options)
 

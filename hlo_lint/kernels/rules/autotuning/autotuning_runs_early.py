@@ -19,6 +19,7 @@ from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_paramete
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.edits import Fix, Safety
+from hlo_lint.text.phrases import sized
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
@@ -235,5 +236,5 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
         changed,
     ]
     cost = sum(size for size in sizes if size is not None)
-    title = f"allocate the result beforehand (costs a fill of {cost} bytes a run)"
+    title = f"allocate the result beforehand (costs a fill of {sized(cost)} a run)"
     return Fix(title, tuple(sorted(edits)), Safety.UNSAFE)

@@ -1,0 +1,159 @@
+"""`hlo-lint exec`: runs a program with its compiles dumped, and checks the dumps."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import click
+
+from hlo_lint.apps.cli import check, common, parameters, report, validate, watching
+from hlo_lint.report.formats import FORMATS
+from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
+from hlo_lint.text.source import shown
+
+FOLDER = "hlo-dump"
+"""The folder of the dumps, in the working directory; the next ones are `hlo-dump-2` and so on."""
+_PASSES = "--xla_dump_hlo_pass_re"
+
+
+@click.command("exec", context_settings={"allow_interspersed_args": False})
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="COMMAND…")
+@click.option(
+    "--dump-to",
+    type=parameters.PATH,
+    metavar="DIR",
+    help=f"The folder for the dumps; by default {FOLDER}, or {FOLDER}-2 and so on.",
+)
+@click.option("--validate", "validates", is_flag=True, help="Then run `hlo-lint validate`.")
+@click.option("--report", "page", type=parameters.PATH, metavar="FILE", help="Write a page, too.")
+@click.option("--output-format", type=click.Choice(list(FORMATS)), help="The format of the report.")
+@click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@parameters.color_option
+@parameters.rule_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    program: tuple[str, ...],
+    dump_to: Path | None,
+    validates: bool,
+    page: Path | None,
+    output_format: str | None,
+    resolved: bool,
+    quiet: bool,
+    color: str,
+    shared: common.SharedOptions,
+) -> None:
+    """Run a program, and check what XLA compiles in it: `hlo-lint exec python model.py`.
+
+    XLA writes its dumps into a folder of their own; other flags in XLA_FLAGS stay, and jax compiles
+    anew what its persistent cache has. Ctrl-C ends the program; what it dumped is checked. A second
+    one ends a program that does not obey.
+
+    Exit status: that of the program if it is not 0, else that of the check.
+    """
+    folder = _folder(dump_to)
+    try:
+        with (
+            watching.started(program, environment(os.environ, folder)) as process,
+            _interrupts_passed_to(process),
+        ):
+            process.wait()
+    finally:
+        with suppress(OSError):
+            folder.rmdir()  # nothing is in it
+    died = watching.shell_status(process)
+    ended = f"the program exited with {died}" if died else ""
+    if not folder.exists():
+        if not died:
+            raise DumpError(f"{program[0]} compiled nothing with XLA: it left no dump")
+        click.echo(f"hlo-lint: {ended} before XLA compiled anything", err=True)
+        ctx.exit(died)
+    if not quiet:
+        place = f"its dumps are in {folder}"
+        click.echo(shown(f"hlo-lint: {ended}{'; ' * bool(died)}{place}"), err=True)
+    options = shared._asdict()
+    statuses = [
+        _status(
+            ctx,
+            check.command,
+            folder,
+            output_format=output_format,
+            resolved=resolved,
+            quiet=quiet,
+            color=color,
+            **options,
+        )
+    ]
+    if validates:
+        statuses.append(_status(ctx, validate.command, folder, color=color, **options))
+    if page is not None:
+        statuses.append(_status(ctx, report.command, folder, out=page, **options))
+    ctx.exit(died or max(statuses))
+
+
+def environment(variables: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The variables of a program whose dumps go to a folder.
+
+    Raises:
+        UsageError: XLA_FLAGS names a file that cannot be read.
+    """
+    flags = variables.get("XLA_FLAGS", "").strip()
+    if flags and not flags.startswith("-"):  # XLA then reads them from a file of that name
+        with os_errors_as(f"XLA_FLAGS: {flags}: cannot be read", UsageError):
+            flags = " ".join(Path(flags).read_text("utf-8").split())
+    passes = "" if _PASSES in flags else f" {_PASSES}=.*"
+    return {
+        **variables,
+        "XLA_FLAGS": f"{flags} --xla_dump_to={folder.absolute()}{passes}".strip(),
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+    }
+
+
+def _folder(given: Path | None) -> Path:
+    """A new folder for the dumps.
+
+    Raises:
+        UsageError: the given one cannot be made, or has something in it.
+    """
+    names = (Path(FOLDER if number == 1 else f"{FOLDER}-{number}") for number in count(1))
+    folder = given or next(name for name in names if not name.exists())
+    with os_errors_as(f"{folder}: cannot be made", UsageError):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise UsageError(f"{folder} is not empty: dumps of two runs in it would be mixed")
+    return folder
+
+
+@contextmanager
+def _interrupts_passed_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave Ctrl-C to a program, which the terminal sends it, too; the second one ends it."""
+    number = 0
+
+    def obey(_: int, __: object) -> None:
+        nonlocal number
+        number += 1
+        if number > 1:
+            process.terminate()
+
+    before = signal.signal(signal.SIGINT, obey)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _status(ctx: click.Context, command: click.Command, folder: Path, **options: object) -> int:
+    """The exit status of another command for the dumps."""
+    try:
+        ctx.invoke(command, paths=(str(folder),), **options)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    return 0

@@ -1,0 +1,84 @@
+"""Profiles of XLA: the planes of an `*.xplane.pb`, as `jax.profiler.trace` writes it.
+
+    XSpace         { planes = 1; errors = 2; hostnames = 4; … }
+    XPlane         { name = 2; lines = 3; event_metadata = 4; stat_metadata = 5; stats = 6; }
+    XEventMetadata { id = 1; name = 2; stats = 5; … }
+    XStat          { metadata_id = 1; … bytes_value = 6; }
+
+The plane `/host:metadata` has the programs that ran, each an HloProto, as the stat `Hlo Proto` of
+an event's metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hlo_lint.hlo.wire import Field, Reader, bytes_of, int_of, text_of
+from hlo_lint.text.errors import PayloadError
+
+_METADATA_PLANE: Final = "/host:metadata"
+_HLO_PROTO: Final = "Hlo Proto"
+_MAX_FIELDS: Final = 1 << 24
+"""Of a whole profile: each event on a line has four or more."""
+
+
+class Plane(NamedTuple):
+    """One plane of a profile: a device, the host, or the programs."""
+
+    reader: Reader
+    field: Field
+    name: str
+
+    def parts(self, number: int) -> Iterator[Field]:
+        """Its fields of that number."""
+        return (part for part in self.reader.iterate(self.field) if part.number == number)
+
+    def metadata(self, number: int) -> Iterator[Field]:
+        """The values of a map from ids: of events, 4; of stats, 5."""
+        for entry in self.parts(number):
+            yield from (part for part in self.reader.iterate(entry) if part.number == 2)
+
+
+def planes(data: bytes) -> Iterator[Plane]:
+    """The planes of a profile.
+
+    Raises:
+        PayloadError: the bytes are not an XSpace.
+    """
+    reader = Reader(data, _MAX_FIELDS)
+    for field in reader.iterate():
+        if field.number == 1:
+            names = [text_of(part) for part in reader.iterate(field) if part.number == 2]
+            yield Plane(reader, field, names[0] if names else "")
+
+
+def programs(data: bytes) -> list[bytes]:
+    """The programs that ran, each a serialized HloProto.
+
+    Raises:
+        PayloadError: the bytes are not an XSpace, or no program is in it.
+    """
+    protos = []
+    for plane in planes(data):
+        if plane.name != _METADATA_PLANE:
+            continue
+        reader = plane.reader
+        is_hlo = {_id(reader, stat) for stat in plane.metadata(5) if _is_hlo(reader, stat)}
+        for event in plane.metadata(4):
+            for stat in (part for part in reader.iterate(event) if part.number == 5):
+                if _id(reader, stat) in is_hlo:
+                    protos += [bytes_of(part) for part in reader.iterate(stat) if part.number == 6]
+    if not protos:
+        raise PayloadError("no program is in this profile (ProfileOptions.enable_hlo_proto)")
+    return protos
+
+
+def _id(reader: Reader, message: Field) -> int:
+    return next((int_of(part) for part in reader.iterate(message) if part.number == 1), 0)
+
+
+def _is_hlo(reader: Reader, metadata: Field) -> bool:
+    """True if the metadata of a stat says that it is a program."""
+    names = (part for part in reader.iterate(metadata) if part.number == 2)
+    return any(text_of(part) == _HLO_PROTO for part in names)

@@ -1,0 +1,65 @@
+"""Gaps of a folder: passes that it does not show, and dumps that are of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hlo_lint.dumps.directory import Skipped
+from hlo_lint.dumps.names import numbered_twice
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.phases import BEFORE_LAYOUTS
+from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.text.phrases import NOT_LOOKED_AT, counted
+from hlo_lint.text.stored import archive_of
+
+NO_PASSES = f"{NOT_LOOKED_AT}what each pass did; XLA_FLAGS=--xla_dump_hlo_pass_re=.* dumps it"
+EARLIER = "an earlier run left it in this folder"
+_BETWEEN_RUNS = 1_000_000_000
+"""Nanoseconds that are between the files of two runs at least; those of a copy are written at
+once."""
+
+
+def left_over(dumps: list[PassDump]) -> list[Skipped]:
+    """Remove the dumps of a module that an earlier run left, and return them with the reason: they
+    are older than the module that the last run began with.
+
+    They are known where two dumps have one number, and those of the last run, which is a second
+    younger at least, then count from 0 without a gap: in a copy, times say nothing.
+    """
+    names = [dump.name for dump in dumps if dump.name]
+    if numbered_twice(names) is None or "://" in str(dumps[0].path) or archive_of(dumps[0].path):
+        return []
+    times = {dump: dump.path.stat().st_mtime_ns for dump in dumps}
+    begun = max((times[dump] for dump in dumps if _begins(dump)), default=0)
+    kept = [dump for dump in dumps if times[dump] >= begun]
+    steps = {dump.name.step for dump in kept if dump.name and dump.name.step is not None}
+    rest = [dump.name for dump in kept if dump.name]
+    earlier = [dump for dump in dumps if times[dump] < begun]
+    last = max((times[dump] for dump in earlier), default=begun)
+    if begun - last < _BETWEEN_RUNS:
+        return []
+    if not steps or numbered_twice(rest) or steps != set(range(len(steps))):
+        return []
+    dumps[:] = kept
+    return [Skipped(str(dump.path), EARLIER) for dump in earlier]
+
+
+def _begins(dump: PassDump) -> bool:
+    return dump.name is not None and dump.name.rest.startswith(BEFORE_LAYOUTS[0])
+
+
+def gaps(folder: Path, runs: Sequence[Pipeline]) -> list[Skipped]:
+    """The reason why passes of a folder were not looked at; none if they were."""
+    cached = [run for run in runs if run.final and not run.begins and not run.steps]
+    options = cached[0].options if cached else None
+    if options is not None and "xla_dump_hlo_pass_re" in options.values:
+        reason = (
+            f"{NOT_LOOKED_AT}what each pass did in {counted(len(cached), 'module')}: a persistent "
+            "cache answered, and no pass ran; JAX_ENABLE_COMPILATION_CACHE=false compiles anew"
+        )
+    elif any(run.steps for run in runs):
+        return []
+    else:
+        reason = NO_PASSES
+    return [Skipped(str(folder), reason)]

@@ -1,0 +1,50 @@
+"""Dumps that an earlier run left in a folder are not mixed with those of the last one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.gaps import EARLIER
+
+TEXT = "HloModule jit_f\n\nENTRY e {\n  ROOT c = s32[] constant(0)\n}\n"
+FIRST = ("0000.a.after_pipeline-start.before_x", "0001.a.after_x.before_y", "0002.a.after_y")
+SECOND = ("0000.a.after_pipeline-start.before_x", "0001.a.after_z.before_y")
+
+
+def run(folder: Path, steps: tuple[str, ...], time: float) -> None:
+    """Write what a run writes, at a time in seconds."""
+    names = ("before_optimizations", *steps, "cpu_after_optimizations")
+    for number, name in enumerate(names):
+        path = folder / f"module_0001.jit_f.{name}.txt"
+        path.write_text(TEXT)
+        os.utime(path, (time + number / 1000,) * 2)
+
+
+def read(folder: Path) -> tuple[list[str], int]:
+    """The steps that are read, and the number of files that an earlier run left."""
+    dump = open_dump(folder)
+    (pipeline,) = dump.pipelines
+    steps = [step.path.name.removeprefix("module_0001.jit_f.") for step in pipeline.steps]
+    return steps, sum(entry.reason == EARLIER for entry in dump.skipped)
+
+
+def test_what_an_earlier_run_left_is_passed_over(tmp_path: Path) -> None:
+    run(tmp_path, FIRST, 1_000_000)
+    run(tmp_path, SECOND, 1_000_060)
+    assert read(tmp_path) == ([f"{step}.txt" for step in SECOND], 2)
+
+
+def test_in_a_copy_times_say_nothing(tmp_path: Path) -> None:
+    run(tmp_path, FIRST, 1_000_000)
+    run(tmp_path, SECOND, 1_000_000.5)
+    steps, left = read(tmp_path)
+    assert (len(steps), left) == (4, 0)
+
+
+def test_steps_of_one_run_stay_whatever_their_times(tmp_path: Path) -> None:
+    run(tmp_path, FIRST, 1_000_000)
+    os.utime(tmp_path / "module_0001.jit_f.before_optimizations.txt", (2_000_000,) * 2)
+    steps, left = read(tmp_path)
+    assert (len(steps), left) == (3, 0)
