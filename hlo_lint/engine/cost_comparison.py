@@ -10,10 +10,10 @@ from typing import Final
 from hlo_lint.analysis.cost import ModuleCosts
 from hlo_lint.analysis.diff.bisection import BisectionStep, aligned_steps, flag_differences
 from hlo_lint.analysis.roofline import Device
+from hlo_lint.dumps.artefacts.measured import Measured
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import modules_of
-from hlo_lint.dumps.xplane import Measured
 from hlo_lint.engine.cost_figures import (
     BY_ITERATIONS,
     HELD,

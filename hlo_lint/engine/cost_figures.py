@@ -14,9 +14,9 @@ from hlo_lint.analysis.roofline import Device
 from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.artefacts import read_artefact
 from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
+from hlo_lint.dumps.artefacts.measured import Measured
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import FIRST, in_order, modules_of
-from hlo_lint.dumps.xplane import Measured
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Computation, Instruction, Module

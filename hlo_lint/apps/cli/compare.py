@@ -12,9 +12,9 @@ from hlo_lint.analysis.roofline import Device, gpu_device, tpu_device, tpu_of_du
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.targets import target_of
+from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.xplane import find_measured
 from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
 from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
 from hlo_lint.text.errors import UsageError

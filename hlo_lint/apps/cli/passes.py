@@ -12,10 +12,10 @@ import click
 from hlo_lint.analysis.pass_stats import Effect, PassStats, passes, stats_as_dict
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table, terminal_width
+from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import main_pipelines, module_named
-from hlo_lint.dumps.xplane import find_measured
 from hlo_lint.engine.cost_figures import SECONDS, MeasuredKernel, measured_kernels
 from hlo_lint.report.costs import amount, kernel_as_dict
 from hlo_lint.text.errors import DumpError

@@ -49,8 +49,7 @@ def planes(data: bytes) -> Iterator[Plane]:
     reader = Reader(data, _MAX_FIELDS)
     for field in reader.iterate():
         if field.number == 1:
-            names = [text_of(part) for part in reader.iterate(field) if part.number == 2]
-            yield Plane(reader, field, names[0] if names else "")
+            yield Plane(reader, field, name_in(reader, field))
 
 
 def programs(data: bytes) -> list[bytes]:
@@ -64,21 +63,22 @@ def programs(data: bytes) -> list[bytes]:
         if plane.name != _METADATA_PLANE:
             continue
         reader = plane.reader
-        is_hlo = {_id(reader, stat) for stat in plane.metadata(5) if _is_hlo(reader, stat)}
+        stats = [stat for stat in plane.metadata(5) if name_in(reader, stat) == _HLO_PROTO]
+        is_hlo = {number_of(reader, stat) for stat in stats}
         for event in plane.metadata(4):
             for stat in (part for part in reader.iterate(event) if part.number == 5):
-                if _id(reader, stat) in is_hlo:
+                if number_of(reader, stat) in is_hlo:
                     protos += [bytes_of(part) for part in reader.iterate(stat) if part.number == 6]
     if not protos:
         raise PayloadError("no program is in this profile (ProfileOptions.enable_hlo_proto)")
     return protos
 
 
-def _id(reader: Reader, message: Field) -> int:
+def number_of(reader: Reader, message: Field) -> int:
+    """The id of metadata, or that a statistic has of its metadata."""
     return next((int_of(part) for part in reader.iterate(message) if part.number == 1), 0)
 
 
-def _is_hlo(reader: Reader, metadata: Field) -> bool:
-    """True if the metadata of a stat says that it is a program."""
-    names = (part for part in reader.iterate(metadata) if part.number == 2)
-    return any(text_of(part) == _HLO_PROTO for part in names)
+def name_in(reader: Reader, message: Field) -> str:
+    """The name of a plane or of metadata; empty if it has none."""
+    return next((text_of(part) for part in reader.iterate(message) if part.number == 2), "")

@@ -8,25 +8,21 @@ which module ran.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hlo_lint.dumps.artefacts.xplane import name_in, number_of, planes
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of
-from hlo_lint.hlo.wire import DELIMITED, Field, Reader, int_of, text_of
+from hlo_lint.hlo.wire import Field, Reader, int_of, text_of
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 
 ENDING: Final = ".xplane.pb"
-MAX_FIELDS: Final = 1 << 24
-"""In a file with all that are in it: an event has about ten."""
 _PS: Final = 1e-12
-_PLANES = 1
-_NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
+_LINES, _STAT_METADATA = 3, 5
 _EVENTS, _LINE_NAME = 4, 2
 _METADATA_ID, _DURATION, _EVENT_STATS = 1, 3, 4
-_KEY, _VALUE, _METADATA_NAME = 1, 2, 2
 _STAT_STRING, _STAT_REFERENCE = 5, 7
 _OPS = "XLA Ops"
 """The line of a device's plane that holds each instruction once; others repeat the times."""
@@ -87,42 +83,24 @@ def read_measured(data: bytes) -> Measured:
 
 
 def _read(data: bytes, measured: Measured) -> None:
-    reader = Reader(data, MAX_FIELDS)
-    for plane in reader.iterate():
-        if plane.number == _PLANES and plane.wire_type == DELIMITED:
-            _read_plane(reader, plane, measured)
-
-
-def _read_plane(reader: Reader, plane: Field, measured: Measured) -> None:
-    parts = reader.fields(plane)
-    stats = dict(_names(reader, parts, _STAT_METADATA))
-    wanted = {number: name for number, name in stats.items() if name in ("hlo_op", "hlo_module")}
-    if not wanted:
-        return
-    lines = [reader.fields(part) for part in parts if part.number == _LINES]
-    # Lines that are derived from others repeat their events: one of them holds all instructions.
-    for line in [line for line in lines if _line_name(line) == _OPS] or lines:
-        for event in line:
-            if event.number == _EVENTS:
-                _read_event(reader, event, wanted, stats, measured)
+    for plane in planes(data):
+        reader = plane.reader
+        stats = {
+            number_of(reader, at): name_in(reader, at) for at in plane.metadata(_STAT_METADATA)
+        }
+        wanted = {at: name for at, name in stats.items() if name in ("hlo_op", "hlo_module")}
+        if not wanted:
+            continue
+        lines = [reader.fields(line) for line in plane.parts(_LINES)]
+        named = [line for line in lines if _line_name(line) == _OPS]
+        for line in named or lines:
+            for event in line:
+                if event.number == _EVENTS:
+                    _read_event(reader, event, wanted, stats, measured)
 
 
 def _line_name(line: tuple[Field, ...]) -> str:
     return next((text_of(part) for part in line if part.number == _LINE_NAME), "")
-
-
-def _names(reader: Reader, parts: tuple[Field, ...], number: int) -> Iterator[tuple[int, str]]:
-    """The entries of a map from ids to metadata with a name."""
-    for part in parts:
-        if part.number != number:
-            continue
-        entry = {field.number: field for field in reader.fields(part)}
-        if _VALUE not in entry:
-            continue
-        key = int_of(entry[_KEY]) if _KEY in entry else 0
-        for field_ in reader.fields(entry[_VALUE]):
-            if field_.number == _METADATA_NAME:
-                yield key, text_of(field_)
 
 
 def _read_event(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hlo_lint.dumps.artefacts.measured import find_measured, read_measured
 from hlo_lint.dumps.selection import module_named
-from hlo_lint.dumps.xplane import find_measured, read_measured
 from hlo_lint.engine.cost_figures import final_module, measured_kernels
 from hlo_lint.text.errors import DumpError, PayloadError
 from tests.conftest import FIXTURES
