@@ -68,7 +68,7 @@ class PassDump:
         path = on_disk(self.path)
         if not name.endswith(PROFILE):
             return read_proto(path)
-        from hlo_lint.dumps.artefacts.xplane import programs
+        from hlo_lint.dumps.xplane import programs
 
         return read_proto(path, programs_in=programs)
 

@@ -1,8 +1,8 @@
-"""Measured time by instruction: the XSpace of a profile, `*.xplane.pb`.
+"""Profiles, `*.xplane.pb`: an XSpace, with measured time by instruction and the programs that ran.
 
 `jax.profiler.trace` writes one for each host (`tsl/profiler/protobuf/xplane.proto`): planes of
 devices and hosts, lines of events in them, and statistics of an event that say which instruction of
-which module ran.
+which module ran. The metadata of events have the programs, each an HloProto.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from hlo_lint.dumps.file_types import PROFILE
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of
-from hlo_lint.hlo.wire import DELIMITED, Field, Reader, int_of, text_of
+from hlo_lint.hlo.wire import DELIMITED, Field, Reader, bytes_of, int_of, text_of
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 
-ENDING: Final = ".xplane.pb"
 MAX_FIELDS: Final = 1 << 24
 """In a file with all that are in it: an event has about ten."""
 _PS: Final = 1e-12
@@ -27,7 +27,9 @@ _NAME, _LINES, _EVENT_METADATA, _STAT_METADATA = 2, 3, 4, 5
 _EVENTS, _LINE_NAME = 4, 2
 _METADATA_ID, _DURATION, _EVENT_STATS = 1, 3, 4
 _KEY, _VALUE, _METADATA_NAME = 1, 2, 2
-_STAT_STRING, _STAT_REFERENCE = 5, 7
+_STAT_STRING, _STAT_BYTES, _STAT_REFERENCE = 5, 6, 7
+_METADATA_STATS = 5
+_HLO_PROTO = "Hlo Proto"
 _OPS = "XLA Ops"
 """The line of a device's plane that holds each instruction once; others repeat the times."""
 
@@ -61,7 +63,7 @@ def find_measured(folder: Path) -> Measured | None:
     """
     if not folder.is_dir():
         return None
-    paths = sorted(folder.rglob(f"*{ENDING}"))
+    paths = sorted(folder.rglob(f"*{PROFILE}"))
     if not paths:
         return None
     measured = Measured()
@@ -86,11 +88,44 @@ def read_measured(data: bytes) -> Measured:
     return measured
 
 
-def _read(data: bytes, measured: Measured) -> None:
-    reader = Reader(data, MAX_FIELDS)
+def programs(data: bytes) -> list[bytes]:
+    """The programs that ran, each a serialized HloProto.
+
+    Raises:
+        PayloadError: the bytes are not an XSpace, or no program is in it.
+    """
+    reader, protos = Reader(data, MAX_FIELDS), []
+    for plane in _planes(reader):
+        parts = reader.fields(plane)
+        names = _names(reader, parts, _STAT_METADATA)
+        is_proto = {number for number, name in names if name == _HLO_PROTO}
+        if not is_proto:
+            continue
+        for entry in (part for part in parts if part.number == _EVENT_METADATA):
+            for event in _inner(reader, entry, _VALUE):
+                for message in _inner(reader, event, _METADATA_STATS):
+                    stat = {part.number: part for part in reader.iterate(message)}
+                    if _STAT_BYTES in stat and int_of(stat[_METADATA_ID]) in is_proto:
+                        protos.append(bytes_of(stat[_STAT_BYTES]))
+    if not protos:
+        raise PayloadError("no program is in this profile (ProfileOptions.enable_hlo_proto)")
+    return protos
+
+
+def _inner(reader: Reader, message: Field, number: int) -> Iterator[Field]:
+    return (part for part in reader.iterate(message) if part.number == number)
+
+
+def _planes(reader: Reader) -> Iterator[Field]:
     for plane in reader.iterate():
         if plane.number == _PLANES and plane.wire_type == DELIMITED:
-            _read_plane(reader, plane, measured)
+            yield plane
+
+
+def _read(data: bytes, measured: Measured) -> None:
+    reader = Reader(data, MAX_FIELDS)
+    for plane in _planes(reader):
+        _read_plane(reader, plane, measured)
 
 
 def _read_plane(reader: Reader, plane: Field, measured: Measured) -> None:

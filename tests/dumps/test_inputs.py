@@ -21,9 +21,9 @@ from click.testing import CliRunner
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.dumps.artefacts.buffer_assignment import read_buffer_assignment
 from hlo_lint.dumps.artefacts.buffer_proto import buffer_assignment_text
-from hlo_lint.dumps.artefacts.xplane import planes, programs
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_lists import pass_lists
+from hlo_lint.dumps.xplane import programs
 from hlo_lint.text.errors import PayloadError
 
 pytestmark = pytest.mark.slow
@@ -179,9 +179,8 @@ def test_beside_texts_no_snapshot_and_no_profile_is_read(folder: Path, tmp_path:
     assert not [name for name in read if "snapshot" in name or "xplane" in name]
 
 
-def test_a_profile_has_planes_and_its_programs(folder: Path) -> None:
+def test_a_profile_has_its_programs(folder: Path) -> None:
     data = one(folder, "trace/plugins/profile/*/*.xplane.pb").read_bytes()
-    assert {"/host:metadata", "/host:CPU"} <= {plane.name for plane in planes(data)}
     assert programs(data)
     with pytest.raises(PayloadError, match="no program is in this profile"):
         programs(b"")
