@@ -51,11 +51,11 @@ def command(
     color: str,
     shared: common.SharedOptions,
 ) -> None:
-    """Run a program, and check what XLA compiles in it: `hlo-lint exec python model.py`.
+    """Run a program, and check what XLA compiles in it.
 
-    XLA writes its dumps into a folder of their own; other flags in XLA_FLAGS stay, and jax compiles
-    anew what its persistent cache has. Ctrl-C ends the program; what it dumped is checked. A second
-    one ends a program that does not obey.
+    In `hlo-lint exec python model.py` XLA dumps into a folder of its own; other flags in XLA_FLAGS
+    stay, and jax compiles anew what its persistent cache has. Ctrl-C ends the program; what it
+    dumped is checked. A second one ends a program that does not obey.
 
     Exit status: that of the program if it is not 0, else that of the check.
     """

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from hlo_lint.dumps.artefacts.xplane import name_in, number_of, planes
+from hlo_lint.dumps.file_types import PROFILE
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of
 from hlo_lint.hlo.wire import Field, Reader, int_of, text_of
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 
-ENDING: Final = ".xplane.pb"
 _PS: Final = 1e-12
 _LINES, _STAT_METADATA = 3, 5
 _EVENTS, _LINE_NAME = 4, 2
@@ -57,7 +57,7 @@ def find_measured(folder: Path) -> Measured | None:
     """
     if not folder.is_dir():
         return None
-    paths = sorted(folder.rglob(f"*{ENDING}"))
+    paths = sorted(folder.rglob(f"*{PROFILE}"))
     if not paths:
         return None
     measured = Measured()
