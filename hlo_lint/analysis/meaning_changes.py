@@ -390,10 +390,8 @@ def _stays(
 
 
 def _changes_one_instruction(change: PassPair) -> bool:
-    if not _is_only(change):
-        return False
     only = change.changed[0]
-    return len(only.removed) == len(only.added) == 1
+    return _is_only(change) and len(only.removed) == len(only.added) == 1
 
 
 def _accuracy(old: Instruction, new: Instruction) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, shape_or_none
 
@@ -147,6 +146,8 @@ class Operation:
         text = self.text(name)
         if text is None:
             return None
+        from hlo_lint.hlo.attributes.reading import read_attribute  # many texts have none
+
         try:
             return read_attribute(name, text)
         except AttributeSyntaxError:

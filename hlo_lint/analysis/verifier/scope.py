@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.attributes.splitting import attribute_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.shape import Shape
@@ -122,6 +121,8 @@ def header_span(module: Module) -> Span:
 
 def value_or_none(name: str, text: str) -> AttributeValue | None:
     """The value that a text spells; None if unreadable."""
+    from hlo_lint.hlo.attributes.reading import read_attribute  # many texts have no attributes
+
     try:
         return read_attribute(name, text)
     except AttributeSyntaxError:
@@ -150,6 +151,8 @@ _is_semantic = late(
 
 def device_list_error(name: str, text: str) -> str:
     """The semantic error in a well-formed list of devices, or ""."""
+    from hlo_lint.hlo.attributes.reading import read_attribute
+
     try:
         read_attribute(name, text)
     except AttributeSyntaxError as error:
