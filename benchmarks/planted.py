@@ -7,7 +7,8 @@ them: what is planted stays in every later dump. Bisection has to name the step 
 step for a rewrite. Half of them are planted in dumps, half in runs of four steps, which are made of
 one text of XLA's tests; there a rewrite comes before each error. An error counts if results differ
 on some of seven sets of inputs, with those passes off that XLA:CPU can do without; a rewrite if
-both modules ran. With `--state` outcomes are kept, and a run that was stopped goes on.
+the graphs differ and both modules ran. With `--state` outcomes are kept, and a run that was stopped
+goes on; the page is about all of them, with `--count 0` about those of earlier runs alone.
 """
 
 from __future__ import annotations
@@ -317,16 +318,16 @@ def main() -> None:
     lines = [
         "# Planted errors and rewrites",
         "",
-        f"`python -m benchmarks.planted --count {options.count} --seed {options.seed}`: one edit "
-        "in one step of a healthy run, which stays to its end. Errors have to be found at their "
-        "step by `validate` as it is called by default; for a rewrite it may name no step. "
-        f"jaxlib {version('jaxlib')}.",
+        f"`python -m benchmarks.planted --seed {options.seed}`: one edit in one step of a healthy "
+        "run, which stays to its end. Errors have to be found at their step by `validate` as it is "
+        f"called by default; for a rewrite it may name no step. jaxlib {version('jaxlib')}.",
         "",
     ]
     for what in KINDS:
         outcomes = (
-            state.verdicts[f"{what} {options.seed} {number}"]["planted"]
-            for number in range(options.count)
+            verdict["planted"]
+            for key, verdict in state.verdicts.items()
+            if key.startswith(f"{what} {options.seed} ")
         )
         lines += section(
             [Planted(**outcome) for outcome in outcomes if outcome is not None],  # type: ignore[arg-type]
