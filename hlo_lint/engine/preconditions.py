@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import pass_lists
+from hlo_lint.dumps.pass_lists import PARTITIONING, pass_lists
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.history import FindingHistory, histories_of
@@ -37,6 +37,7 @@ def known_pass(name: str | None) -> str | None:
         lists = pass_lists()  # to read them takes longer than most checks
         names = {
             *BINDING_PASSES,
+            *PARTITIONING,
             *(part for release in lists for run in release.passes for part in run),
         }
         if name not in names:
