@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
@@ -230,6 +230,13 @@ def unnumbered(name: str) -> str:
 
 
 _NUMBERED = "apply-xla-transforms"
+
+
+PARTITIONING: Final = frozenset(
+    "sharding-propagation shardy-xla spmd-cleanup spmd-partitioner spmd-partitioning "
+    "tpu-spmd-partitioning".split()
+)
+"""Passes and pipelines of programs for several devices, which the lists are not of."""
 
 
 @cache

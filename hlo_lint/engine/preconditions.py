@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import PassList, pass_lists
+from hlo_lint.dumps.pass_lists import PARTITIONING, PassList, pass_lists
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
@@ -41,6 +41,7 @@ def known_pass(name: str | None) -> str | None:
         lists = pass_lists()  # to read them takes longer than most checks
         names = {
             *BINDING_PASSES,
+            *PARTITIONING,
             *(part for release in lists for run in release.passes for part in run),
         }
         if name not in names:
