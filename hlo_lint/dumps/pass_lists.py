@@ -22,8 +22,8 @@ PassSteps = Mapping[PassStep, Callable[[str], bool]]
 MIN_KNOWN_SHARE = 0.8
 """Share of a run's steps that a release's pass list has to know for the run to be of that release;
 pipelines for flags of their own are in no list, and those of programs for several devices are not
-counted (`PARTITIONING`)."""
-PARTITIONING = "spmd-"
+counted (`PARTITIONS`)."""
+PARTITIONS = "spmd-"
 """The pipelines that partition a program begin so: the lists are learnt on one device."""
 MAX_MISFIT_SHARE = 0.0125
 """Maximum share of misfits in the steps of such a run: flags and further devices add some. Folders
@@ -194,7 +194,7 @@ class PassList:
 
     def fits(self, steps: PassSteps) -> bool:
         """True if a run is of this release, as far as the passes that were dumped show."""
-        common = [step for step in steps if not step[0].startswith(PARTITIONING)]
+        common = [step for step in steps if not step[0].startswith(PARTITIONS)]
         listed = sum(self.knows(step) >= 0.5 for step in common)
         misfits, strangers = self.contradictions(steps)
         return (
