@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -382,15 +381,6 @@ def test_check_tells_what_was_resolved_when_asked() -> None:
     assert "= resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
     concise = run(cli, [*args, "--resolved", "--output-format", "concise"]).output
     assert concise.endswith("(since autotuner, resolved by fusion-wrapper)\n")
-
-
-def test_the_session_in_the_docs_is_what_the_program_prints(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shown_there = re.search(r"```console\n\$ hlo-lint (.*?)\n(.*?)```", DOCS.read_text(), re.S)
-    assert shown_there is not None
-    monkeypatch.chdir(DUMPS)
-    assert CliRunner().invoke(cli, shown_there[1].split()).output == shown_there[2]
 
 
 def test_what_the_verifier_would_have_refused_is_an_error_though_it_was_resolved(

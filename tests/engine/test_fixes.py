@@ -40,11 +40,12 @@ SHAPES = [
 
 def module(operand: str, result: str, tail: str = "") -> str:
     opcode = "not" if result.startswith("pred") else "negate"
+    where = ', frontend_attributes={_xla_compute_type="host"}' if ":S(5)" in result else ""
     return (
         "HloModule m\n\nENTRY %e {\n"
         f'  %p = {operand} parameter(0), metadata={{op_name="p"}}\n'
         f"  %r = {result} reshape(%p){tail}\n"
-        f"  ROOT %n = {result} {opcode}(%r)\n}}\n"
+        f"  ROOT %n = {result} {opcode}(%r){where}\n}}\n"
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from hlo_lint.dumps.artefacts.xplane import name_in, number_of, planes
+from hlo_lint.dumps.artefacts.xplane import metadata_id, metadata_name, planes
 from hlo_lint.dumps.file_types import PROFILE
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.records import name_of
@@ -86,7 +86,8 @@ def _read(data: bytes, measured: Measured) -> None:
     for plane in planes(data):
         reader = plane.reader
         stats = {
-            number_of(reader, at): name_in(reader, at) for at in plane.metadata(_STAT_METADATA)
+            metadata_id(reader, at): metadata_name(reader, at)
+            for at in plane.metadata(_STAT_METADATA)
         }
         wanted = {at: name for at, name in stats.items() if name in ("hlo_op", "hlo_module")}
         if not wanted:

@@ -49,7 +49,7 @@ def planes(data: bytes) -> Iterator[Plane]:
     reader = Reader(data, _MAX_FIELDS)
     for field in reader.iterate():
         if field.number == 1:
-            yield Plane(reader, field, name_in(reader, field))
+            yield Plane(reader, field, metadata_name(reader, field))
 
 
 def programs(data: bytes) -> list[bytes]:
@@ -63,22 +63,22 @@ def programs(data: bytes) -> list[bytes]:
         if plane.name != _METADATA_PLANE:
             continue
         reader = plane.reader
-        stats = [stat for stat in plane.metadata(5) if name_in(reader, stat) == _HLO_PROTO]
-        is_hlo = {number_of(reader, stat) for stat in stats}
+        stats = [stat for stat in plane.metadata(5) if metadata_name(reader, stat) == _HLO_PROTO]
+        is_hlo = {metadata_id(reader, stat) for stat in stats}
         for event in plane.metadata(4):
             for stat in (part for part in reader.iterate(event) if part.number == 5):
-                if number_of(reader, stat) in is_hlo:
+                if metadata_id(reader, stat) in is_hlo:
                     protos += [bytes_of(part) for part in reader.iterate(stat) if part.number == 6]
     if not protos:
         raise PayloadError("no program is in this profile (ProfileOptions.enable_hlo_proto)")
     return protos
 
 
-def number_of(reader: Reader, message: Field) -> int:
+def metadata_id(reader: Reader, message: Field) -> int:
     """The id of metadata, or that a statistic has of its metadata."""
     return next((int_of(part) for part in reader.iterate(message) if part.number == 1), 0)
 
 
-def name_in(reader: Reader, message: Field) -> str:
+def metadata_name(reader: Reader, message: Field) -> str:
     """The name of a plane or of metadata; empty if it has none."""
     return next((text_of(part) for part in reader.iterate(message) if part.number == 2), "")
