@@ -84,7 +84,8 @@ def main() -> None:
         "# Results",
         "",
         f"`make bench`, Python {platform.python_version()}, jaxlib {version('jaxlib')}, "
-        f"{platform.machine()}. XLA's figures are of its parser alone.",
+        f"{platform.machine()}. XLA's figures are of its parser alone. [What each command costs "
+        "beside the compile](BESIDE.md) has a page of its own.",
         "",
         "## Goals",
         "",

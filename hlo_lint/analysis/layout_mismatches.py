@@ -139,7 +139,7 @@ def _places(computation: Computation) -> tuple[int, ...]:
     numbers = []
     names: set[str] = set()
     apart = names.isdisjoint  # what is read stands above what reads it
-    has_elements = "#" in computation.text
+    has_elements = computation.mentions("#")
     for number, row in enumerate(computation.rows):
         if type_of(row) in other:
             names.add(name_of(row))

@@ -25,19 +25,12 @@ class ChangedComputation:
     @cached_property
     def removed(self) -> tuple[int, ...]:
         """The positions of the instructions before whose line is not there after."""
-        before, after = self._identities
-        return _records_only_in(self.before, before, self.after, after)
+        return _records_only_in(self.before, self.after)
 
     @cached_property
     def added(self) -> tuple[int, ...]:
         """The positions of the instructions after whose line was not there before."""
-        before, after = self._identities
-        return _records_only_in(self.after, after, self.before, before)
-
-    @cached_property
-    def _identities(self) -> tuple[set[int], set[int]]:
-        """The records before and after, by identity."""
-        return set(map(id, self.before.rows)), set(map(id, self.after.rows))
+        return _records_only_in(self.after, self.before)
 
     @cached_property
     def unchanged(self) -> frozenset[str]:
@@ -116,19 +109,19 @@ class PassPair:
         return tuple(
             ChangedComputation(old, new)
             for old, new in pairs
-            if old is not None and old is not new and old.text != new.text
+            if old is not None and old is not new and not old.has_text_of(new)
         )
 
     def renamed(
-        self, is_relevant: Callable[[InstructionRecord], bool]
+        self, opcode: str, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions whose name is gone, each with the new one that `diff` pairs it
-        with, if there is one of its opcode."""
+        """The relevant instructions of an opcode whose name is gone, each with the new one that
+        `diff` pairs it with, if there is one of its opcode."""
         kept = {id(pair.before): pair.after.index for pair in self.changed}
         gone = {
             (computation.name, name_of(row))
             for computation in self.removed
-            for row in computation.rows
+            for row in map(computation.rows.__getitem__, computation.positions(opcode))
             if is_relevant(row) and name_of(row) not in kept.get(id(computation), ())
         }
         if not gone:
@@ -156,16 +149,23 @@ def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
     """The computations of a module whose text the other one has not."""
     there = set(map(id, other.computations))
     left = [computation for computation in one.computations if id(computation) not in there]
+    if not left:
+        return ()
     # Dumps of one directory share what is the same, unless XLA did not print them.
-    texts = {computation.text for computation in other.computations} if left else ()
-    return tuple([computation for computation in left if computation.text not in texts])
+    named: dict[str, list[Computation]] = {}
+    for computation in other.computations:
+        named.setdefault(computation.name, []).append(computation)
+    return tuple(
+        computation
+        for computation in left
+        if not any(map(computation.has_text_of, named.get(computation.name, ())))
+    )
 
 
-def _records_only_in(
-    one: Computation, here: set[int], other: Computation, there: set[int]
-) -> tuple[int, ...]:
+def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
     # Dumps of one directory share the record of a line: it is compared by identity, which costs
     # a tenth of its text. Of texts that XLA did not print, equal records may be two.
+    here, there = set(map(id, one.rows)), set(map(id, other.rows))
     if here <= there:
         return ()
     left = [number for number, row in enumerate(one.rows) if id(row) not in there]

@@ -10,6 +10,7 @@ from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode
 from hlo_lint.text.stored import on_disk, plain_name, read_stored
@@ -81,6 +82,17 @@ class PassDump:
     def module(self) -> Module:
         """The module it holds; of several, the first."""
         return self.file.modules[0]
+
+    @property
+    def text_identity(self) -> tuple[int, ...]:
+        """A key that is equal for dumps of the same text, as long as both are held.
+
+        One that cannot be read equals itself alone.
+        """
+        try:
+            return tuple([id(module.pieces) for module in self.file.modules])
+        except (OSError, DumpError):
+            return (id(self),)
 
     @property
     def is_named_before_layouts(self) -> bool:

@@ -34,7 +34,7 @@ from hlo_lint.engine.cost_figures import (
     size_of,
 )
 from hlo_lint.engine.findings import SourceLine
-from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.ir import Computation, Module
 
 SHARE: Final = 0.5
 """A difference has begun where it stays at least so large a part of that between the ends."""
@@ -104,7 +104,7 @@ class _Comparison:
         self.runs = before, after
         self.device = device
         self.origins = LinesOfPython()
-        self._held: dict[tuple[tuple[str, ...], bool], Figures] = {}
+        self._held: dict[tuple[tuple[str | Computation, ...], bool], Figures] = {}
         self.modules = final_module(before), final_module(after)
         self.memory = assigned_memory(before), assigned_memory(after)
         # Of loops of which one run does not say how often they run, one iteration is compared.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import re
 from functools import cache, partial
 from pathlib import Path
@@ -44,18 +43,13 @@ class ParserJudge:
             return ParserVerdict(file, parser.release, tuple(refusals))
 
 
+@cache
 def judge_of(release: str) -> ParserJudge:
     """The judge of this process with a release of jax; of an empty one, with that of this Python.
 
     Raises:
         UsageError, CaptureError: there is no such release, or no environment can be made for it.
     """
-    return _judge_of(release, os.getpid())
-
-
-@cache
-def _judge_of(release: str, process: int) -> ParserJudge:
-    # A copy of a process asks a child of its own: two askers would mix up the answers of one.
     python = environment_of(release, platform=Platform.CPU).path if release else None
     return ParserJudge(python)
 

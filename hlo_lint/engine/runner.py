@@ -264,4 +264,4 @@ def _contents(files: Sequence[PassDump]) -> Contents | None:
     """The opcodes and spellings by which rules are imported; None if any rule may apply."""
     if any(file.file_type is FileType.PTX for file in files):
         return None
-    return contents_of([module for file in files for module in file.file.modules])
+    return contents_of(module for file in files for module in file.file.modules)

@@ -283,16 +283,11 @@ def _with_opcodes(check: Check, views: Iterable[object]) -> Iterable[object]:
     return [view for view in views if not absent(view.opcodes)]  # type: ignore[attr-defined]
 
 
-def _text(dump: PassDump) -> tuple[int, ...]:
-    """A key that is equal for dumps of the same text, as long as both are held."""
-    return tuple([id(module.pieces) for module in dump.file.modules])
-
-
 def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
     """The positions of the dumps of each distinct text."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for position, dump in enumerate(dumps):
-        groups.setdefault(_text(dump), []).append(position)
+        groups.setdefault(dump.text_identity, []).append(position)
     return list(groups.values())
 
 
@@ -311,7 +306,7 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
     followers: dict[PassDump, list[PassDump]] = {}
     same: dict[tuple[int, ...], list[PassDump]] = {}
     for dump in steps:
-        same.setdefault(_text(dump), []).append(dump)
+        same.setdefault(dump.text_identity, []).append(dump)
     for dump in dumps:
         if dump.name is None or dump.name.step is not None:
             continue
@@ -319,9 +314,9 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
             begin.append(dump)
         elif dump.name.is_final:
             end.append(dump)
-        elif _text(dump) in same:
+        elif dump.text_identity in same:
             layouts = pipeline.has_layouts(dump)
-            step = same[_text(dump)][-1 if layouts else 0]
+            step = same[dump.text_identity][-1 if layouts else 0]
             fits = pipeline.has_layouts(step) == layouts
             (followers.setdefault(step, []) if fits else beside).append(dump)
         else:

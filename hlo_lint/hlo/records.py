@@ -7,7 +7,8 @@ times as much to make. The accessors are `itemgetter`s, which `map` runs without
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from operator import itemgetter
 from typing import Final
 
@@ -57,3 +58,22 @@ def attributes_before_metadata(attributes: str) -> str:
     if not follows or (follows.startswith(", backend_config=") and follows.count("=") == 1):
         return head
     return attributes
+
+
+class SharedLines:
+    """Each line once, with its record: most lines of a dump are as in the dump before it."""
+
+    __slots__ = ("_by_record", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[str, InstructionRecord] = {}
+        """The record of each line."""
+        self._by_record: dict[int, str] = {}
+
+    def of(self, records: Iterable[InstructionRecord]) -> list[str]:
+        """The lines of records that were read from them."""
+        by_record = self._by_record
+        if len(by_record) < len(self.rows):  # made when first asked for: most texts are never
+            new = islice(self.rows.items(), len(by_record), None)
+            by_record.update([(id(record), line) for line, record in new])
+        return list(map(by_record.__getitem__, map(id, records)))

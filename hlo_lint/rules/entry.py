@@ -6,7 +6,7 @@ small file. `index.py` holds the entries; `make docs` writes it, and a test says
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -28,17 +28,14 @@ class Contents(NamedTuple):
 MAX_SEARCHED: Final = 1 << 16
 """Characters up to which words decide which rules run: to search more takes longer than to run the
 rest."""
-_MAX_MODULES: Final = 8
-"""Modules up to which opcodes decide it: a compilation of more has something for most rules."""
 
 
-def contents_of(modules: Sequence[Module]) -> Contents | None:
-    """The opcodes and texts of modules; None if they are too many."""
-    if len(modules) > _MAX_MODULES:
-        return None
-    size = sum(len(piece) for module in modules for piece in module.pieces)
-    text = "\n".join([module.text for module in modules]) if size <= MAX_SEARCHED else None
-    return Contents(frozenset().union(*map(opcodes_of, modules)), text)
+def contents_of(modules: Iterable[Module]) -> Contents:
+    """The opcodes and texts of modules."""
+    distinct = {id(module.pieces): module for module in modules}.values()
+    size = sum(module.size for module in distinct)
+    text = "\n".join([module.text for module in distinct]) if size <= MAX_SEARCHED else None
+    return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
 
 
 class RuleEntry(NamedTuple):
@@ -65,7 +62,7 @@ class RuleEntry(NamedTuple):
         return self.module.startswith("hlo_lint.")
 
     def applies(self, contents: Contents | None) -> bool:
-        """True if the rule may find something; None are contents too large to be searched."""
+        """True if the rule may find something; None are contents of which nothing is known."""
         if contents is None or (self.opcodes is None and self.mentions is None):
             return True
         opcodes, words, text = self.opcodes or (), self.mentions or (), contents.text

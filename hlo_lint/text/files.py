@@ -226,5 +226,10 @@ def copy_file(path: Path, target: Path) -> None:
 
 
 def is_proto(name: str) -> bool:
-    """True if a file of that name holds HLO as a protocol buffer."""
-    return plain_name(name).endswith((".pb", ".pbtxt"))
+    """True if a file of that name holds HLO as a protocol buffer.
+
+    >>> is_proto("module_0000.jit_f.cpu_after_optimizations-memory-usage-report.pb")
+    False
+    """
+    name = plain_name(name)
+    return name.endswith((".pb", ".pbtxt")) and not name.endswith("-memory-usage-report.pb")

@@ -304,16 +304,25 @@ _Held = TypeVar("_Held", bound=AbstractContextManager[Any])
 
 
 class Pool(ExitStack, Generic[_Held]):
-    """Holders of children, one for each thread that needs one at a time; ends them at its end."""
+    """Holders of children, one for each thread that needs one at a time; ends them at its end.
+
+    A copy of this process has children of its own: two askers would mix up the answers of one.
+    """
 
     def __init__(self, start: Callable[[], _Held]) -> None:
         super().__init__()
         self._start = start
+        self._begin()
+
+    def _begin(self, others: object = None) -> None:
+        self._process, self._others = os.getpid(), others
         self._idle: queue.SimpleQueue[_Held] = queue.SimpleQueue()
 
     @contextmanager
     def one(self) -> Iterator[_Held]:
         """One that no other thread uses until the context ends."""
+        if self._process != os.getpid():
+            self._begin(self.pop_all())  # those of the other process are not ended here
         try:
             holder = self._idle.get_nowait()
         except queue.Empty:

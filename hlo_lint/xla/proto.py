@@ -10,10 +10,13 @@ reaches C++ that may abort on it.
 
 from __future__ import annotations
 
+import atexit
 import gzip
 import os
+import sys
 import zlib
 from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,7 +24,7 @@ from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.text.stored import plain_name, read_expanded
 from hlo_lint.xla.bindings import long_text, release, xla_message
-from hlo_lint.xla.child import Child, ChildDied, ChildError
+from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
 from hlo_lint.xla.limits import ChildLimits
 
 if TYPE_CHECKING:  # loaded with the first protocol buffer
@@ -154,7 +157,7 @@ def _asked(
         DumpError: it refuses them, crashes, or takes too long.
     """
     limits = ChildLimits.by_default(timeout)
-    with Child(limits=limits, setup=release, search_path=search_path) as child:
+    with _readers(limits, tuple(search_path or sys.path)).one() as child:
         try:
             _, (result,) = child.call(function, *blocks)
         except ChildDied as death:
@@ -172,6 +175,16 @@ def _asked(
                 f"{path}: not an HLO module: jaxlib {child.state}: {reason}; {_ADVICE}"
             ) from None
     return result
+
+
+@cache
+def _readers(limits: ChildLimits, search_path: tuple[str, ...]) -> Pool[Child]:
+    """The children that read all files of this process."""
+    readers = Pool(
+        partial(Child, limits=limits, setup=release, forks="after death", search_path=search_path)
+    )
+    atexit.register(readers.close)
+    return readers
 
 
 # ---- in the child

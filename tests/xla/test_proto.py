@@ -246,6 +246,19 @@ def test_this_process_never_imports_jaxlib() -> None:
 
 
 @needs_jaxlib
+def test_all_files_are_read_by_one_child() -> None:
+    script = (
+        "import sys; from pathlib import Path; from hlo_lint.xla.proto import read_proto; "
+        "sys.addaudithook(lambda event, _: event == 'subprocess.Popen' and print('started')); "
+        "texts = [read_proto(Path(path)) for path in sys.argv[1:]]"
+    )
+    command = [sys.executable, "-c", script, *map(str, PROTOS[:3])]
+    root = Path(__file__).parents[2]
+    child = subprocess.run(command, capture_output=True, text=True, cwd=root)
+    assert (child.stdout, child.stderr) == ("started\n", "")
+
+
+@needs_jaxlib
 def test_the_current_directory_and_the_flags_of_xla_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

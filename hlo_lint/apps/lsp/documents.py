@@ -8,6 +8,7 @@ from pathlib import Path
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo, parse_file
+from hlo_lint.hlo.records import SharedLines
 from hlo_lint.hlo.symbols import SymbolTable
 from hlo_lint.text.source import Span
 
@@ -48,5 +49,5 @@ def _forget_older(memo: Memo, file: HloFile) -> None:
         for word, computation in memo.latest.items()
         if computation in computations
     }
-    if len(memo.rows) > 2 * sum(len(computation.rows) for computation in computations) + 1000:
-        memo.rows.clear()
+    if len(memo.lines.rows) > 2 * sum(len(computation.rows) for computation in computations) + 1000:
+        memo.lines = SharedLines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.hlo.ir.cycles import without_cycles
@@ -16,6 +17,7 @@ from hlo_lint.hlo.records import (
     ROOT,
     TAIL,
     InstructionRecord,
+    SharedLines,
     name_of,
     opcode_of,
 )
@@ -61,9 +63,11 @@ class Computation:
     __slots__ = (
         "__weakref__",
         "_by_opcode",
+        "_ends",
         "_fusion_computations",
         "_index",
         "_line_starts",
+        "_lines",
         "_opcodes",
         "_part",
         "_positions",
@@ -81,6 +85,7 @@ class Computation:
         "parse_errors",
         "rows",
         "signature",
+        "size",
         "tail",
     )
 
@@ -97,6 +102,7 @@ class Computation:
         nested: frozenset[int] = frozenset(),
         inline: Mapping[int, tuple[Inline, ...]] | None = None,
         part: tuple[int, int] | None = None,
+        lines: SharedLines | None = None,
     ) -> None:
         """Make it of what was read.
 
@@ -104,9 +110,15 @@ class Computation:
             spans: the place of each instruction in its text, or a function of the text that finds
                 them; None where each has a line of its own.
             part: its place in `text` if that is the text of a whole file.
+            lines: those of its directory, where each record was read from one of them.
         """
         self._text = text
         self._part = part
+        self._lines = lines
+        self._ends: tuple[str, str] | None = None
+        """Its first and its last line, once its text is let go."""
+        self.size = len(text) if part is None else part[1] - part[0]
+        """The number of characters of its text."""
         self.name = name
         self.is_entry = is_entry
         self.signature = signature
@@ -181,7 +193,29 @@ class Computation:
         if self._part is not None:
             begin, end = self._part
             self._text, self._part = self._text[begin:end], None
-        return self._text
+        return self._text if self._ends is None else "\n".join(self._all_lines())
+
+    def let_text_go(self) -> None:
+        """Keep no text of its own where the lines of its directory give it back."""
+        if self._lines is not None and self._ends is None and not self.cyclic:
+            text = self._text
+            self._ends = text[: text.index("\n")], text[text.rindex("\n") + 1 :]
+            self._text = ""
+
+    def _all_lines(self) -> list[str]:
+        """The lines of a text that was let go."""
+        assert self._lines is not None
+        assert self._ends is not None
+        head, last = self._ends
+        return [head, *self._lines.of(self.rows), last]
+
+    def has_text_of(self, other: Computation) -> bool:
+        """True if both are written alike."""
+        if self.size != other.size:
+            return False
+        if self._ends is None or other._ends is None or self._lines is not other._lines:
+            return self.text == other.text
+        return self._ends == other._ends and all(map(is_, self.rows, other.rows))
 
     @property
     def spans(self) -> tuple[Span, ...]:
@@ -198,8 +232,9 @@ class Computation:
             return self.spans[number]
         starts = self._line_starts
         if starts is None:  # the dump's shape: a head, then one instruction a line
-            begin, end = self._part or (0, len(self._text))
-            find = self._text.find
+            text = self._whole()
+            begin, end = self._part or (0, len(text))
+            find = text.find
             self._line_starts = starts = array("Q")
             at = find("\n", begin, end)
             while at >= 0:
@@ -210,12 +245,20 @@ class Computation:
     def excerpt(self, span: Span) -> str:
         """The characters of a span of `text`, of which no copy is made."""
         begin = self._part[0] if self._part is not None else 0
-        return self._text[begin + span.start : begin + span.end]
+        return self._whole()[begin + span.start : begin + span.end]
 
     def mentions(self, word: str) -> bool:
         """True if the text has a word; that of a large computation is not copied for it."""
+        if self._ends is not None:
+            return any(word in line for line in self._all_lines())
         begin, end = self._part or (0, len(self._text))
         return self._text.find(word, begin, end) >= 0
+
+    def _whole(self) -> str:
+        """The text of which it is `_part`; one that was let go is kept again."""
+        if self._ends is not None:
+            self._text, self._ends = self.text, None
+        return self._text
 
     @property
     def index(self) -> Mapping[str, int]:

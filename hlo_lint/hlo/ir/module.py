@@ -28,6 +28,7 @@ class Module:
         "_offsets",
         "analysis_cache",
         "computations",
+        "entry",
         "file",
         "header",
         "name",
@@ -42,7 +43,7 @@ class Module:
         name: str,
         header: str,
         tables: tuple[str, ...],
-        pieces: tuple[str, ...],
+        pieces: tuple[str | Computation, ...],
         computations: tuple[Computation, ...],
         offsets: tuple[int, ...],
         parse_errors: tuple[ParseError, ...] = (),
@@ -54,8 +55,13 @@ class Module:
         self.tables = tables
         """The texts of FileNames, FunctionNames, FileLocations and StackFrames, where printed."""
         self.pieces = pieces
-        """The whole text: joined, they give back every character."""
+        """The whole text: what stands between computations, and they: joined, every character."""
         self.computations = computations
+        last = computations[-1] if computations else None
+        self.entry = next(
+            (computation for computation in computations if computation.is_entry), last
+        )
+        """The computation marked ENTRY, else the last one; None in an empty module."""
         self.parse_errors = parse_errors
         """Stretches outside computations that could not be read, in characters of the text."""
         self.file = HloFile((self,), None)
@@ -115,19 +121,19 @@ class Module:
     @property
     def text(self) -> str:
         """Its text, every character of it."""
-        return "".join(self.pieces)
+        return "".join([piece if isinstance(piece, str) else piece.text for piece in self.pieces])
+
+    @property
+    def size(self) -> int:
+        """The number of its characters."""
+        return sum(len(piece) if isinstance(piece, str) else piece.size for piece in self.pieces)
 
     def mentions(self, word: str) -> bool:
         """True if the text has a word; the text of a large module is not joined for it."""
-        return any(word in piece for piece in self.pieces)
-
-    @property
-    def entry(self) -> Computation | None:
-        """The computation marked ENTRY, else the last one; None in an empty module."""
-        for computation in self.computations:
-            if computation.is_entry:
-                return computation
-        return self.computations[-1] if self.computations else None
+        return any(
+            word in piece if isinstance(piece, str) else piece.mentions(word)
+            for piece in self.pieces
+        )
 
     @property
     def entry_computation(self) -> Computation:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.references import NAME_BYTES, read_references, utf8
-from hlo_lint.hlo.records import InstructionRecord
+from hlo_lint.hlo.records import InstructionRecord, SharedLines
 from hlo_lint.text.patterns import late
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
@@ -66,11 +66,11 @@ class Spelling:
 class LineMemo(Spelling):
     """A cache of earlier reads: rows by line, computations by name. One for each directory."""
 
-    __slots__ = ("latest", "rows")
+    __slots__ = ("latest", "lines")
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows: dict[str, InstructionRecord] = {}
+        self.lines = SharedLines()
         self.latest: dict[str, Computation] = {}
         """The last computation whose text begins with a word: with its name, or ENTRY."""
 
@@ -88,9 +88,12 @@ class LineMemo(Spelling):
         return computation if text[end : end + 2] in ("\n\n", "\n", "") else None
 
     def add(self, computation: Computation) -> None:
-        """Remember a computation."""
+        """Remember a computation; the text of the one before it is let go."""
         text = computation.text
-        self.latest[text[: text.find(" ")]] = computation
+        word = text[: text.find(" ")]
+        if (earlier := self.latest.get(word)) is not None:
+            earlier.let_text_go()
+        self.latest[word] = computation
 
 
 def _is_signature(text: str) -> bool:
@@ -239,8 +242,8 @@ class PrintedReader:
         start, end, _, name, is_entry, signature, tail = outline
         if self._memo is None:  # its text is not copied: it is a part of the whole
             return Computation(self._text, name, is_entry, signature, rows, tail, part=(start, end))
-        text = self._text[start:end]
-        computation = Computation(text, name, is_entry, signature, rows, tail)
+        text, lines = self._text[start:end], self._memo.lines
+        computation = Computation(text, name, is_entry, signature, rows, tail, lines=lines)
         self._memo.add(computation)
         return computation
 
@@ -312,7 +315,7 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     lines: list[str] = []
     for text in texts:
         lines += text.split("\n")[1:-1]
-    by_line = memo.rows
+    by_line = memo.lines.rows
     rows = list(map(by_line.get, lines))
     missing = rows.count(None)
     if not missing:

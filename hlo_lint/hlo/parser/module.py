@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Computation, HloFile, Module
 from hlo_lint.hlo.parser.fast import MAX_TOGETHER, LineMemo, PrintedReader
+from hlo_lint.hlo.records import SharedLines
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import ParseError, decode
 
@@ -38,7 +39,8 @@ class Memo(LineMemo):
 
     def clear(self) -> None:
         """Forget everything: what is read from now on shares nothing with what was read before."""
-        for held in (self.rows, self.latest, self.shared, self.files):
+        self.lines = SharedLines()  # computations that are still held keep theirs
+        for held in (self.latest, self.shared, self.files):
             held.clear()
 
 
@@ -64,7 +66,7 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
         module.file = file
         module.start = start
         if len(modules) > 1:
-            start += sum(map(len, module.pieces))
+            start += module.size
     return file
 
 
@@ -72,9 +74,10 @@ def _is_text_of(modules: tuple[Module, ...], text: str) -> bool:
     """True if a text is that of these modules; its length is."""
     at = 0
     for piece in chain.from_iterable([module.pieces for module in modules]):
-        if not text.startswith(piece, at):
+        own = piece if isinstance(piece, str) else piece.text
+        if not text.startswith(own, at):
             return False
-        at += len(piece)
+        at += len(own)
     return True
 
 
@@ -244,15 +247,15 @@ class _ModuleReader:
                 seen.add(computation)
         return computations
 
-    def _pieces(self) -> tuple[str, ...]:
+    def _pieces(self) -> tuple[str | Computation, ...]:
         """The text, cut so that texts of one memo share those of their computations."""
         if self.memo is None:
             return (self.text,)
-        pieces: list[str] = []
+        pieces: list[str | Computation] = []
         at = 0
         for start, computation in self.computations:
-            pieces += (self.text[at:start], computation.text)
-            at = start + len(computation.text)
+            pieces += (self.text[at:start], computation)
+            at = start + computation.size
         return (*pieces, self.text[at:])
 
 

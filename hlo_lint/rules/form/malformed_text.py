@@ -220,7 +220,7 @@ def _in_computations(module: Module) -> Findings:
 
 def _is_inline(computation: Computation) -> bool:
     """True if a computation is written into an attribute."""
-    return computation.text.startswith("{")
+    return computation.has_spans and computation.text.startswith("{")
 
 
 def _signature_problem(computation: Computation) -> str:

@@ -217,7 +217,7 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
     for computation in change.changed:
         for old, new in computation.kept_instructions(_may_lose):
             yield old, new, False
-    for old, new in change.renamed(_is_marked_loop):
+    for old, new in change.renamed("while", _is_marked):
         yield old, new, True
 
 
@@ -243,11 +243,9 @@ def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set
                     yield old, new, set().union(*map(_frontend_names, parts))
 
 
-def _is_marked_loop(record: InstructionRecord) -> bool:
+def _is_marked(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
-    return opcode_of(record) == "while" and (
-        "frontend_attributes=" in attributes or "origin=" in attributes
-    )
+    return "frontend_attributes=" in attributes or "origin=" in attributes
 
 
 def _may_lose(record: InstructionRecord) -> bool:

@@ -43,9 +43,9 @@ class DeviceDescriptorMisaligned(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each stride of a descriptor that is not a multiple of 16 bytes."""
-        from hlo_lint.kernels.custom_calls.ttir import device_descriptors
-
         for call, payload in triton_calls(final.module):
+            from hlo_lint.kernels.custom_calls.ttir import device_descriptors
+
             messages = {
                 f"a tensor descriptor that {kernel_call.kernel.kernel_name} makes has a stride of "
                 f"{stride} elements, {stride * descriptor.element_bits / 8:g} bytes: it must be a "

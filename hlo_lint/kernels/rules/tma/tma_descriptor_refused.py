@@ -80,10 +80,10 @@ class TmaDescriptorRefused(Rule):
 
     def check(self, final: FinalModule) -> Findings:
         """Each condition that a descriptor in a payload breaks."""
-        from hlo_lint.kernels.tma.conditions import violations
-        from hlo_lint.kernels.tma.descriptor import Consumer
-
         for call, payload in triton_calls(final.module):
+            from hlo_lint.kernels.tma.conditions import violations
+            from hlo_lint.kernels.tma.descriptor import Consumer
+
             reported: set[str] = set()
             for _, number, parameter in payload.descriptors:
                 for violation in violations(_as_cuda(parameter), Consumer.JAXLIB):
@@ -94,11 +94,11 @@ class TmaDescriptorRefused(Rule):
 
     def check_mosaic(self, final: FinalModule) -> Findings:
         """Each condition that a descriptor of a Mosaic GPU kernel breaks."""
-        from hlo_lint.kernels.custom_calls import PayloadError
-        from hlo_lint.kernels.tma.conditions import violations
-        from hlo_lint.kernels.tma.descriptor import Consumer
-
         for call, data in _mosaic_calls(final.module):
+            from hlo_lint.kernels.custom_calls import PayloadError
+            from hlo_lint.kernels.tma.conditions import violations
+            from hlo_lint.kernels.tma.descriptor import Consumer
+
             try:
                 made = _mosaic_descriptors(data)
             except PayloadError as error:
