@@ -62,6 +62,15 @@ def _varint(number: int) -> bytes:
     return bytes((*parts, number))
 
 
+def _field(number: int, content: bytes) -> bytes:
+    return bytes((number << 3 | 2,)) + _varint(len(content)) + content
+
+
+def _override(text: str) -> bytes:
+    truth = {"true": b"\x10\x01", "false": b"\x10\x00"}
+    return truth.get(text) or _field(1, text.encode())
+
+
 class Plugin:
     """The compiler of a platform, from the library of a plugin."""
 
@@ -84,17 +93,25 @@ class Plugin:
             raise RuntimeError(refusal)
 
     def compile(
-        self, module: bytes, target: Mapping[str, str], devices: Sequence[int] = (1, 1)
+        self,
+        module: bytes,
+        target: Mapping[str, str],
+        devices: Sequence[int] = (1, 1),
+        flags: Mapping[str, str] | None = None,
     ) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text.
 
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
-        replicas and of partitions.
+        replicas and of partitions; `flags` are for this compilation, beside those of `XLA_FLAGS`.
         """
         replicas, partitions = devices
         counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
         # CompileOptionsProto { executable_build_options { num_replicas num_partitions } }
-        build = b"\x1a" + _varint(len(counts)) + counts
+        build = _field(3, counts) + b"".join(
+            # env_option_overrides { key value { bool_field or string_field } }
+            _field(7, _field(1, key.encode()) + _field(2, _override(text)))
+            for key, text in (flags or {}).items()
+        )
         texts = {name: text.encode() for name, text in target.items()}
         del texts["platform"]
         name = texts.pop("topology_name", b"")
