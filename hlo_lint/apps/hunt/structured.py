@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Final
+
 from hlo_lint.apps.hunt.draft import MAX_ELEMENTS, Draft, Value, call, ends, numbers, spelled
 from hlo_lint.apps.hunt.elementwise import binary_opcodes
 from hlo_lint.apps.hunt.movement import COMMUTATIVE
@@ -232,19 +235,40 @@ def _numbered(sizes: list[int]) -> dict[str, int]:
     return {str(at): size for at, size in enumerate(sizes)}
 
 
+MAX_ITERATIONS: Final = 6
+_HOLDS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "LT": int.__lt__,
+    "LE": int.__le__,
+    "GT": int.__gt__,
+    "GE": int.__ge__,
+    "NE": int.__ne__,
+}
+
+
+def _counted(d: Draft) -> tuple[str, int, int, int, str, str]:
+    """The type, begin, step, end, direction and operation of a counter that soon ends a loop."""
+    while True:
+        dtype = d.random.choice("s32 s32 s64 u32 u32 s8 u8 u64 s16".split())
+        low, high = ends(dtype)
+        begin = d.random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
+        end = d.random.choice((0, 1, 2, 3, 5, low, high, high - 2, 101))
+        step = d.random.choice((1, 1, 2, 3, 5, high, max(low, -1)))
+        direction = d.random.choice([*_HOLDS])
+        advance = d.random.choice(("add", "add", "subtract"))
+        counter, count = begin, 0
+        while _HOLDS[direction](counter, end) and count <= MAX_ITERATIONS:
+            counter += step if advance == "add" else -step
+            counter = (counter - low) % (high - low + 1) + low
+            count += 1
+        if count <= MAX_ITERATIONS:
+            return dtype, begin, step, end, direction, advance
+
+
 def loop(d: Draft, x: Value) -> Value | None:
-    """A loop of 0 to 4 iterations with steps of any size, by a counter of any type."""
+    """A loop of few iterations by a counter of any type, which may pass the end of its type."""
     if x.dtype == "pred" or x.size > 128 or is_complex(x.dtype):
         return None
-    dtype = d.random.choice(("s32", "s32", "s64", "u32", "s8", "u8"))
-    step, count = d.random.choice((1, 1, 2, 3, -1, 5)), d.random.choice((0, 1, 1, 2, 3, 4))
-    if dtype.startswith("u"):
-        step = abs(step)
-    begin = d.random.choice((0, 0, 1, 3, 100)) + (20 if step < 0 and dtype[0] == "u" else 0)
-    end = begin + step * count - (d.random.randrange(abs(step)) if count else 0) * (step > 0)
-    direction = "LT" if step > 0 else "GT"
-    if d.chance(4) and (end - begin) % step == 0:
-        direction = "NE"
+    dtype, begin, step, end, direction, advance = _counted(d)
     shape, flag = spelled(x.dtype, x.dims), x.rank and x.dims[0] > 1
     state = f"({dtype}[], {shape}, {shape})"
     opcode = d.random.choice([name for name in binary_opcodes(x.dtype) if "shift" not in name])
@@ -267,7 +291,7 @@ i = {dtype}[] get-tuple-element(p0), index=0
 x = {shape} get-tuple-element(p0), index=1
 y = {shape} get-tuple-element(p0), index=2
 step = {dtype}[] constant({step})
-j = {dtype}[] add(i, step)
+j = {dtype}[] {advance}(i, step)
 {extra}next = {shape} {opcode}(x, {used})
 ROOT r = {state} tuple(j, next, y)""",
     )
