@@ -5,7 +5,8 @@ no layouts and no bitcasts. No driver and no device are needed.
 
 This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
 arguments FILE and TARGET it compiles one file, for the GPU that a text of XLA's
-`GpuTargetConfigProto` describes. `XLA_FLAGS` has the flags.
+`GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`. `XLA_FLAGS` has
+the flags.
 """
 
 from __future__ import annotations
@@ -171,12 +172,15 @@ def module_of_text(data: bytes) -> bytes:
 
 def main(file: str, target: str) -> int:
     """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
-    library = plugin_path()
+    platform = "cuda" if Path(target).exists() else "tpu"
+    library = plugin_path(platform)
     if library is None:
-        print("jax's CUDA plugin is not installed")
+        print(f"jax's plugin for {platform} is not installed")
         return 2
-    description = Path(target).read_text("utf-8")
-    chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
+    chip = {"platform": "tpu", "topology_name": target}
+    if platform == "cuda":
+        description = Path(target).read_text("utf-8")
+        chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
     error = Plugin(library).compile(module_of_text(Path(file).read_bytes()), chip)
     print(f"error: {error.strip()}" if error else "ok")
     return 1 if error else 0

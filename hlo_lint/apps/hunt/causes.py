@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.apps.hunt import show
 from hlo_lint.apps.hunt.judge import SEEDS, Finding, Verdict, inputs_of
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.reduction import parser
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, Search
-from hlo_lint.engine.values.programs import JUDGE
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.repro import Environment, Repro, write_repro
 from hlo_lint.text.errors import UsageError
@@ -168,28 +167,16 @@ def write_cause(cause: Cause, folder: Path, number: int) -> Path:
         return place
     title = f"{cause.kind} by {cause.pass_name or 'XLA'}, jax {', '.join(cause.shows)}"
     report = f"# {title}\n\n{cause.message}\n\n```\n{cause.text.strip()}\n```\n"
-    files = {"reduced.hlo": cause.text, "REPORT.md": report}
-    if chip is None:
-        arrays = inputs_of(parse_file(cause.text).modules[0], SEEDS[0])
-        template = Template(Path(__file__).with_name("show.py.txt").read_text("utf-8"))
-        files["show.py"] = template.substitute(
-            title=title,
-            release=release,
-            text=cause.text.replace("\\", "\\\\"),
-            inputs="\n".join(f"    {_spelled(array)}," for array in arrays),
-            passes=JUDGE["xla_disable_hlo_passes"],
-        )
-    for file, text in files.items():
-        write(place / file, text)
+    arrays = inputs_of(parse_file(cause.text).modules[0], SEEDS[0])
+    text = "".join([*map(_comment, arrays), cause.text])
+    program = Path(show.__file__).read_text("utf-8")
+    for file, content in (("reduced.hlo", text), ("REPORT.md", report), ("show.py", program)):
+        write(place / file, content)
     return place
 
 
-def _spelled(array: NDArray[Any]) -> str:
-    """An array as Python spells it."""
-    import numpy as np
-
-    name = array.dtype.name
-    numbers = array.tolist() if hasattr(np, name) else array.astype(np.float64).tolist()
-    text = re.sub(r"\b(nan|inf)\b", r"np.\1", repr(numbers))
-    kind = f"np.{name}" if hasattr(np, name) else f"ml_dtypes.{name}"
-    return f"np.array({text}).astype({kind})"
+def _comment(array: NDArray[Any]) -> str:
+    """An array as `show.py` reads it."""
+    is_plain = array.dtype.kind in "biufc"
+    numbers = array.tolist() if is_plain else array.astype(float).tolist()
+    return f"// input: {array.dtype.name} {numbers}\n"

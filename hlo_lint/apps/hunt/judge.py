@@ -202,8 +202,8 @@ class CpuJudge(Judge):
         if self._only:
             dumped[ONLY_PASSES] = self._only
         compiled = self._run(text, inputs, dumped, plain=True)
-        if self._only and not (isinstance(compiled, Ending) and compiled.status != "error"):
-            return self._by_steps(inputs, folder)
+        if self._only and last_pass(folder) not in self._only.split(","):
+            return self._by_steps(inputs, folder)  # no other pass lowers what is left
         if isinstance(compiled, Ending):
             return self._failed(text, inputs, compiled, folder)
         plain = self._run(text, inputs, JUDGE)
@@ -292,7 +292,7 @@ class ChipJudge(Judge):
         if self._only:
             flags = f"--{ONLY_PASSES}={self._only} {flags}"
         ending = self._compiler.compile(text, self._chip.description, flags)
-        is_partial = self._only and ending.status == "error"  # other passes lower what is left
+        is_partial = self._only and last_pass(folder) not in self._only.split(",")
         if ending.status != "ok" and not is_partial:
             return self._failed(text, inputs, ending, folder)
         return self._by_steps(inputs, folder)
