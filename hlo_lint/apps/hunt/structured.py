@@ -179,9 +179,9 @@ def dot(d: Draft, x: Value) -> Value | None:
     return d.add(x.dtype, result, call("dot", x, other) + more)
 
 
-def convolution(d: Draft, _: Value) -> Value | None:
+def convolution(d: Draft, x: Value) -> Value | None:
     """A convolution with dilation, negative padding, groups, and labels in any order."""
-    dtype = d.random.choice(("f32", "f32", "s32", "s8", "f64"))
+    dtype = x.dtype if x.dtype in ("s32", "s8", "f64") else "f32"
     spatial = d.random.randint(1, 2)
     feature_groups, batch_groups = d.random.choice(((1, 1), (1, 1), (2, 1), (3, 1), (1, 2), (1, 3)))
     batch = batch_groups * d.random.randint(1, 2)
