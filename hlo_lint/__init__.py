@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hlo_lint.analysis import match
     from hlo_lint.analysis.pass_pairs import PassPair
     from hlo_lint.analysis.rewrite import Rewrite
-    from hlo_lint import testing
+    from hlo_lint.apps import testing
     from hlo_lint.apps.api import emit, lint, parse, parse_all
     from hlo_lint.apps.fixes import FixResult, fix
     from hlo_lint.apps.jax import xla_hook as live
@@ -102,6 +102,7 @@ its plugin in every run, and most of these runs want nothing of it."""
 _MODULES = {
     "live": "hlo_lint.apps.jax.xla_hook",
     "match": "hlo_lint.analysis.match",
+    "testing": "hlo_lint.apps.testing",
 }
 """Public modules, which lie deeper in the package."""
 

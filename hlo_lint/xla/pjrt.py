@@ -5,8 +5,8 @@ no layouts and no bitcasts. No driver and no device are needed.
 
 This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
 arguments FILE and TARGET it compiles one file, for the GPU that a text of XLA's
-`GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`. `XLA_FLAGS` has
-the flags.
+`GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`. `XLA_FLAGS`
+has the flags.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
-from hlo_lint.apps.hunt.causes import known_issue, shape_of, signature
+from hlo_lint.apps.hunt.causes import known_issue, opcodes_in, cause_signature
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import STEPS, generate
-from hlo_lint.apps.hunt.judge import FOUND, SAME, CpuJudge, Finding, Verdict, inputs_of
+from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, CpuJudge, JudgeVerdict, hunt_inputs
 from hlo_lint.apps.hunt.mutate import CHANGES, fair_texts, mutated
 from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
@@ -85,15 +85,15 @@ def test_what_xla_defines_is_fair() -> None:
 
 def test_inputs_are_the_same_for_a_seed() -> None:
     module = parse_file(_entry("ROOT a = u64[8] parameter(0)")).modules[0]
-    one, other = inputs_of(module, 0)[0], inputs_of(module, 0)[0]
+    one, other = hunt_inputs(module, 0)[0], hunt_inputs(module, 0)[0]
     assert (one == other).all()
-    assert (one != inputs_of(module, 1)[0]).any()
+    assert (one != hunt_inputs(module, 1)[0]).any()
 
 
 def test_a_signature_has_no_names_and_no_numbers() -> None:
     text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
-    assert shape_of(text) == "add"
-    assert signature(Finding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
+    assert opcodes_in(text) == "add"
+    assert cause_signature(BugFinding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
     assert known_issue("values algsimp: add") == ""
 
 
@@ -121,8 +121,10 @@ def test_modules_to_mutate_are_small_and_fair(tmp_path: Path) -> None:
 
 
 def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
-    finding = Finding("crash", "cse", "died: a.cc:1")
-    verdicts = iter([Verdict(SAME, frozenset(["algsimp"])), Verdict(FOUND, frozenset(), finding)])
+    finding = BugFinding("crash", "cse", "died: a.cc:1")
+    verdicts = iter(
+        [JudgeVerdict(SAME, frozenset(["algsimp"])), JudgeVerdict(FOUND, frozenset(), finding)]
+    )
     campaign = Campaign.at(tmp_path)
     modules = [generate(3), generate(4)]
     campaign.run({"0 cpu": lambda _: next(verdicts)}, Deadline(60), modules)
@@ -139,12 +141,12 @@ def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None
     campaign = Campaign(tmp_path)
     for seed in range(400):
         module = generate(seed)
-        rare = "sort" in module.traits
+        rare = "sorting" in module.traits
         passes = ["algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else [])]
         entry = {"seed": seed, "by": "x", "traits": module.traits, "outcome": SAME}
         campaign._count({**entry, "passes": passes})
     weights = campaign.weights()
-    assert weights["sort"] == max(weights.values()) > 1
+    assert weights["sorting"] == max(weights.values()) > 1
 
 
 @pytest.mark.slow
@@ -172,7 +174,7 @@ def test_nothing_to_mutate_is_wrong_use(tmp_path: Path) -> None:
 # ---- what was found
 
 
-def _judged_here(name: str) -> Verdict:
+def _judged_here(name: str) -> JudgeVerdict:
     with CpuJudge(rules=False) as judge:
         return judge((FOUND_MODULES / f"{name}.hlo").read_text("utf-8"))
 

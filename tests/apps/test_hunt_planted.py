@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from hlo_lint.apps.hunt.causes import reduced, signature
+from hlo_lint.apps.hunt.causes import reduced, cause_signature
 from hlo_lint.apps.hunt.generate import STEPS, generate
-from hlo_lint.apps.hunt.judge import Judge, Verdict
+from hlo_lint.apps.hunt.judge import Judge, JudgeVerdict
 
 if TYPE_CHECKING:
     from hlo_lint.apps.hunt.judge import Arrays
@@ -58,8 +58,11 @@ PLANTS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "dynamic-slice-simplifier",
         _first(rf" dynamic-update-slice\(({_value}),.*\)", r" copy(\1)"),
     ),
-    "sort": ("simplify-sorts", _first(r"(compare\(p0, p1\), direction=)LT", r"\1GT")),
-    "gather": ("gather_simplifier", _first(r"start_index_map={0,1}", "start_index_map={1,0}")),
+    "sort": (
+        "simplify-sorts",
+        _first(r"(pred\[\] compare\(%?p0[\d.]*, %?p1[\d.]*\), direction=)LT", r"\1GT"),
+    ),
+    "gather": ("gather_simplifier", _first("start_index_map={0}", "start_index_map={1}")),
 }
 
 
@@ -70,7 +73,7 @@ class PlantedJudge(Judge):
         super().__init__(rules=False)
         self._pass, self._rewrite = PLANTS[name]
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> Verdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
         stem = folder / "module_0001.hunted."
         names = ("before_optimizations", f"0001.simplification.after_{self._pass}.before_dce")
         for name, content in zip(names, (text, self._rewrite(text)), strict=True):
@@ -80,7 +83,8 @@ class PlantedJudge(Judge):
 
 def _modules(name: str) -> Iterator[str]:
     """Modules that hold what the plant rewrites."""
-    step = {"less": "compare", "maximum": "binary", "update": "dynamic-update-slice"}.get(name, "")
+    steps = {"less": "comparison", "maximum": "binary", "update": "dynamic-update-slice"}
+    step = {**steps, "sort": "sorting"}.get(name, "")
     weights = {trait: 6.0 if trait in (name, step) else 1.0 for trait in STEPS}
     for seed in range(MOST_MODULES):
         text = generate(seed, weights).text
@@ -100,4 +104,4 @@ def test_a_planted_bug_is_found_named_and_reduced(name: str) -> None:
     assert finding.pass_name == pass_name
     entry = reduction.text[reduction.text.index("ENTRY") :]
     assert entry.count(" = ") <= MOST_INSTRUCTIONS, reduction.text
-    assert pass_name in signature(finding, reduction.text)
+    assert pass_name in cause_signature(finding, reduction.text)

@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint.apps.hunt.campaign import Campaign
-from hlo_lint.apps.hunt.causes import Cause
+from hlo_lint.apps.hunt.causes import BugCause
 from hlo_lint.apps.hunt.judges import judges_of
 from hlo_lint.xla.limits import Deadline
 
@@ -45,7 +45,7 @@ def hunt(
         new = {
             cause.signature: cause.text
             for cause in campaign.settled.values()
-            if isinstance(cause, Cause) and not cause.issue
+            if isinstance(cause, BugCause) and not cause.issue
         }
         unsettled = [row[1] for row in campaign.table() if row[-1] == "not reduced yet"]
         assert not new, "\n\n".join(f"{of}\n{text}" for of, text in new.items())

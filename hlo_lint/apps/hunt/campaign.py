@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import Cause, settled, write_cause
+from hlo_lint.apps.hunt.causes import BugCause, settled, write_cause
 from hlo_lint.apps.hunt.generate import STEPS, Generated, generate
-from hlo_lint.apps.hunt.judge import Finding, Verdict
+from hlo_lint.apps.hunt.judge import BugFinding, JudgeVerdict
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
-from hlo_lint.xla.limits import Deadline
+from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 JUDGED: Final = "judged.jsonl"
 MODULES: Final = "modules"
@@ -29,14 +29,14 @@ PER_CAUSE: Final = 3
 LEAST_WEIGHT: Final = 0.3
 MOST_WEIGHT: Final = 4.0
 
-Judges = Mapping[str, Callable[[str], Verdict]]
+Judges = Mapping[str, Callable[[str], JudgeVerdict]]
 """The judges by what they compile with: `0.10.2 cpu`."""
-Note = Callable[[str], None]
+HuntNote = Callable[[str], None]
 
 
 @dataclass
 class Campaign:
-    """What was judged so far."""
+    """The verdicts so far."""
 
     folder: Path
     judged: int = 0
@@ -49,7 +49,7 @@ class Campaign:
     """The findings of each cause, the first one first."""
     last: int = -1
     """The last seed."""
-    settled: dict[str, Cause | str] = field(default_factory=dict)
+    settled: dict[str, BugCause | str] = field(default_factory=dict)
     """The cause of a finding, or why it has none, by what found it and the seed."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _rarity: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -75,7 +75,7 @@ class Campaign:
                 entry = json.loads(line)
                 value = entry["as"]
                 if isinstance(value, dict):
-                    value = Cause(**{**value, "shows": tuple(value["shows"])})
+                    value = BugCause(**{**value, "shows": tuple(value["shows"])})
                 campaign.settled[entry["of"]] = value
         return campaign
 
@@ -84,7 +84,7 @@ class Campaign:
         judges: Judges,
         deadline: Deadline,
         modules: Iterable[Generated],
-        note: Note = lambda _: None,
+        note: HuntNote = lambda _: None,
     ) -> None:
         """Judge modules until the time is over; several threads may, each with its own judges.
 
@@ -114,7 +114,7 @@ class Campaign:
             yield generate(seed, self.weights())
 
     def weights(self) -> dict[str, float]:
-        """How often to take each step: more where rare passes changed something."""
+        """The frequency of each step: higher where rare passes changed something."""
         means = {
             name: sum(values[-400:]) / len(values[-400:])
             for name, values in self._rarity.items()
@@ -127,7 +127,7 @@ class Campaign:
             name: min(max(mean / middle, LEAST_WEIGHT), MOST_WEIGHT) for name, mean in means.items()
         }
 
-    def settle(self, judges: Judges, deadline: Deadline, note: Note = lambda _: None) -> None:
+    def settle(self, judges: Judges, deadline: Deadline, note: HuntNote = lambda _: None) -> None:
         """Reduce the first modules of each cause that nobody has looked at yet.
 
         Raises:
@@ -141,9 +141,18 @@ class Campaign:
                     continue
                 note(f"reducing {entry['cause'][:60]}")
                 text = (self.folder / MODULES / f"{entry['seed']}.hlo").read_text("utf-8")
-                finding = Finding(*entry["found"])
+                finding = BugFinding(*entry["found"])
                 try:
-                    cause = settled(text, entry["by"], finding, judges, entry["seed"])
+                    cause = settled(
+                        text,
+                        entry["by"],
+                        finding,
+                        judges,
+                        entry["seed"],
+                        lambda *_: deadline.check(),
+                    )
+                except NoTimeLeft:
+                    return
                 except UsageError as error:
                     self.settled[key] = str(error)
                 else:
@@ -154,9 +163,9 @@ class Campaign:
         settled_as = self.settled[key]
         with os_errors_as(f"{path}", DumpError):
             with path.open("a", encoding="utf-8") as file:
-                value = asdict(settled_as) if isinstance(settled_as, Cause) else settled_as
+                value = asdict(settled_as) if isinstance(settled_as, BugCause) else settled_as
                 file.write(json.dumps({"of": key, "as": value}) + "\n")
-            if isinstance(settled_as, Cause):
+            if isinstance(settled_as, BugCause):
                 write_cause(settled_as, self.folder / CAUSES, len(self.settled))
 
     def table(self) -> list[tuple[str, ...]]:
@@ -166,7 +175,7 @@ class Campaign:
             of = entries[0]["cause"]
             for number, entry in enumerate(entries):
                 cause = self.settled.get(f"{entry['by']} {entry['seed']}")
-                if isinstance(cause, Cause):
+                if isinstance(cause, BugCause):
                     of = cause.signature
                     head = [cause.pass_name, of, ", ".join(cause.shows), str(cause.seed), 0]
                     rows.setdefault(of, [*head, cause.issue or "new"])
@@ -177,7 +186,7 @@ class Campaign:
                 rows[of][4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
-    def _entry(self, module: Generated, name: str, verdict: Verdict) -> dict[str, Any]:
+    def _entry(self, module: Generated, name: str, verdict: JudgeVerdict) -> dict[str, Any]:
         entry: dict[str, Any] = {
             "seed": module.seed,
             "by": name,
@@ -186,9 +195,9 @@ class Campaign:
             "passes": sorted(verdict.passes),
         }
         if verdict.finding is not None:
-            found = verdict.finding
-            entry["found"] = [found.kind, found.pass_name, found.message]
-            entry["cause"] = found.cause
+            finding = verdict.finding
+            entry["found"] = [finding.kind, finding.pass_name, finding.message]
+            entry["cause"] = finding.cause
         return entry
 
     def _count(self, entry: Mapping[str, Any]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.apps.hunt import show
-from hlo_lint.apps.hunt.judge import SEEDS, Finding, Verdict, inputs_of
+from hlo_lint.apps.hunt.judge import SEEDS, BugFinding, JudgeVerdict, hunt_inputs
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.reduction import parser
 from hlo_lint.engine.reduce.interest import InterestVerdict
@@ -36,7 +36,7 @@ _SHAPELESS: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-elem
 class CauseTest:
     """A module that is judged to have a finding of one cause."""
 
-    judge: Callable[[str], Verdict]
+    judge: Callable[[str], JudgeVerdict]
     cause: str
 
     @property
@@ -52,8 +52,8 @@ class CauseTest:
 
 def reduced(
     text: str,
-    judge: Callable[[str], Verdict],
-    finding: Finding,
+    judge: Callable[[str], JudgeVerdict],
+    finding: BugFinding,
     progress: ReductionProgress = lambda *_: None,
 ) -> Reduction:
     """The smallest module that the judge finds the same in.
@@ -66,7 +66,7 @@ def reduced(
         return Search(test, guard, progress=progress).run(text)
 
 
-def shape_of(text: str) -> str:
+def opcodes_in(text: str) -> str:
     """The opcodes of a module, those that every module has left out: `2 multiply, while`."""
     counts = Counter(
         instruction.opcode
@@ -79,10 +79,10 @@ def shape_of(text: str) -> str:
     )
 
 
-def signature(finding: Finding, text: str) -> str:
+def cause_signature(finding: BugFinding, text: str) -> str:
     """The signature of a finding in a reduced module."""
     message = "" if finding.kind == "values" else f" {finding.message}"
-    return f"{finding.kind} {finding.pass_name}{message}: {shape_of(text)}"
+    return f"{finding.kind} {finding.pass_name}{message}: {opcodes_in(text)}"
 
 
 def known_issue(of: str) -> str:
@@ -94,8 +94,8 @@ def known_issue(of: str) -> str:
 
 
 @dataclass(frozen=True)
-class Cause:
-    """What is behind one or more findings, with the smallest module that shows it."""
+class BugCause:
+    """The mistake behind one or more findings, with the smallest module that shows it."""
 
     signature: str
     pass_name: str
@@ -106,21 +106,21 @@ class Cause:
     size: tuple[int, int]
     """Its instructions before and after the reduction."""
     shows: tuple[str, ...]
-    """What the module shows it in: `0.10.2 cpu`."""
+    """The compilers in which the module shows it: `0.10.2 cpu`."""
     seed: int
     """Of the first module that showed it."""
     issue: str = ""
-    """Where it was reported upstream; empty for what is new."""
+    """The report upstream; empty for what is new."""
 
 
 def settled(
     text: str,
     found_by: str,
-    finding: Finding,
-    judges: Mapping[str, Callable[[str], Verdict]],
+    finding: BugFinding,
+    judges: Mapping[str, Callable[[str], JudgeVerdict]],
     seed: int,
     progress: ReductionProgress = lambda *_: None,
-) -> Cause:
+) -> BugCause:
     """The cause of a finding: reduced, and tried with every other compiler.
 
     Raises:
@@ -131,12 +131,12 @@ def settled(
     again = judge(reduction.text).finding
     if again is None or again.cause != finding.cause:
         raise UsageError(f"{finding.cause}: it is found once, and not again")
-    of = signature(finding, reduction.text)
+    of = cause_signature(finding, reduction.text)
     shows = [found_by]
     for name, other in judges.items():
         if name != found_by and (same := other(reduction.text).finding):
             shows += [name] * (same.kind == finding.kind)
-    return Cause(
+    return BugCause(
         of,
         finding.pass_name,
         finding.kind,
@@ -149,7 +149,7 @@ def settled(
     )
 
 
-def write_cause(cause: Cause, folder: Path, number: int) -> Path:
+def write_cause(cause: BugCause, folder: Path, number: int) -> Path:
     """Write a directory that shows a cause to a maintainer; its path.
 
     For a GPU it is that of `hlo-lint repro`; for a CPU a program that needs jaxlib alone.
@@ -167,7 +167,7 @@ def write_cause(cause: Cause, folder: Path, number: int) -> Path:
         return place
     title = f"{cause.kind} by {cause.pass_name or 'XLA'}, jax {', '.join(cause.shows)}"
     report = f"# {title}\n\n{cause.message}\n\n```\n{cause.text.strip()}\n```\n"
-    arrays = inputs_of(parse_file(cause.text).modules[0], SEEDS[0])
+    arrays = hunt_inputs(parse_file(cause.text).modules[0], SEEDS[0])
     text = "".join([*map(_comment, arrays), cause.text])
     program = Path(show.__file__).read_text("utf-8")
     for file, content in (("reduced.hlo", text), ("REPORT.md", report), ("show.py", program)):

@@ -19,7 +19,7 @@ INTEGERS: Final = tuple(
 FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
 
 
-class Value(NamedTuple):
+class DrawnValue(NamedTuple):
     """An array in the entry computation."""
 
     name: str
@@ -37,7 +37,7 @@ class Value(NamedTuple):
         return prod(self.dims)
 
 
-def spelled(dtype: str, dims: Iterable[int]) -> str:
+def shape_text(dtype: str, dims: Iterable[int]) -> str:
     """A shape as HLO spells it: `s32[2,3]`."""
     return f"{dtype}[{numbers(dims)}]"
 
@@ -54,14 +54,14 @@ def ends(dtype: str) -> tuple[int, int]:
 
 
 @dataclass
-class Draft:
+class ModuleDraft:
     """A module while it is drawn."""
 
     random: Random
     dtypes: Sequence[str] = INTEGERS
     """The types of parameters."""
     lines: list[str] = field(default_factory=list)
-    values: list[Value] = field(default_factory=list)
+    values: list[DrawnValue] = field(default_factory=list)
     parameters: int = 0
     computations: list[str] = field(default_factory=list)
 
@@ -126,23 +126,27 @@ class Draft:
 
     # ---- instructions
 
-    def add(self, dtype: str, dims: Iterable[int], text: str) -> Value:
+    def add(self, dtype: str, dims: Iterable[int], text: str) -> DrawnValue:
         """Add an instruction of the entry computation."""
-        value = Value(f"v{len(self.lines)}", dtype, tuple(dims))
-        self.lines.append(f"%{value.name} = {spelled(dtype, value.dims)} {text}")
+        value = DrawnValue(f"v{len(self.lines)}", dtype, tuple(dims))
+        self.lines.append(f"%{value.name} = {shape_text(dtype, value.dims)} {text}")
         self.values.append(value)
         return value
 
-    def like(self, value: Value, opcode: str, *others: Value, more: str = "") -> Value:
+    def like(
+        self, value: DrawnValue, opcode: str, *others: DrawnValue, more: str = ""
+    ) -> DrawnValue:
         """Add an instruction of the value's own shape."""
         return self.add(value.dtype, value.dims, f"{call(opcode, value, *others)}{more}")
 
-    def parameter(self, dtype: str, dims: Iterable[int]) -> Value:
+    def parameter(self, dtype: str, dims: Iterable[int]) -> DrawnValue:
         """Add a parameter."""
         self.parameters += 1
         return self.add(dtype, dims, f"parameter({self.parameters - 1})")
 
-    def constant(self, dtype: str, dims: Iterable[int] = (), texts: Sequence[str] = ()) -> Value:
+    def constant(
+        self, dtype: str, dims: Iterable[int] = (), texts: Sequence[str] = ()
+    ) -> DrawnValue:
         """Add a constant with these numbers, else with any."""
         dims = tuple(dims)
         flat = list(texts) or [self.number(dtype) for _ in range(prod(dims))]
@@ -158,18 +162,18 @@ class Draft:
 
         return self.add(dtype, dims, f"constant({nested(flat, dims)})")
 
-    def splat(self, value: Value, text: str | None = None) -> Value:
+    def splat(self, value: DrawnValue, text: str | None = None) -> DrawnValue:
         """Add an array of the value's shape that holds one number, or a constant of any."""
         if text is None and self.chance(5) and 0 < value.size <= 32:
             return self.constant(value.dtype, value.dims)
         one = self.constant(value.dtype, (), [text or self.number(value.dtype)])
         return self.broadcast(one, value.dims)
 
-    def broadcast(self, value: Value, dims: Sequence[int]) -> Value:
+    def broadcast(self, value: DrawnValue, dims: Sequence[int]) -> DrawnValue:
         """Add the broadcast of a scalar."""
         return self.add(value.dtype, dims, f"{call('broadcast', value)}, dimensions={{}}")
 
-    def source(self, dtype: str, dims: Sequence[int]) -> Value:
+    def source(self, dtype: str, dims: Sequence[int]) -> DrawnValue:
         """Add a value that depends on nothing: mostly a parameter."""
         if is_integer(dtype) and BITS[dtype] > 4 and dims and self.chance(6):
             at = self.random.randrange(len(dims))
@@ -178,7 +182,7 @@ class Draft:
             return self.constant(dtype, dims)
         return self.parameter(dtype, dims)
 
-    def partner(self, value: Value) -> Value:
+    def partner(self, value: DrawnValue) -> DrawnValue:
         """Another value of the same shape: one that is there, or a new one."""
         alike = [other for other in self.values if other[1:] == value[1:]]
         if not self.chance(3):
@@ -189,7 +193,7 @@ class Draft:
         """Add a computation whose parameters are `p0`, `p1` …; its name."""
         name = f"c{len(self.computations)}"
         lines = [
-            f"p{number} = {spelled(dtype, dims)} parameter({number})"
+            f"p{number} = {shape_text(dtype, dims)} parameter({number})"
             for number, (dtype, dims) in enumerate(parameters)
         ]
         text = "\n  ".join([*lines, *body.strip().split("\n")])
@@ -200,15 +204,15 @@ class Draft:
         """Add the computation of a reduction."""
         return self.computation([(dtype, ()), (dtype, ())], f"ROOT r = {dtype}[] {opcode}(p0, p1)")
 
-    def text(self, roots: Sequence[Value], name: str = "hunted") -> str:
+    def text(self, roots: Sequence[DrawnValue], name: str = "hunted") -> str:
         """The module with these results."""
-        shapes = ", ".join(spelled(root.dtype, root.dims) for root in roots)
+        shapes = ", ".join(shape_text(root.dtype, root.dims) for root in roots)
         root = f"ROOT %root = ({shapes}) {call('tuple', *roots)}"
         body = "\n  ".join([*self.lines, root])
         parts = [f"HloModule {name}", *self.computations, f"ENTRY %main {{\n  {body}\n}}\n"]
         return "\n\n".join(parts)
 
 
-def call(opcode: str, *operands: Value) -> str:
+def call(opcode: str, *operands: DrawnValue) -> str:
     """`add(%v0, %v1)`."""
     return f"{opcode}({', '.join(f'%{operand.name}' for operand in operands)})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import Draft, Value, ends, spelled
+from hlo_lint.apps.hunt.draft import DrawnValue, ModuleDraft, ends, shape_text
 from hlo_lint.hlo.dtypes import BITS, PART_OF_COMPLEX, is_complex, is_float, is_integer, is_signed
 
 ARITHMETIC: Final = ("add", "subtract", "multiply", "maximum", "minimum")
@@ -22,7 +22,7 @@ def binary_opcodes(dtype: str) -> tuple[str, ...]:
     return ("add", "subtract", "multiply") if is_complex(dtype) else (*ARITHMETIC, "divide")
 
 
-def binary(d: Draft, x: Value) -> Value:
+def binary(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """One operation with a constant or another value, on either side."""
     opcode = d.random.choice(binary_opcodes(x.dtype))
     other = d.splat(x) if d.chance(2) else d.partner(x)
@@ -31,7 +31,7 @@ def binary(d: Draft, x: Value) -> Value:
     return d.like(x, opcode, other)
 
 
-def chain(d: Draft, x: Value) -> Value:
+def constants_chain(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Operations with constants: `(x + 3) - 5`, `(x << 2) >> 2`, `max(min(x, 1), 2)`."""
     opcodes = binary_opcodes(x.dtype)
     groups = [
@@ -48,7 +48,7 @@ def chain(d: Draft, x: Value) -> Value:
     return x
 
 
-def division(d: Draft, x: Value) -> Value | None:
+def division(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Quotients and remainders by constants, and what is put together from them."""
     if not is_integer(x.dtype):
         return None
@@ -70,7 +70,7 @@ def division(d: Draft, x: Value) -> Value | None:
             return one
 
 
-def shift(d: Draft, x: Value) -> Value | None:
+def shift(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Shifts by amounts about the width, and back."""
     if not is_integer(x.dtype):
         return None
@@ -84,14 +84,14 @@ def shift(d: Draft, x: Value) -> Value | None:
     return one
 
 
-def same(d: Draft, x: Value) -> Value:
+def same(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """A value with itself, or with what was made of it: `x - x`, `x ^ (x & y)`, `-(-x)`."""
     other = d.like(x, d.random.choice(binary_opcodes(x.dtype)), d.partner(x)) if d.chance(2) else x
     opcode = d.random.choice(binary_opcodes(x.dtype))
     return d.like(x, opcode, other) if d.chance(2) else d.like(other, opcode, x)
 
 
-def distributed(d: Draft, x: Value) -> Value:
+def distributed(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """`x * c + y * c`, with one of the two factors shared."""
     inner, outer = (d.random.choice(binary_opcodes(x.dtype)) for _ in range(2))
     shared = d.splat(x) if d.chance(2) else d.partner(x)
@@ -101,7 +101,7 @@ def distributed(d: Draft, x: Value) -> Value:
     return d.like(left, outer, right)
 
 
-def unary(d: Draft, x: Value) -> Value:
+def unary(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Operations of one operand, twice or after one with a constant."""
     if x.dtype == "pred":
         opcodes: tuple[str, ...] = ("not",)
@@ -121,12 +121,12 @@ def unary(d: Draft, x: Value) -> Value:
     return first
 
 
-def compare(d: Draft, x: Value) -> Value:
+def comparison(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Comparisons, alone, negated and combined, of what was shifted by a constant or not."""
     directions = DIRECTIONS[:2] if is_complex(x.dtype) else DIRECTIONS
     left = d.like(x, d.random.choice(binary_opcodes(x.dtype)), d.splat(x)) if d.chance(2) else x
 
-    def one(value: Value, other: Value) -> Value:
+    def one(value: DrawnValue, other: DrawnValue) -> DrawnValue:
         operands = (other, value) if d.chance(3) else (value, other)
         text = f"compare(%{operands[0].name}, %{operands[1].name})"
         direction = d.random.choice(directions)
@@ -142,10 +142,10 @@ def compare(d: Draft, x: Value) -> Value:
     return result
 
 
-def select(d: Draft, x: Value) -> Value:
+def select(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Selections between values, constants, and selections by the same or an opposite predicate."""
     is_plain = is_complex(x.dtype) or x.dtype == "pred"
-    mask = d.source("pred", x.dims) if is_plain else compare(d, x)
+    mask = d.source("pred", x.dims) if is_plain else comparison(d, x)
     other = d.splat(x) if d.chance(2) else d.partner(x)
     arms = [x, other] if d.chance(2) else [other, x]
     result = _select(d, mask, *arms)
@@ -155,12 +155,14 @@ def select(d: Draft, x: Value) -> Value:
     return result
 
 
-def _select(d: Draft, mask: Value, on_true: Value, on_false: Value) -> Value:
+def _select(
+    d: ModuleDraft, mask: DrawnValue, on_true: DrawnValue, on_false: DrawnValue
+) -> DrawnValue:
     text = f"select(%{mask.name}, %{on_true.name}, %{on_false.name})"
     return d.add(on_true.dtype, on_true.dims, text)
 
 
-def clamp(d: Draft, x: Value) -> Value | None:
+def clamp(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Clamps with bounds that are equal, at the ends, or crossed, by scalars or arrays."""
     if x.dtype == "pred" or is_complex(x.dtype):
         return None
@@ -177,7 +179,7 @@ def clamp(d: Draft, x: Value) -> Value | None:
 _WHOLE: Final = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 
 
-def convert(d: Draft, x: Value) -> Value:
+def convert(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Conversions there and back; of a float to an integer only where all of them are in range."""
     source = x
     narrow = BITS[x.dtype] if is_integer(x.dtype) else 1
@@ -203,7 +205,7 @@ def convert(d: Draft, x: Value) -> Value:
     return x
 
 
-def bits(d: Draft, x: Value) -> Value | None:
+def bits(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """The same bits as elements of another width, and back."""
     if not is_integer(x.dtype) or BITS[x.dtype] < 8 or not x.size:
         return None
@@ -225,7 +227,7 @@ def bits(d: Draft, x: Value) -> Value | None:
     return d.add(f"{d.random.choice('su')}{width}", x.dims, f"bitcast-convert(%{x.name})")
 
 
-def complexes(d: Draft, x: Value) -> Value | None:
+def complexes(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Complex numbers put together and taken apart."""
     if is_complex(x.dtype):
         part = PART_OF_COMPLEX[x.dtype]
@@ -240,7 +242,7 @@ def complexes(d: Draft, x: Value) -> Value | None:
     return complexes(d, made) if d.chance(2) else made
 
 
-def functions(d: Draft, x: Value) -> Value | None:
+def functions(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Roots, powers and logarithms, of what another one left."""
     if x.dtype not in ("f32", "f64", "bf16", "f16"):
         return None
@@ -258,7 +260,7 @@ def functions(d: Draft, x: Value) -> Value | None:
     return x
 
 
-def mapped(d: Draft, x: Value) -> Value | None:
+def mapped(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """The same small computation of every element, by `map` or a call."""
     opcode = d.random.choice(binary_opcodes(x.dtype))
     other = d.partner(x)
@@ -267,5 +269,5 @@ def mapped(d: Draft, x: Value) -> Value | None:
         at = ",".join(map(str, range(x.rank)))
         return d.like(x, "map", other, more=f", dimensions={{{at}}}, to_apply=%{body}")
     shape = (x.dtype, x.dims)
-    body = d.computation([shape, shape], f"ROOT r = {spelled(*shape)} {opcode}(p0, p1)")
+    body = d.computation([shape, shape], f"ROOT r = {shape_text(*shape)} {opcode}(p0, p1)")
     return d.like(x, "call", other, more=f", to_apply=%{body}")

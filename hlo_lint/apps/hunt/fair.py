@@ -1,4 +1,4 @@
-"""Modules that say what they compute: what XLA leaves open is no bug, whatever a pass makes of it.
+"""Modules that say what they compute: of what XLA leaves open, a pass may make anything.
 
 `docs/hunt.md` has XLA's words for each of these.
 """
@@ -11,7 +11,7 @@ from typing import Final
 
 from hlo_lint.analysis.walks import chain
 from hlo_lint.apps.hunt.movement import COMMUTATIVE
-from hlo_lint.apps.hunt.structured import identity
+from hlo_lint.apps.hunt.structured import neutral_element
 from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
@@ -27,7 +27,7 @@ OPCODES: Final = frozenset(
     "shift-right-arithmetic shift-right-logical sign sine slice sort sqrt subtract tanh transpose "
     "tuple while xor".split()
 )
-"""What a front end writes: no fusion and no bitcast, which are made by passes."""
+"""Opcodes that a front end writes: fusions and bitcasts are made by passes."""
 
 ARG_REDUCTION: Final = Counter(
     "parameter parameter parameter parameter compare compare compare and or select select "
@@ -121,7 +121,7 @@ def _combined(instruction: Instruction, module: Module) -> str:
     start = instruction.operands[1].instruction if len(instruction.operands) == 2 else None
     if start is None or start.opcode != "constant":
         return "the first value is not known"
-    neutral = identity(dtype, root.opcode) if not is_complex(dtype) else "?"
+    neutral = neutral_element(dtype, root.opcode) if not is_complex(dtype) else "?"
     text = start.operands_text.strip()
     same = text == neutral or (is_float(dtype) and _numbers(start) == [float(neutral)])
     return "" if same else "the first value changes others"
@@ -139,12 +139,12 @@ def _sort(instruction: Instruction, module: Module) -> str:
         return "equal keys in any order"
     root = body.root if body is not None else None
     if root is None or root.opcode != "compare" or is_float(_dtype(root.producer())):
-        return "its comparator is no order"
+        return "its comparator orders nothing"
     numbers = [one.parameter_number for one in root.producers]
     direction = root.attribute_text("direction")
     if numbers in ([0, 1], [1, 0]) and direction in ("LT", "GT"):
         return ""
-    return "its comparator is no order"
+    return "its comparator orders nothing"
 
 
 def _select_and_scatter(instruction: Instruction, module: Module) -> str:
@@ -162,7 +162,7 @@ def _select_and_scatter(instruction: Instruction, module: Module) -> str:
         and roots[0] is not None
         and [one.parameter_number for one in roots[0].producers] == [0, 1]
     )
-    return "" if is_ordered and _numbers(instruction.producer(2)) == [0] else "it is no pooling"
+    return "" if is_ordered and _numbers(instruction.producer(2)) == [0] else "it pools nothing"
 
 
 def _compare(instruction: Instruction, _: Module) -> str:

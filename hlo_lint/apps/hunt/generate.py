@@ -13,24 +13,24 @@ from random import Random
 from typing import Final
 
 from hlo_lint.apps.hunt import elementwise, movement, structured
-from hlo_lint.apps.hunt.draft import FLOATS, INTEGERS, Draft, Value
+from hlo_lint.apps.hunt.draft import FLOATS, INTEGERS, DrawnValue, ModuleDraft
 
-Step = Callable[[Draft, Value], Value | None]
+Step = Callable[[ModuleDraft, DrawnValue], DrawnValue | None]
 
 STEPS: Final[Mapping[str, Step]] = {
     step.__name__.rstrip("_").replace("_", "-"): step
     for step in (
-        *(elementwise.binary, elementwise.chain, elementwise.division, elementwise.shift),
-        *(elementwise.same, elementwise.distributed, elementwise.unary, elementwise.compare),
+        *(elementwise.binary, elementwise.constants_chain, elementwise.division, elementwise.shift),
+        *(elementwise.same, elementwise.distributed, elementwise.unary, elementwise.comparison),
         *(elementwise.select, elementwise.clamp, elementwise.convert, elementwise.bits),
         *(elementwise.complexes, elementwise.functions, elementwise.mapped),
-        *(movement.reshape, movement.transpose, movement.broadcast, movement.reverse),
+        *(movement.reshape, movement.transposition, movement.broadcasting, movement.reverse),
         *(movement.slice_, movement.pad, movement.concatenate, movement.iota),
         *(movement.dynamic_slice, movement.dynamic_update_slice),
         *(movement.gather, movement.scatter),
         *(structured.reduce, structured.arg_reduce, structured.reduce_window),
-        *(structured.select_and_scatter, structured.sort, structured.dot),
-        *(structured.convolution, structured.loop, structured.conditional),
+        *(structured.select_and_scatter, structured.sorting, structured.dot),
+        *(structured.convolving, structured.loop, structured.conditional),
     )
 }
 MOST_STEPS: Final = 14
@@ -55,14 +55,14 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
     dtypes: Sequence[str] = INTEGERS if random.randrange(5) else FLOATS
     names = list(STEPS)
     chances = [(weights or {}).get(name, 1.0) for name in names]
-    draft = Draft(random, dtypes)
+    draft = ModuleDraft(random, dtypes)
     dtype = "pred" if random.randrange(12) == 0 else random.choice(dtypes)
     draft.source(dtype, draft.dims(random.choice((0, 1, 1, 2, 2, 3, 3, 4)), 200))
     if draft.chance(3):
         first = draft.values[0]
         draft.parameter(first.dtype, first.dims)
     traits: list[str] = []
-    made: list[Value] = []
+    made: list[DrawnValue] = []
     for _ in range(random.randint(2, MOST_STEPS)):
         (name,) = random.choices(names, chances)
         last = (made or draft.values)[-1]

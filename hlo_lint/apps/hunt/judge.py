@@ -2,7 +2,7 @@
 
 The judge of values is XLA:CPU without its passes. Where a compiled module computes something else,
 the dumps of the compilation run there one by one, and the first that differs from the input names
-the pass. Floats run in f64, so that rounding is no difference.
+the pass. Floats run in f64, so that rounding makes none.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _unsupported = re.compile("UNIMPLEMENTED|[Uu]nsupported|not (yet )?(supported|im
 
 
 @dataclass(frozen=True)
-class Finding:
+class BugFinding:
     """A problem of a compilation."""
 
     kind: str
@@ -94,14 +94,14 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JudgeVerdict:
     """The verdict on one module."""
 
     outcome: str
     """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason why nothing is known."""
     passes: frozenset[str] = frozenset()
     """The passes that changed something."""
-    finding: Finding | None = None
+    finding: BugFinding | None = None
 
 
 class Judge(AbstractContextManager["Judge"], ABC):
@@ -117,36 +117,36 @@ class Judge(AbstractContextManager["Judge"], ABC):
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def __call__(self, text: str) -> Verdict:
+    def __call__(self, text: str) -> JudgeVerdict:
         """The verdict on a module."""
         module = parse_file(text).modules[0]
         if reason := unfair(module):
-            return Verdict(f"unfair: {reason}")
+            return JudgeVerdict(f"unfair: {reason}")
         folder = Path(tempfile.mkdtemp(prefix="hlo_lint_"))
         try:
-            verdict = self._judged(text, [inputs_of(module, seed) for seed in SEEDS], folder)
+            verdict = self._judged(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
             if verdict.outcome == SAME and self._rules and (finding := broken_rule(folder)):
-                return Verdict(FOUND, verdict.passes, finding)
+                return JudgeVerdict(FOUND, verdict.passes, finding)
             return verdict
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     @abstractmethod
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> Verdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
         """The verdict on a module that is fair; the dumps are written into the folder."""
 
-    def _by_steps(self, inputs: Sequence[Arrays], folder: Path) -> Verdict:
+    def _by_steps(self, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
         """The verdict on what the dumps compute."""
         passes = frozenset(passes_in(folder))
         steps = Steps(self._reference, dumped_steps(folder))
         change = steps.first_change(inputs)
-        if isinstance(change, Finding) and steps.first_change(inputs) != change:
-            return Verdict("the judge is of two minds", passes)
-        if isinstance(change, Finding):
-            return Verdict(FOUND, passes, change)
+        if isinstance(change, BugFinding) and steps.first_change(inputs) != change:
+            return JudgeVerdict("the judge is of two minds", passes)
+        if isinstance(change, BugFinding):
+            return JudgeVerdict(FOUND, passes, change)
         if change is None and len(steps.programs) < 2 and steps.skipped:
-            return Verdict(f"not run: {steps.skipped[0][-60:]}", passes)
-        return Verdict(change or SAME, passes)
+            return JudgeVerdict(f"not run: {steps.skipped[0][-60:]}", passes)
+        return JudgeVerdict(change or SAME, passes)
 
     def _compiled_otherwise(self, text: str, inputs: Sequence[Arrays]) -> bool:
         """True if a text compiles that did not compile with every pass."""
@@ -156,24 +156,26 @@ class Judge(AbstractContextManager["Judge"], ABC):
             return False
         return True
 
-    def _failed(self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path) -> Verdict:
+    def _failed(
+        self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path
+    ) -> JudgeVerdict:
         """The verdict on a module that did not compile, or did not run."""
         passes = frozenset(passes_in(folder))
         if ending.status == "refused":
-            return Verdict(f"refused: {ending.message[:60]}")
+            return JudgeVerdict(f"refused: {ending.message[:60]}")
         if ending.status == "error":
             if _unsupported.search(ending.message):
-                return Verdict(f"unsupported: {ending.message[:60]}", passes)
+                return JudgeVerdict(f"unsupported: {ending.message[:60]}", passes)
             is_check = ending.message.startswith("INTERNAL")
             if not is_check and not self._compiled_otherwise(text, inputs):
-                return Verdict(f"refused: {ending.message[:60]}", passes)
+                return JudgeVerdict(f"refused: {ending.message[:60]}", passes)
         kinds = {"died": "crash", "timeout": "hang"}
         kind = kinds.get(ending.status, ending.status)
         if "more memory" in ending.message:
             kind = "memory"
         named = _failed_after.search(ending.message)
         by = named[1] if named else last_pass(folder)
-        return Verdict(FOUND, passes, Finding(kind, by, cause_of(ending)))
+        return JudgeVerdict(FOUND, passes, BugFinding(kind, by, cause_of(ending)))
 
 
 class CpuJudge(Judge):
@@ -197,7 +199,7 @@ class CpuJudge(Judge):
             )
         )
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> Verdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
         dumped = {**DUMPED, "xla_dump_to": str(folder)}
         if self._only:
             dumped[ONLY_PASSES] = self._only
@@ -209,10 +211,10 @@ class CpuJudge(Judge):
         plain = self._run(text, inputs, JUDGE)
         passes = frozenset(passes_in(folder))
         if isinstance(plain, Ending):
-            return Verdict(f"no judge: {plain.message[:60]}", passes)
+            return JudgeVerdict(f"no judge: {plain.message[:60]}", passes)
         if any(map(_differ, plain, compiled)):
             return self._divergence(text, inputs, plain, compiled, folder, passes)
-        return Verdict(SAME, passes)
+        return JudgeVerdict(SAME, passes)
 
     def _compiled_otherwise(self, text: str, inputs: Sequence[Arrays]) -> bool:
         plain = self._run(text, inputs, JUDGE)
@@ -245,27 +247,29 @@ class CpuJudge(Judge):
         compiled: list[Arrays],
         folder: Path,
         passes: frozenset[str],
-    ) -> Verdict:
+    ) -> JudgeVerdict:
         again = self._run(text, inputs, JUDGE)
         if isinstance(again, Ending) or any(map(_differ, plain, again)):
-            return Verdict(FOUND, passes, Finding("unsteady", CODE, "two runs give two results"))
+            return JudgeVerdict(
+                FOUND, passes, BugFinding("unsteady", CODE, "two runs give two results")
+            )
         steps = Steps(self._reference, dumped_steps(folder))
         change = steps.first_change(inputs)
         if isinstance(change, str):
-            return Verdict(change, passes)
+            return JudgeVerdict(change, passes)
         if change is not None:
-            return Verdict(FOUND, passes, change)
+            return JudgeVerdict(FOUND, passes, change)
         number = next(
             n for n, (a, b) in enumerate(zip(plain, compiled, strict=True)) if _differ(a, b)
         )
         difference = _differ(plain[number], compiled[number])
         first = steps.first(inputs[number])
         if first is None:
-            return Verdict("the input does not run alone", passes)
+            return JudgeVerdict("the input does not run alone", passes)
         is_whole = steps.is_exact and _differ(first, plain[number]) is None
         if not is_whole or difference is None:
-            return Verdict("rounding alone", passes)
-        return Verdict(FOUND, passes, Finding("values", CODE, f"{difference}"))
+            return JudgeVerdict("rounding alone", passes)
+        return JudgeVerdict(FOUND, passes, BugFinding("values", CODE, f"{difference}"))
 
 
 class ChipJudge(Judge):
@@ -287,7 +291,7 @@ class ChipJudge(Judge):
         )
         self._chip = chip
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> Verdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
         flags = f"--xla_dump_large_constants {DUMPING}{folder}"
         if self._only:
             flags = f"--{ONLY_PASSES}={self._only} {flags}"
@@ -339,7 +343,7 @@ class Steps:
         """The results of the input in its own types."""
         return self._values(self.programs[0][1], inputs, {}) if self.programs else None
 
-    def first_change(self, inputs: Sequence[Arrays]) -> Finding | str | None:
+    def first_change(self, inputs: Sequence[Arrays]) -> BugFinding | str | None:
         """The first step that computes something else, or the reason why that is not known."""
         for arrays in inputs:
             results: list[tuple[str, Arrays]] = []
@@ -360,7 +364,7 @@ class Steps:
                     continue
                 if _is_sign_or_special(difference):
                     return "signs of zeros, or NaNs, of floats"
-                return Finding("values", name, f"{difference}")
+                return BugFinding("values", name, f"{difference}")
         return None
 
     def _values(self, program: Program, inputs: Arrays, types: Mapping[str, str]) -> Arrays | None:
@@ -391,7 +395,7 @@ def _is_sign_or_special(difference: LargestDifference) -> bool:
     return any(isinstance(one, float) and not isfinite(one) for one in both)
 
 
-def inputs_of(module: Module, seed: int) -> Arrays:
+def hunt_inputs(module: Module, seed: int) -> Arrays:
     """Values for the parameters: integers are small, at the ends of their types, or any bits."""
     import numpy as np
 
@@ -439,10 +443,10 @@ def last_pass(folder: Path) -> str:
     return (name.before or "") if name is not None else ""
 
 
-def broken_rule(folder: Path) -> Finding | None:
+def broken_rule(folder: Path) -> BugFinding | None:
     """The first error that a rule finds in a dump."""
     for finding in lint(open_dump(folder)).findings:
         if finding.severity is Severity.ERROR:
             by = finding.introduced_by.pass_name if finding.introduced_by else ""
-            return Finding(finding.rule, by, skeleton(finding.message))
+            return BugFinding(finding.rule, by, skeleton(finding.message))
     return None

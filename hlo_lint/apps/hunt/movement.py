@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import MAX_ELEMENTS, Draft, Value, call, numbers
+from hlo_lint.apps.hunt.draft import MAX_ELEMENTS, DrawnValue, ModuleDraft, call, numbers
 from hlo_lint.apps.hunt.elementwise import binary, binary_opcodes
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer
 
 INDEX_TYPES: Final = ("s32", "s32", "s64", "u32", "s8", "u8", "u64", "s16")
 
 
-def reshape(d: Draft, x: Value) -> Value:
+def reshape(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """The same elements in other dimensions, some of them 1."""
     dims: list[int] = []
     left = x.size
@@ -25,14 +25,14 @@ def reshape(d: Draft, x: Value) -> Value:
     return d.add(x.dtype, dims, call("reshape", x))
 
 
-def transpose(d: Draft, x: Value) -> Value:
+def transposition(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """A permutation of the dimensions."""
     order = d.shuffled(range(x.rank))
     dims = [x.dims[at] for at in order]
     return d.add(x.dtype, dims, f"{call('transpose', x)}, dimensions={{{numbers(order)}}}")
 
 
-def broadcast(d: Draft, x: Value) -> Value | None:
+def broadcasting(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """New dimensions, in between or around."""
     size, at = d.random.choice((0, 1, 1, 2, 3, 4)), d.random.randint(0, x.rank)
     if x.size * size > MAX_ELEMENTS or x.rank > 4:
@@ -42,12 +42,12 @@ def broadcast(d: Draft, x: Value) -> Value | None:
     return d.add(x.dtype, dims, f"{call('broadcast', x)}, dimensions={{{kept}}}")
 
 
-def reverse(d: Draft, x: Value) -> Value:
+def reverse(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Some dimensions backwards."""
     return d.like(x, "reverse", more=f", dimensions={{{numbers(d.subset(range(x.rank)))}}}")
 
 
-def slice_(d: Draft, x: Value) -> Value:
+def slice_(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """A part, also with strides, also an empty one."""
     ranges, dims = [], []
     for size in x.dims:
@@ -60,7 +60,7 @@ def slice_(d: Draft, x: Value) -> Value:
     return d.add(x.dtype, dims, f"{call('slice', x)}, slice={{{numbers(ranges)}}}")
 
 
-def pad(d: Draft, x: Value) -> Value | None:
+def pad(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Padding at the edges and in between; a negative one cuts off."""
     spelled, dims = [], []
     for size in x.dims:
@@ -71,14 +71,14 @@ def pad(d: Draft, x: Value) -> Value | None:
             low = high = 0
         spelled.append(f"{low}_{high}{f'_{inner}' if inner else ''}")
         dims.append(whole + low + high)
-    value = Value("", x.dtype, tuple(dims))
+    value = DrawnValue("", x.dtype, tuple(dims))
     if value.size > MAX_ELEMENTS or not x.rank:
         return None
     filler = d.constant(x.dtype) if not d.chance(3) else d.parameter(x.dtype, ())
     return d.add(x.dtype, dims, f"{call('pad', x, filler)}, padding={'x'.join(spelled)}")
 
 
-def concatenate(d: Draft, x: Value) -> Value | None:
+def concatenate(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """Several values of one rank, among them slices of the first and constants."""
     if not x.rank or x.size > MAX_ELEMENTS // 4:
         return None
@@ -96,12 +96,12 @@ def concatenate(d: Draft, x: Value) -> Value | None:
     parts = [parts[number] for number in d.shuffled(range(len(parts)))]
     size = sum(part.dims[at] for part in parts)
     dims = (*x.dims[:at], size, *x.dims[at + 1 :])
-    if Value("", x.dtype, dims).size > MAX_ELEMENTS:
+    if DrawnValue("", x.dtype, dims).size > MAX_ELEMENTS:
         return None
     return d.add(x.dtype, dims, f"{call('concatenate', *parts)}, dimensions={{{at}}}")
 
 
-def index(d: Draft, dtype: str, size: int) -> Value:
+def index(d: ModuleDraft, dtype: str, size: int) -> DrawnValue:
     """A scalar index: a constant about the border, a parameter, or what is computed from one."""
     if d.chance(2):
         return d.constant(dtype, (), [_index(d, dtype, size)])
@@ -109,14 +109,14 @@ def index(d: Draft, dtype: str, size: int) -> Value:
     return binary(d, value) if d.chance(3) else value
 
 
-def _index(d: Draft, dtype: str, size: int) -> str:
+def _index(d: ModuleDraft, dtype: str, size: int) -> str:
     low = 0 if dtype.startswith("u") else -2
     return str(
         d.random.choice((d.random.randint(low, size + 1), 0, max(size - 1, 0), max(low, -1)))
     )
 
 
-def dynamic_slice(d: Draft, x: Value) -> Value:
+def dynamic_slice(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """A part that begins where scalars say; XLA moves the begin until it is inside."""
     dtype = d.random.choice(INDEX_TYPES)
     sizes = [d.random.randint(min(1, size), size) for size in x.dims]
@@ -125,7 +125,7 @@ def dynamic_slice(d: Draft, x: Value) -> Value:
     return d.add(x.dtype, sizes, call("dynamic-slice", x, *starts) + more)
 
 
-def dynamic_update_slice(d: Draft, x: Value) -> Value:
+def dynamic_update_slice(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """An update where scalars say, and perhaps another one or a slice after it."""
     dtype = d.random.choice(INDEX_TYPES)
     sizes = [d.random.randint(min(1, size), size) for size in x.dims]
@@ -140,14 +140,16 @@ def dynamic_update_slice(d: Draft, x: Value) -> Value:
     return result
 
 
-def _indices(d: Draft, batch: tuple[int, ...], places: list[int], x: Value) -> tuple[Value, int]:
+def _indices(
+    d: ModuleDraft, batch: tuple[int, ...], places: list[int], x: DrawnValue
+) -> tuple[DrawnValue, int]:
     """Indices of `places`, and the dimension that holds them."""
     at = d.random.randint(0, len(batch))
     dims = (*batch[:at], len(places), *batch[at:])
     if len(places) == 1 and d.chance(2):
         dims, at = batch, len(batch)
     dtype = d.random.choice(INDEX_TYPES)
-    value = Value("", dtype, dims)
+    value = DrawnValue("", dtype, dims)
     if d.chance(2) and value.size <= 64:
         most = max((x.dims[place] for place in places), default=1)
         texts = [_index(d, dtype, most) for _ in range(value.size)]
@@ -157,7 +159,7 @@ def _indices(d: Draft, batch: tuple[int, ...], places: list[int], x: Value) -> t
     return d.parameter(dtype, dims), at
 
 
-def gather(d: Draft, x: Value) -> Value | None:
+def gather(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A gather with any dimension numbers; indices may be out of range, where XLA clamps them."""
     if not x.rank or 0 in x.dims:
         return None
@@ -169,7 +171,7 @@ def gather(d: Draft, x: Value) -> Value | None:
     offsets = d.subset(range(len(batch) + len(kept)), len(kept))
     left, inner = list(batch), list(kept)
     dims = [(inner if at in offsets else left).pop(0) for at in range(len(batch) + len(kept))]
-    if Value("", x.dtype, tuple(dims)).size > MAX_ELEMENTS:
+    if DrawnValue("", x.dtype, tuple(dims)).size > MAX_ELEMENTS:
         return None
     indices, at = _indices(d, batch, places, x)
     more = (
@@ -183,7 +185,7 @@ def gather(d: Draft, x: Value) -> Value | None:
 COMMUTATIVE: Final = ("add", "multiply", "maximum", "minimum", "and", "or", "xor")
 
 
-def scatter(d: Draft, x: Value) -> Value | None:
+def scatter(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A scatter with any dimension numbers, and a combiner that takes updates in any order."""
     if not x.rank or 0 in x.dims or is_complex(x.dtype):
         return None
@@ -208,7 +210,7 @@ def scatter(d: Draft, x: Value) -> Value | None:
     return d.like(x, "scatter", indices, updates, more=more)
 
 
-def iota(d: Draft, x: Value) -> Value | None:
+def iota(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """An iota of the value's shape, combined with it."""
     if not is_integer(x.dtype) or not x.rank:
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import INTEGERS, Draft
+from hlo_lint.apps.hunt.draft import INTEGERS, ModuleDraft
 from hlo_lint.apps.hunt.elementwise import binary_opcodes
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import Generated
@@ -41,18 +41,18 @@ def _other_constant(text: str, random: Random) -> str | None:
     if not matches:
         return None
     match = random.choice(matches)
-    return _spliced(text, match, 2, Draft(random).number(match[1]))
+    return _spliced(text, match, 2, ModuleDraft(random).number(match[1]))
 
 
 def _other_opcode(text: str, random: Random) -> str | None:
-    known = [
+    matches = [
         match
         for match in _binary.finditer(text)
         if match[1] in FLOATS | {*INTEGERS, "pred"} and match[3] in binary_opcodes(match[1])
     ]
-    if not known:
+    if not matches:
         return None
-    match = random.choice(known)
+    match = random.choice(matches)
     return _spliced(text, match, 3, random.choice(binary_opcodes(match[1])))
 
 

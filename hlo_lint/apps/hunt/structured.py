@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import MAX_ELEMENTS, Draft, Value, call, ends, numbers, spelled
+from hlo_lint.apps.hunt.draft import (
+    MAX_ELEMENTS,
+    DrawnValue,
+    ModuleDraft,
+    call,
+    ends,
+    numbers,
+    shape_text,
+)
 from hlo_lint.apps.hunt.elementwise import binary_opcodes
 from hlo_lint.apps.hunt.movement import COMMUTATIVE
 from hlo_lint.hlo.dtypes import is_complex, is_float, is_integer
 
 
-def identity(dtype: str, opcode: str) -> str:
+def neutral_element(dtype: str, opcode: str) -> str:
     """The literal that a combiner leaves other values alone with."""
     if dtype == "pred":
         return {"and": "true", "minimum": "true"}.get(opcode, "false")
@@ -23,16 +31,16 @@ def identity(dtype: str, opcode: str) -> str:
     return str({"multiply": 1, "maximum": low, "minimum": high, "and": all_bits}.get(opcode, 0))
 
 
-def _combiner(d: Draft, dtype: str) -> tuple[str, Value] | None:
+def _combiner(d: ModuleDraft, dtype: str) -> tuple[str, DrawnValue] | None:
     """A computation that is associative, and its identity."""
     if is_complex(dtype) or dtype.startswith("f8"):
         return None
-    known = binary_opcodes(dtype)
-    opcode = d.random.choice([name for name in COMMUTATIVE if name in known])
-    return d.combiner(dtype, opcode), d.constant(dtype, (), [identity(dtype, opcode)])
+    opcodes = binary_opcodes(dtype)
+    opcode = d.random.choice([name for name in COMMUTATIVE if name in opcodes])
+    return d.combiner(dtype, opcode), d.constant(dtype, (), [neutral_element(dtype, opcode)])
 
 
-def reduce(d: Draft, x: Value) -> Value | None:
+def reduce(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A reduction over some dimensions, none and all included; perhaps another one after it."""
     made = _combiner(d, x.dtype)
     if made is None:
@@ -46,7 +54,7 @@ def reduce(d: Draft, x: Value) -> Value | None:
     return x
 
 
-def arg_reduce(d: Draft, x: Value) -> Value | None:
+def arg_reduce(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """The largest or smallest element of a dimension with its index, the first of equal ones."""
     if not x.rank or is_complex(x.dtype) or x.dtype == "pred" or is_float(x.dtype):
         return None
@@ -64,10 +72,10 @@ index = s32[] select(left, p1, p3)
 ROOT r = ({x.dtype}[], s32[]) tuple(value, index)""",
     )
     counted = d.add("s32", x.dims, f"iota(), iota_dimension={at}")
-    zero = d.constant(x.dtype, (), [identity(x.dtype, opcode)])
+    zero = d.constant(x.dtype, (), [neutral_element(x.dtype, opcode)])
     last = d.constant("s32", (), [str(ends("s32")[1])])
     dims = [size for number, size in enumerate(x.dims) if number != at]
-    both = f"({spelled(x.dtype, dims)}, {spelled('s32', dims)})"
+    both = f"({shape_text(x.dtype, dims)}, {shape_text('s32', dims)})"
     name = f"t{len(d.lines)}"
     more = f", dimensions={{{at}}}, to_apply=%{body}"
     d.lines.append(f"%{name} = {both} {call('reduce', x, counted, zero, last)}{more}")
@@ -75,20 +83,20 @@ ROOT r = ({x.dtype}[], s32[]) tuple(value, index)""",
     return d.add((x.dtype, "s32")[number], dims, f"get-tuple-element(%{name}), index={number}")
 
 
-def reduce_window(d: Draft, x: Value) -> Value | None:
+def reduce_window(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A reduction of windows with strides, padding and dilation of either kind."""
     made = _combiner(d, x.dtype)
     if made is None or not x.rank or 0 in x.dims:
         return None
     body, zero = made
     spelled_, dims = _window(d, x)
-    if Value("", x.dtype, tuple(dims)).size > MAX_ELEMENTS:
+    if DrawnValue("", x.dtype, tuple(dims)).size > MAX_ELEMENTS:
         return None
     more = f", window={{{spelled_}}}, to_apply=%{body}"
     return d.add(x.dtype, dims, call("reduce-window", x, zero) + more)
 
 
-def _window(d: Draft, x: Value, plain: bool = False) -> tuple[str, list[int]]:
+def _window(d: ModuleDraft, x: DrawnValue, plain: bool = False) -> tuple[str, list[int]]:
     """A window over each dimension, and the dimensions of the result."""
     size, stride, pads, left, right, dims = [], [], [], [], [], []
     for extent in x.dims:
@@ -114,7 +122,7 @@ def _window(d: Draft, x: Value, plain: bool = False) -> tuple[str, list[int]]:
     return text, dims
 
 
-def select_and_scatter(d: Draft, x: Value) -> Value | None:
+def select_and_scatter(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """The gradient of a pooling: the first largest element of each window takes an update."""
     if not x.rank or 0 in x.dims or not is_integer(x.dtype):
         return None
@@ -130,7 +138,7 @@ def select_and_scatter(d: Draft, x: Value) -> Value | None:
     return d.like(x, "select-and-scatter", updates, zero, more=more)
 
 
-def sort(d: Draft, x: Value) -> Value | None:
+def sorting(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A stable sort of one to three arrays by the first of them."""
     if not x.rank or is_complex(x.dtype) or is_float(x.dtype):
         return None
@@ -146,13 +154,13 @@ def sort(d: Draft, x: Value) -> Value | None:
     if not others:
         return d.add(x.dtype, x.dims, call("sort", x) + more)
     name = f"t{len(d.lines)}"
-    both = ", ".join(spelled(value.dtype, value.dims) for value in shapes)
+    both = ", ".join(shape_text(value.dtype, value.dims) for value in shapes)
     d.lines.append(f"%{name} = ({both}) {call('sort', *shapes)}{more}")
     number = d.random.randrange(len(shapes))
     return d.add(x.dtype, x.dims, f"get-tuple-element(%{name}), index={number}")
 
 
-def dot(d: Draft, x: Value) -> Value | None:
+def dot(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A product with batch and contracting dimensions in any order, also none, also empty."""
     if x.dtype == "pred" or x.dtype[1:] in ("2", "4") or x.rank > 4:
         return None
@@ -167,7 +175,7 @@ def dot(d: Draft, x: Value) -> Value | None:
     kept = [x.dims[at] for at, role in enumerate(roles) if role == "k"]
     free = [size for (role, _), size in zip(order, dims, strict=True) if role == "f"]
     result = [*(x.dims[at] for at in batch), *kept, *free]
-    sizes = (Value("", x.dtype, tuple(shape)).size for shape in (dims, result))
+    sizes = (DrawnValue("", x.dtype, tuple(shape)).size for shape in (dims, result))
     if max(sizes) > MAX_ELEMENTS or len(result) > 6:
         return None
     other = d.source(x.dtype, dims)
@@ -179,7 +187,7 @@ def dot(d: Draft, x: Value) -> Value | None:
     return d.add(x.dtype, result, call("dot", x, other) + more)
 
 
-def convolution(d: Draft, x: Value) -> Value | None:
+def convolving(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A convolution with dilation, negative padding, groups, and labels in any order."""
     dtype = x.dtype if x.dtype in ("s32", "s8", "f64") else "f32"
     spatial = d.random.randint(1, 2)
@@ -245,7 +253,7 @@ _HOLDS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }
 
 
-def _counted(d: Draft) -> tuple[str, int, int, int, str, str]:
+def _counted(d: ModuleDraft) -> tuple[str, int, int, int, str, str]:
     """The type, begin, step, end, direction and operation of a counter that soon ends a loop."""
     while True:
         dtype = d.random.choice("s32 s32 s64 u32 u32 s8 u8 u64 s16".split())
@@ -264,18 +272,18 @@ def _counted(d: Draft) -> tuple[str, int, int, int, str, str]:
             return dtype, begin, step, end, direction, advance
 
 
-def loop(d: Draft, x: Value) -> Value | None:
+def loop(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     """A loop of few iterations by a counter of any type, which may pass the end of its type."""
     if x.dtype == "pred" or x.size > 128 or is_complex(x.dtype):
         return None
     dtype, begin, step, end, direction, advance = _counted(d)
-    shape, flag = spelled(x.dtype, x.dims), x.rank and x.dims[0] > 1
+    shape, flag = shape_text(x.dtype, x.dims), x.rank and x.dims[0] > 1
     state = f"({dtype}[], {shape}, {shape})"
     opcode = d.random.choice([name for name in binary_opcodes(x.dtype) if "shift" not in name])
     extra = ""
     used = "y"
     if flag and d.chance(2):
-        part = spelled(x.dtype, (1, *x.dims[1:]))
+        part = shape_text(x.dtype, (1, *x.dims[1:]))
         zeros = "".join(", zero" for _ in x.dims[1:])
         sizes = numbers((1, *x.dims[1:]))
         extra = (
@@ -313,7 +321,7 @@ ROOT r = pred[] compare(i, end), direction={direction}""",
     return d.add(*shapes[number], f"get-tuple-element(%{name}), index={number}")
 
 
-def conditional(d: Draft, x: Value) -> Value:
+def conditional(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Branches by a predicate or a number, which may be constant or out of range."""
     shape = (x.dtype, x.dims)
     is_indexed = d.chance(2)
@@ -321,9 +329,9 @@ def conditional(d: Draft, x: Value) -> Value:
     branches = []
     for _ in range(count):
         opcode = d.random.choice(binary_opcodes(x.dtype))
-        root = f"ROOT r = {spelled(*shape)} {opcode}(p0, p0)"
+        root = f"ROOT r = {shape_text(*shape)} {opcode}(p0, p0)"
         if d.chance(3):
-            root = f"ROOT r = {spelled(*shape)} copy(p0)"
+            root = f"ROOT r = {shape_text(*shape)} copy(p0)"
         branches.append(d.computation([shape], root))
     if is_indexed:
         chosen = d.parameter("s32", ()) if d.chance(2) else d.constant("s32")
