@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
-from hlo_lint.apps.hunt.causes import known_issue, opcodes_in, cause_signature
+from hlo_lint.apps.hunt.causes import cause_signature, known_issue, opcodes_in
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import STEPS, generate
 from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, CpuJudge, JudgeVerdict, hunt_inputs

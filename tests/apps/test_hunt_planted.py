@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from hlo_lint.apps.hunt.causes import reduced, cause_signature
+from hlo_lint.apps.hunt.causes import cause_signature, reduced
 from hlo_lint.apps.hunt.generate import STEPS, generate
 from hlo_lint.apps.hunt.judge import Judge, JudgeVerdict
 
@@ -62,7 +62,7 @@ PLANTS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
         "simplify-sorts",
         _first(r"(pred\[\] compare\(%?p0[\d.]*, %?p1[\d.]*\), direction=)LT", r"\1GT"),
     ),
-    "gather": ("gather_simplifier", _first("start_index_map={0}", "start_index_map={1}")),
+    "gather": ("gather_simplifier", _first(r"start_index_map=\{0,1\}", "start_index_map={1,0}")),
 }
 
 
