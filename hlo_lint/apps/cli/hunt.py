@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from pathlib import Path
 
 import click
@@ -111,7 +112,7 @@ def command(
 
     def hunt() -> None:
         with judges_of(releases, pythons, targets, passes=names, announce=announce) as judges:
-            modules = _mutations(texts, seeds) if texts else campaign.generated(seeds)
+            modules = _mutations(texts, seeds, deadline) if texts else campaign.generated(seeds)
             campaign.run(judges, deadline, modules, note)
 
     def announce(text: str) -> None:
@@ -144,9 +145,9 @@ class _Seeds:
             yield seed
 
 
-def _mutations(texts: list[str], seeds: _Seeds) -> Iterator[Generated]:
+def _mutations(texts: list[str], seeds: _Seeds, deadline: Deadline) -> Iterator[Generated]:
     with parser() as guard:
-        for seed in seeds:
+        for seed in takewhile(lambda _: deadline.left > 0, seeds):
             if (module := mutated(texts, seed, guard)) is not None:
                 yield module
 
