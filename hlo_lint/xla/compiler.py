@@ -20,6 +20,7 @@ from hlo_lint.text.source import encode
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
 from hlo_lint.xla.limits import ChildLimits
 from hlo_lint.xla.pjrt import ABSENT, Plugin, module_of_text, plugin_path, xla_bindings
+from hlo_lint.xla.server import ready
 
 if TYPE_CHECKING:
     from hlo_lint.xla.child import Answer
@@ -44,14 +45,28 @@ class Ending:
 
 
 class XlaCompiler(AbstractContextManager["XlaCompiler"]):
-    """XLA's compiler for GPUs, in one child process for each thread that asks at a time."""
+    """XLA's compiler for GPUs or TPUs, in one child for each thread that asks at a time."""
 
-    def __init__(self, python: Path | None = None, *, timeout: float = 60.0) -> None:
-        """`python` is an interpreter with jax's CUDA plugin; `timeout` in seconds for a text."""
+    def __init__(
+        self, python: Path | None = None, *, timeout: float = 60.0, platform: str = "cuda"
+    ) -> None:
+        """`python` is an interpreter with the plugin of jax for `platform`, `cuda` or `tpu`.
+
+        `timeout` is in seconds for a text.
+        """
         limits = ChildLimits(timeout, ChildLimits.by_default(timeout).memory)
+        self._platform = platform
+        # XLA:GPU reads its flags once in a process; libtpu has threads, which no fork has, and a
+        # lock for the chip, which a compiler alone does not need.
+        is_gpu = platform == "cuda"
+        environment = ABSENT if is_gpu else {**ABSENT, "ALLOW_MULTIPLE_LIBTPU_LOAD": "1"}
         self._children = Pool(
             lambda: Child(
-                python, limits=limits, setup=load_compiler, forks="each time", environment=ABSENT
+                python,
+                limits=limits,
+                setup=load_compiler if is_gpu else ready,
+                forks="each time" if is_gpu else "never",
+                environment=environment,
             )
         )
 
@@ -65,7 +80,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
         flags: str = "",
         devices: Sequence[int] = (1, 1),
     ) -> Ending:
-        """The end of the compilation of a text for a GPU, described in the text format.
+        """The end of the compilation of a text for a GPU, described in the text format, or a TPU.
 
         `devices` are the numbers of replicas and of partitions: those of a header do not count.
 
@@ -73,6 +88,8 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
             UsageError: where there is no jaxlib, no compiler for GPUs, or no such flag.
         """
         target = {"platform": "cuda", "target_config": target_config, "topology": "1x1x1"}
+        if self._platform == "tpu":
+            target = {"platform": "tpu", "topology_name": target_config}
         with self._children.one() as child:
             try:
                 (status, message), _ = child.call(
@@ -121,5 +138,9 @@ def compiled(
         module = module_of_text(text)
     except Exception as refusal:  # absl::Status, as jaxlib raises it
         return ("refused", f"{refusal}"), ()
-    error = _plugin(target["platform"]).compile(module, target, devices)
+    plugin, own = _plugin(target["platform"]), None
+    if target["platform"] == "tpu":
+        pairs = (word.removeprefix("--").partition("=") for word in flags.split())
+        own = {name: value or "true" for name, _, value in pairs}
+    error = plugin.compile(module, target, devices, own)
     return ("error" if error else "ok", error), ()

@@ -140,10 +140,12 @@ def unpack_arrays(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray
 # ---- in the child
 
 
-def run_text(text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any]) -> Answer:
-    """Compile a text, and run it."""
+def run_text(
+    text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any], plain: bool = False
+) -> Answer:
+    """Compile a text, and run it; `plain` means without the flags of this module."""
     _, put, fetch = _device()
-    executable = _compiled(text, tuple(flags.items()))
+    executable = _compiled(text, tuple(flags.items()), plain)
     return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
 
 
@@ -154,7 +156,7 @@ def load_runtime() -> Answer:
 
 
 @lru_cache(MAX_EXECUTABLES)
-def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...]) -> Any:
+def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...], plain: bool) -> Any:
     jaxlib = import_module("jaxlib._jax")
     device, _, _ = _device()
     program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
@@ -164,6 +166,8 @@ def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...]) -> A
         options.env_option_overrides = list({**own, **dict(flags)}.items())
         return device.client.compile_and_load(program, jaxlib.DeviceList((device,)), options)
 
+    if plain:
+        return compiled({})
     try:
         return compiled(FLAGS)
     except RuntimeError:

@@ -5,7 +5,8 @@ no layouts and no bitcasts. No driver and no device are needed.
 
 This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
 arguments FILE and TARGET it compiles one file, for the GPU that a text of XLA's
-`GpuTargetConfigProto` describes. `XLA_FLAGS` has the flags.
+`GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`. `XLA_FLAGS`
+has the flags.
 """
 
 from __future__ import annotations
@@ -62,6 +63,15 @@ def _varint(number: int) -> bytes:
     return bytes((*parts, number))
 
 
+def _field(number: int, content: bytes) -> bytes:
+    return bytes((number << 3 | 2,)) + _varint(len(content)) + content
+
+
+def _override(text: str) -> bytes:
+    truth = {"true": b"\x10\x01", "false": b"\x10\x00"}
+    return truth.get(text) or _field(1, text.encode())
+
+
 class Plugin:
     """The compiler of a platform, from the library of a plugin."""
 
@@ -84,17 +94,25 @@ class Plugin:
             raise RuntimeError(refusal)
 
     def compile(
-        self, module: bytes, target: Mapping[str, str], devices: Sequence[int] = (1, 1)
+        self,
+        module: bytes,
+        target: Mapping[str, str],
+        devices: Sequence[int] = (1, 1),
+        flags: Mapping[str, str] | None = None,
     ) -> str:
         """Compile a serialized HloModuleProto; the error, or empty text.
 
         `target` has the arguments of jax's `get_topology_desc`; `devices` are the numbers of
-        replicas and of partitions.
+        replicas and of partitions; `flags` are for this compilation, beside those of `XLA_FLAGS`.
         """
         replicas, partitions = devices
         counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
         # CompileOptionsProto { executable_build_options { num_replicas num_partitions } }
-        build = b"\x1a" + _varint(len(counts)) + counts
+        build = _field(3, counts) + b"".join(
+            # env_option_overrides { key value { bool_field or string_field } }
+            _field(7, _field(1, key.encode()) + _field(2, _override(text)))
+            for key, text in (flags or {}).items()
+        )
         texts = {name: text.encode() for name, text in target.items()}
         del texts["platform"]
         name = texts.pop("topology_name", b"")
@@ -154,12 +172,15 @@ def module_of_text(data: bytes) -> bytes:
 
 def main(file: str, target: str) -> int:
     """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
-    library = plugin_path()
+    platform = "cuda" if Path(target).exists() else "tpu"
+    library = plugin_path(platform)
     if library is None:
-        print("jax's CUDA plugin is not installed")
+        print(f"jax's plugin for {platform} is not installed")
         return 2
-    description = Path(target).read_text("utf-8")
-    chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
+    chip = {"platform": "tpu", "topology_name": target}
+    if platform == "cuda":
+        description = Path(target).read_text("utf-8")
+        chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
     error = Plugin(library).compile(module_of_text(Path(file).read_bytes()), chip)
     print(f"error: {error.strip()}" if error else "ok")
     return 1 if error else 0

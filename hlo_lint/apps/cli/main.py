@@ -18,7 +18,7 @@ GROUPS = {
         *("passes", "blame", "diff", "bisect", "compare", "validate"),
         *("config-diff", "ranks", "payload"),
     ),
-    "Make it smaller, hand it on": ("reduce", "repro"),
+    "Make it smaller, hand it on": ("reduce", "repro", "hunt"),
     "Run and compile": ("exec", "capture", "run"),
     "Rules and settings": ("rules", "explain", "example", "new-rule", "config", "baseline"),
     "Machines, editors and shells": ("cache", "merge", "server", "completion"),

@@ -183,6 +183,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers",
         f"hlo_lint({', '.join(f'{name}=…' for name in SETTINGS)}): how the fixture hlo_lint checks",
     )
+    config.addinivalue_line(
+        "markers", "hlo_lint_hunt(passes=…, minutes=…): hunt for bugs of passes before the test"
+    )
     given = config.getoption("--hlo-lint-report")
     if given is None:
         return
@@ -196,6 +199,15 @@ def pytest_configure(config: pytest.Config) -> None:
         for old in folder.glob(f"*/{FINDINGS}"):
             shutil.rmtree(old.parent)
         (folder / SUMMARY).unlink(missing_ok=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    """Hunt as the markers say: what is found fails the test."""
+    for marker in item.iter_markers("hlo_lint_hunt"):
+        from hlo_lint.apps.hunt.api import hunt
+
+        hunt(**marker.kwargs)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

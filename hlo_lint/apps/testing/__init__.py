@@ -1,7 +1,10 @@
-"""Runs the examples of a rule as tests, in whatever test-suite the rule has.
+"""Runs the examples of a rule as tests, in any test-suite, and hunts for bugs of passes.
 
     def test_the_examples_of_the_rule() -> None:
         check_examples(WideConcatenate)
+
+    def test_my_pass() -> None:
+        hunt(passes=["my-pass"], minutes=1)
 
 What fails is an `AssertionError` that says which example it was and what was found there.
 """
@@ -15,11 +18,14 @@ from tempfile import TemporaryDirectory
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
+from hlo_lint.apps.hunt.api import hunt
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
 from hlo_lint.text.phrases import dedented
+
+__all__ = ["check_example", "check_examples", "check_page", "hunt", "write_example"]
 
 _ENDINGS = {"HloModule": "hlo", ".entry": "ptx", "instruction_profiles": "textproto"}
 """The ending of an example's file, by what its text has; where it has none of these, `log`."""

@@ -56,7 +56,7 @@ JUDGE: Final[Mapping[str, bool | int | str]] = {
         "simplification_after_layout_assignment,simplify-conditional,simplify-fp-conversions,"
         "simplify-sorts,simplify-while-loops,small-while-loop-hoisting,topk-rewriter,"
         "transpose-folding,while-loop-constant-sinking,while-loop-invariant-code-motion,"
-        "zero_sized_hlo_elimination"
+        "while-loop-trip-count-annotator,zero_sized_hlo_elimination"
     ),
     "xla_llvm_disable_expensive_passes": True,
 }

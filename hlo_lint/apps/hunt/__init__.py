@@ -1,0 +1,1 @@
+"""A hunt for bugs of a released XLA: modules like those that passes rewrite, and their judges."""

@@ -1,0 +1,181 @@
+"""Modules that say what they compute: of what XLA leaves open, a pass may make anything.
+
+`docs/hunt.md` has XLA's words for each of these.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hlo_lint.analysis.walks import chain
+from hlo_lint.apps.hunt.movement import COMMUTATIVE
+from hlo_lint.apps.hunt.structured import neutral_element
+from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.text.errors import HloLintError
+
+OPCODES: Final = frozenset(
+    "abs add and atan2 bitcast-convert broadcast call cbrt ceil clamp compare complex concatenate "
+    "conditional constant convert convolution copy cosine count-leading-zeros divide dot "
+    "dynamic-slice dynamic-update-slice exponential exponential-minus-one floor gather "
+    "get-tuple-element imag iota log log-plus-one logistic map maximum minimum multiply negate not "
+    "or pad parameter popcnt power real reduce reduce-window remainder reshape reverse "
+    "round-nearest-afz round-nearest-even rsqrt scatter select select-and-scatter shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine slice sort sqrt subtract tanh transpose "
+    "tuple while xor".split()
+)
+"""Opcodes that a front end writes: fusions and bitcasts are made by passes."""
+
+ARG_REDUCTION: Final = Counter(
+    "parameter parameter parameter parameter compare compare compare and or select select "
+    "tuple".split()
+)
+
+
+def unfair(module: Module) -> str:
+    """The reason why a module does not say what it computes; empty if it does."""
+    for parameter in module.entry.parameters if module.entry else ():
+        if not isinstance(parameter.shape_or_none, ArrayShape):
+            return f"%{parameter.name} is not an array"
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            if instruction.opcode not in OPCODES:
+                return f"{instruction.opcode} is not what a front end writes"
+            judge = _JUDGES.get(instruction.opcode)
+            if judge is not None and (reason := judge(instruction, module)):
+                return f"%{instruction.name}: {reason}"
+    return ""
+
+
+def _dtype(instruction: Instruction | None) -> str:
+    shape = instruction.shape_or_none if instruction is not None else None
+    return shape.dtype if isinstance(shape, ArrayShape) else ""
+
+
+def _numbers(instruction: Instruction | None) -> list[float]:
+    """The numbers of a constant, or of one that is broadcast; empty for anything else."""
+    from numpy import asarray
+
+    for source in chain(
+        instruction,
+        lambda one: one.producer() if one.opcode in ("broadcast", "reshape", "copy") else None,
+    ):
+        if source.opcode == "constant":
+            try:
+                return [float(number) for number in asarray(source.literal).reshape(-1)]
+            except (HloLintError, TypeError, ValueError):
+                return []
+    return []
+
+
+def _division(instruction: Instruction, _: Module) -> str:
+    if not is_integer(_dtype(instruction)):
+        return ""
+    divisors = _numbers(instruction.producer(1))
+    if divisors and not any(number in (0, -1) for number in divisors):
+        return ""
+    return "integers are divided by what may be 0 or -1"
+
+
+def _power(instruction: Instruction, _: Module) -> str:
+    return "a power of integers" if is_integer(_dtype(instruction)) else ""
+
+
+def _conversion(instruction: Instruction, _: Module) -> str:
+    target, source = _dtype(instruction), _dtype(instruction.producer())
+    if not is_integer(target) or not (is_float(source) or is_complex(source)):
+        return ""
+    for one in chain(instruction.producer(), Instruction.producer):
+        dtype = _dtype(one)
+        if is_integer(dtype) or dtype == "pred":
+            bits = 1 if dtype == "pred" else BITS[dtype]
+            if bits < BITS[target] and (is_signed(target) or not is_signed(dtype)):
+                return ""
+            break
+        if one.opcode != "convert" or dtype not in ("f32", "f64", "bf16"):
+            break
+    return "a float that may be out of range becomes an integer"
+
+
+def _bits(instruction: Instruction, _: Module) -> str:
+    source = _dtype(instruction.producer())
+    return "" if is_integer(source) else "the bits of a NaN are nobody's promise"
+
+
+def _combined(instruction: Instruction, module: Module) -> str:
+    name = instruction.attribute_text("to_apply") or ""
+    body = module.computation(name.lstrip("%"))
+    if body is None:
+        return "it has no combiner"
+    root, dtype = body.root, _dtype(instruction)
+    if Counter(one.opcode for one in body.instructions) == ARG_REDUCTION:
+        return ""
+    if root is None or not _is_binary(body) or root.opcode not in COMMUTATIVE:
+        return "its combiner depends on the order"
+    if instruction.opcode == "scatter":
+        rounds = is_float(dtype) and root.opcode in ("add", "multiply")
+        return "floats are added in any order" if rounds else ""
+    start = instruction.operands[1].instruction if len(instruction.operands) == 2 else None
+    if start is None or start.opcode != "constant":
+        return "the first value is not known"
+    neutral = neutral_element(dtype, root.opcode) if not is_complex(dtype) else "?"
+    text = start.operands_text.strip()
+    same = text == neutral or (is_float(dtype) and _numbers(start) == [float(neutral)])
+    return "" if same else "the first value changes others"
+
+
+def _is_binary(body: Computation) -> bool:
+    root = body.root
+    names = [one.name for one in body.parameters]
+    return root is not None and len(names) == 2 and {*root.operand_names} == {*names}
+
+
+def _sort(instruction: Instruction, module: Module) -> str:
+    body = module.computation((instruction.attribute_text("to_apply") or "").lstrip("%"))
+    if len(instruction.operands) > 1 and instruction.attribute_text("is_stable") != "true":
+        return "equal keys in any order"
+    root = body.root if body is not None else None
+    if root is None or root.opcode != "compare" or is_float(_dtype(root.producer())):
+        return "its comparator orders nothing"
+    numbers = [one.parameter_number for one in root.producers]
+    direction = root.attribute_text("direction")
+    if numbers in ([0, 1], [1, 0]) and direction in ("LT", "GT"):
+        return ""
+    return "its comparator orders nothing"
+
+
+def _select_and_scatter(instruction: Instruction, module: Module) -> str:
+    parts = [
+        module.computation((instruction.attribute_text(name) or "").lstrip("%"))
+        for name in ("select", "scatter")
+    ]
+    roots = [body.root for body in parts if body is not None]
+    opcodes = [root.opcode for root in roots if root is not None]
+    if opcodes != ["compare", "add"] or is_float(_dtype(instruction)):
+        return "its computations are not those of a pooling"
+    is_known = roots[0] is not None and roots[0].attribute_text("direction") == "GE"
+    is_ordered = (
+        is_known
+        and roots[0] is not None
+        and [one.parameter_number for one in roots[0].producers] == [0, 1]
+    )
+    return "" if is_ordered and _numbers(instruction.producer(2)) == [0] else "it pools nothing"
+
+
+def _compare(instruction: Instruction, _: Module) -> str:
+    return "the order of NaNs" if instruction.attribute_text("type") == "TOTALORDER" else ""
+
+
+_JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
+    **dict.fromkeys(("divide", "remainder"), _division),
+    "power": _power,
+    "convert": _conversion,
+    "bitcast-convert": _bits,
+    **dict.fromkeys(("reduce", "reduce-window", "scatter"), _combined),
+    "sort": _sort,
+    "select-and-scatter": _select_and_scatter,
+    "compare": _compare,
+}

@@ -1,0 +1,285 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from hlo_lint.apps.cli.main import cli
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
+from hlo_lint.apps.hunt.causes import cause_signature, known_issue, opcodes_in
+from hlo_lint.apps.hunt.fair import unfair
+from hlo_lint.apps.hunt.generate import STEPS, generate
+from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, CpuJudge, JudgeVerdict, hunt_inputs
+from hlo_lint.apps.hunt.mutate import CHANGES, fair_texts, mutated
+from hlo_lint.apps.hunt.show import inputs
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.xla.limits import Deadline
+from hlo_lint.xla.parser import XlaParser
+
+FOUND_MODULES = Path(__file__).parents[2] / "fixtures" / "found"
+
+LOOP = """HloModule m
+body {
+  s = (s32[], s32[]) parameter(0)
+  i = s32[] get-tuple-element(s), index=0
+  one = s32[] constant(1)
+  j = s32[] add(i, one)
+  ROOT r = (s32[], s32[]) tuple(j, i)
+}
+"""
+
+
+def _entry(*lines: str) -> str:
+    return "HloModule m\n\nENTRY e {\n  " + "\n  ".join(lines) + "\n}\n"
+
+
+def _unfair(*lines: str) -> str:
+    return unfair(parse_file(_entry(*lines)).modules[0])
+
+
+def test_xla_reads_what_is_generated_and_it_is_fair() -> None:
+    traits: set[str] = set()
+    with XlaParser() as parser:
+        for seed in range(120):
+            module = generate(seed)
+            assert parser.refusal(module.text) is None, module.text
+            assert unfair(parse_file(module.text).modules[0]) == ""
+            traits.update(module.traits)
+    assert traits == {*STEPS}
+
+
+def test_a_seed_gives_the_same_module_again() -> None:
+    assert generate(7).text == generate(7).text != generate(8).text
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            ("a = s32[] parameter(0)", "b = s32[] parameter(1)", "ROOT r = s32[] divide(a, b)"),
+            "divided by what may be 0 or -1",
+        ),
+        (("a = f32[] parameter(0)", "ROOT r = s32[] convert(a)"), "out of range"),
+        (("a = f32[] parameter(0)", "ROOT r = s32[] bitcast-convert(a)"), "the bits of a NaN"),
+        (("a = f32[2] parameter(0)", "ROOT r = f32[2] custom-call(a)"), "not what a front end"),
+        (("a = (f32[2]) parameter(0)", "ROOT r = f32[2] get-tuple-element(a), index=0"), "array"),
+    ],
+)
+def test_what_xla_leaves_open_is_unfair(lines: tuple[str, ...], reason: str) -> None:
+    assert reason in _unfair(*lines)
+
+
+def test_what_xla_defines_is_fair() -> None:
+    divided = ("a = s32[2] parameter(0)", "c = s32[] constant(-3)")
+    by = "b = s32[2] broadcast(c), dimensions={}"
+    assert _unfair(*divided, by, "ROOT r = s32[2] remainder(a, b)") == ""
+    exact = ("a = s16[] parameter(0)", "f = f32[] convert(a)", "ROOT r = s32[] convert(f)")
+    assert _unfair(*exact) == ""
+
+
+def test_inputs_are_the_same_for_a_seed() -> None:
+    module = parse_file(_entry("ROOT a = u64[8] parameter(0)")).modules[0]
+    one, other = hunt_inputs(module, 0)[0], hunt_inputs(module, 0)[0]
+    assert (one == other).all()
+    assert (one != hunt_inputs(module, 1)[0]).any()
+
+
+def test_a_signature_has_no_names_and_no_numbers() -> None:
+    text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
+    assert opcodes_in(text) == "add"
+    assert cause_signature(BugFinding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
+    assert known_issue("values algsimp: add") == ""
+
+
+def test_mutations_are_read_by_xla() -> None:
+    texts = [generate(seed).text for seed in range(3)]
+    kinds: set[str] = set()
+    with XlaParser() as parser:
+        for seed in range(20):
+            made = mutated(texts, seed, lambda text: parser.refusal(text) is None)
+            if made is not None:
+                assert made.text not in texts
+                assert parser.refusal(made.text) is None
+                kinds.update(made.traits)
+    assert len(kinds) >= 4
+    assert kinds <= {*CHANGES}
+
+
+def test_modules_to_mutate_are_small_and_fair(tmp_path: Path) -> None:
+    (tmp_path / "a.hlo").write_text(generate(1).text, "utf-8")
+    (tmp_path / "b.hlo").write_text(
+        _entry("a = s32[] parameter(0)", "ROOT b = s32[] divide(a, a)"), "utf-8"
+    )
+    (tmp_path / "c.md").write_text("HloModule", "utf-8")
+    assert fair_texts([tmp_path]) == [generate(1).text]
+
+
+def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
+    finding = BugFinding("crash", "cse", "died: a.cc:1")
+    verdicts = iter(
+        [JudgeVerdict(SAME, frozenset(["algsimp"])), JudgeVerdict(FOUND, frozenset(), finding)]
+    )
+    campaign = Campaign.at(tmp_path)
+    modules = [generate(3), generate(4)]
+    campaign.run({"0 cpu": lambda _: next(verdicts)}, Deadline(60), modules)
+    with (tmp_path / JUDGED).open("a", encoding="utf-8") as file:
+        file.write('{"seed": 5, "by"')  # the process ended here
+    again = Campaign.at(tmp_path)
+    assert (again.judged, again.last) == (2, 4)
+    assert again.passes["0 cpu"] == {"algsimp": 1}
+    assert [row[:5] for row in again.table()] == [("cse", finding.cause, "0 cpu", "4", "1")]
+    assert (tmp_path / "modules" / "4.hlo").read_text("utf-8") == modules[1].text
+
+
+def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None:
+    campaign = Campaign(tmp_path)
+    for seed in range(400):
+        module = generate(seed)
+        rare = "sorting" in module.traits
+        passes = ["algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else [])]
+        entry = {"seed": seed, "by": "x", "traits": module.traits, "outcome": SAME}
+        campaign._count({**entry, "passes": passes})
+    weights = campaign.weights()
+    assert weights["sorting"] == max(weights.values()) > 1
+
+
+@pytest.mark.slow
+def test_the_command_hunts_reduces_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "modules").mkdir()
+    (tmp_path / "modules" / "loop.hlo").write_text(
+        (FOUND_MODULES / "counter_wraps.hlo").read_text("utf-8"), "utf-8"
+    )
+    out = tmp_path / "out"
+    given = ["hunt", "--from", str(tmp_path / "modules"), "--minutes", "0.4", "-o", str(out)]
+    first = CliRunner().invoke(cli, given)
+    assert first.exit_code in (0, 1), first.output
+    assert "passes changed something" in first.output
+    judged = len((out / JUDGED).read_text("utf-8").splitlines())
+    second = CliRunner().invoke(cli, [*given, "--passes", "simplify-while-loops"])
+    assert second.exit_code in (0, 1), second.output
+    assert len((out / JUDGED).read_text("utf-8").splitlines()) > judged
+
+
+def test_nothing_to_mutate_is_wrong_use(tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, ["hunt", "--from", str(tmp_path), "-o", str(tmp_path / "o")])
+    assert result.exit_code == 2
+    assert "no module there is small" in result.output
+
+
+# ---- what was found
+
+
+def _judged_here(name: str) -> JudgeVerdict:
+    with CpuJudge(rules=False) as judge:
+        return judge((FOUND_MODULES / f"{name}.hlo").read_text("utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "kind", "pass_name"),
+    [
+        ("countdown", "crash|error", "algsimp"),
+        ("counter_wraps", "values", "simplify-while-loops"),
+        ("sort_int2", "unsteady|values|crash", ".*"),
+        ("argmax_int2", "error", ".*"),
+        ("shift_int4", "values", "code generation"),
+    ],
+)
+def test_a_bug_of_every_release_is_there(name: str, kind: str, pass_name: str) -> None:
+    finding = _judged_here(name).finding
+    assert finding is not None
+    assert re.fullmatch(kind, finding.kind)
+    assert re.fullmatch(pass_name, finding.pass_name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["no_turn", "one_turn"])
+def test_a_bug_that_0_12_has_no_more_is_there_before(name: str) -> None:
+    from importlib.metadata import version
+
+    from hlo_lint.xla.environments import version_of
+
+    verdict = _judged_here(name)
+    if version_of(version("jaxlib")) >= (0, 12):
+        assert verdict.outcome == SAME
+    else:
+        assert verdict.finding is not None
+        assert verdict.finding.pass_name == "simplify-while-loops"
+
+
+_SHOW = """
+import json, sys
+from hlo_lint.apps.hunt.show import inputs, run
+text = open(sys.argv[1]).read()
+print(json.dumps([result.astype(int).tolist() for result in run(text, inputs(text), {})]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("HLO_LINT_ORACLES" not in os.environ, reason="needs another jaxlib")
+@pytest.mark.parametrize("name", ["popcnt_int4", "shift_int4", "counter_wraps"])
+def test_another_release_computes_it_wrong(name: str) -> None:
+    text = (FOUND_MODULES / f"{name}.hlo").read_text("utf-8")
+    right = re.search(r"^// right: (.*)", text, re.M)
+    assert right is not None
+    for python in os.environ["HLO_LINT_ORACLES"].split(os.pathsep):
+        command = [python, "-c", _SHOW, str(FOUND_MODULES / f"{name}.hlo")]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
+        assert json.loads(done.stdout) != [json.loads(right[1])], done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("HLO_LINT_RELEASES" not in os.environ, reason="needs compilers for chips")
+@pytest.mark.parametrize(
+    ("name", "environment", "target", "message"),
+    [
+        ("sort_int4", "jax-0.11.2", "h200", "does not support custom element sizes"),
+        ("argmax_int4", "jax-0.11.2", "h200", "the same layout to all reduce inputs"),
+        ("countdown", "jax-0.11.2", "h200", "bad optional access"),
+        ("clamp_slice", "jax-0.10.2-tpu", "v5e", "must match rank"),
+        ("clamp_window", "jax-0.10.2-tpu", "v5e", "hlo_instruction.cc"),
+        ("pooling_gradient", "jax-0.10.2-tpu", "v5e", "pipeline_emitter.cc"),
+    ],
+)
+def test_a_compiler_for_a_chip_does_not_take_it(
+    name: str, environment: str, target: str, message: str
+) -> None:
+    from hlo_lint.apps.jax.capture.targets import target_of
+    from hlo_lint.xla.compiler import XlaCompiler
+
+    folder = Path(os.environ["HLO_LINT_RELEASES"]) / "hlo_lint" / environment
+    if not folder.exists():
+        pytest.skip(f"{environment} is not installed")
+    chip = target_of(target)
+    text = (FOUND_MODULES / f"{name}.hlo").read_text("utf-8")
+    platform = "tpu" if chip.is_tpu else "cuda"
+    with XlaCompiler(folder / "bin" / "python", platform=platform) as compiler:
+        ending = compiler.compile(text, chip.description)
+    assert ending.crashed
+    assert message in ending.message
+
+
+def test_inputs_are_read_from_comments() -> None:
+    first, second = inputs("// input: int4 [1, -8]\n// input: float32 [nan, -inf]\n")
+    assert (first.dtype.name, first.tolist()) == ("int4", [1, -8])
+    assert second.tolist()[1] == float("-inf")
+
+
+def test_the_marker_hunts_before_the_test(tmp_path: Path) -> None:
+    file = tmp_path / "test_pass.py"
+    file.write_text(
+        "import pytest\n"
+        '@pytest.mark.hlo_lint_hunt(passes=["no-such-pass"], minutes=0.02)\n'
+        "def test_the_pass():\n    pass\n",
+        "utf-8",
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert "1 passed" in done.stdout, done.stdout
