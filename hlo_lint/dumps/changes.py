@@ -54,10 +54,11 @@ def disagreements(pipeline: Pipeline) -> Iterator[Disagreement]:
 
 def _are_neighbours(before: NumberedDump, after: NumberedDump) -> bool:
     """True if one pass is between two dumps: neither was written during a pass, nor is the second
-    the record of a pipeline that has just ended."""
+    what a pass left after a pipeline within it."""
     ours, theirs = before.name, after.name
-    # A pass may have the name of its pipeline: layout_normalization.
-    is_record = theirs.after == ours.pipeline != theirs.pipeline
+    # The pass ran a pipeline of its own: spmd-partitioning ends with spmd-cleanup, and the pass
+    # layout_normalization is one.
+    is_record = theirs.after != "pipeline-start" and ours.pipeline != theirs.pipeline
     return bool(ours.before and theirs.before) and not is_record and after.step == before.step + 1
 
 

@@ -18,8 +18,10 @@ _KEPT: Final = (
     "async_execution_thread",
     "backend_config",
     "custom_call_has_side_effect",
+    "is_stable",
     "operand_layout_constraints",
     "origin",
+    "result_accuracy",
     "sharding",
     "use_global_device_ids",
 )
