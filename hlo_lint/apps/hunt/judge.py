@@ -26,12 +26,13 @@ from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import skeleton
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
+from hlo_lint.engine.values.bounds import WIDE_BOUND, all_nodes
 from hlo_lint.engine.values.compare import Bound, LargestDifference, result_difference
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import JUDGE, WIDE_BOUND, all_nodes, in_types, incomparable
+from hlo_lint.engine.values.programs import JUDGE, in_types, incomparable
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX, is_integer
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.parser.module import parse_file
