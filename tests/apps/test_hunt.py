@@ -199,8 +199,15 @@ def test_a_bug_of_every_release_is_there(name: str, kind: str, pass_name: str) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["no_turn", "one_turn"])
-def test_a_bug_that_0_12_has_no_more_is_there_before(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "pass_name"),
+    [
+        ("no_turn", "simplify-while-loops"),
+        ("one_turn", "simplify-while-loops"),
+        ("two_slices", "algsimp"),
+    ],
+)
+def test_a_bug_that_0_12_has_no_more_is_there_before(name: str, pass_name: str) -> None:
     from importlib.metadata import version
 
     from hlo_lint.xla.environments import version_of
@@ -210,7 +217,7 @@ def test_a_bug_that_0_12_has_no_more_is_there_before(name: str) -> None:
         assert verdict.outcome == SAME
     else:
         assert verdict.finding is not None
-        assert verdict.finding.pass_name == "simplify-while-loops"
+        assert verdict.finding.pass_name == pass_name
 
 
 _SHOW = """
