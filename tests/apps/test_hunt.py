@@ -252,6 +252,7 @@ def test_another_release_computes_it_wrong(name: str) -> None:
         ("countdown", "jax-0.11.2", "h200", "bad optional access"),
         ("clamp_slice", "jax-0.10.2-tpu", "v5e", "must match rank"),
         ("clamp_window", "jax-0.10.2-tpu", "v5e", "hlo_instruction.cc"),
+        ("gather_collapsed", "jax-0.10.2-tpu", "v5e", "can only collapse slice dims"),
         ("pooling_gradient", "jax-0.10.2-tpu", "v5e", "pipeline_emitter.cc"),
     ],
 )
