@@ -186,7 +186,6 @@ def _judged_here(name: str) -> JudgeVerdict:
     [
         ("countdown", "crash|error", "algsimp"),
         ("counter_wraps", "values", "simplify-while-loops"),
-        ("sort_int2", "unsteady|values|crash", ".*"),
         ("argmax_int2", "error", ".*"),
         ("shift_int4", "values", "code generation"),
     ],
@@ -230,7 +229,7 @@ print(json.dumps([result.astype(int).tolist() for result in run(text, inputs(tex
 
 @pytest.mark.slow
 @pytest.mark.skipif("HLO_LINT_ORACLES" not in os.environ, reason="needs another jaxlib")
-@pytest.mark.parametrize("name", ["popcnt_int4", "shift_int4", "counter_wraps"])
+@pytest.mark.parametrize("name", ["popcnt_int4", "shift_int4", "sort_int2", "counter_wraps"])
 def test_another_release_computes_it_wrong(name: str) -> None:
     text = (FOUND_MODULES / f"{name}.hlo").read_text("utf-8")
     right = re.search(r"^// right: (.*)", text, re.M)
@@ -239,7 +238,8 @@ def test_another_release_computes_it_wrong(name: str) -> None:
         command = [python, "-c", _SHOW, str(FOUND_MODULES / f"{name}.hlo")]
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
         done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        assert json.loads(done.stdout) != [json.loads(right[1])], done.stderr
+        # A sort that writes beside its array may end the process.
+        assert done.returncode or json.loads(done.stdout) != [json.loads(right[1])]
 
 
 @pytest.mark.slow
