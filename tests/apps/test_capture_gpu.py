@@ -114,10 +114,12 @@ def test_the_dot_of_the_report_is_safe_on_one_release_and_dies_on_the_other(
     not RELEASES or not {"0.10.0", "0.11.2"} <= INTERPRETERS.keys(),
     reason="it takes both releases in HLO_LINT_RELEASES",
 )
-def test_the_session_on_the_page_is_what_the_program_prints() -> None:
+def test_the_session_on_the_page_is_what_the_program_prints(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "capture.md").read_text("utf-8")
+    program = page.partition("in a file `programs.py`:\n\n```python\n")[2].partition("```")[0]
+    (tmp_path / "programs.py").write_text(program, "utf-8")
     ((command, shown),) = re.findall(r"```console\n\$ hlo-lint capture (.*?)\n(.*?)```", page, re.S)
-    assert capture(*shlex.split(command), jax=()).stdout == shown
+    assert capture(*shlex.split(command), jax=(), cwd=tmp_path).stdout == shown
 
 
 def instructions(path: Path) -> list[str]:

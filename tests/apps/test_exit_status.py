@@ -106,7 +106,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
 which needs a compiler, of `server`, and of signals."""
 
 
-OTHERS = {"capture", "server"}
+OTHERS = {"capture", "hunt", "server"}
 
 
 @pytest.fixture

@@ -156,7 +156,7 @@ def test_the_command_hunts_reduces_and_goes_on(tmp_path: Path) -> None:
         (FOUND_MODULES / "counter_wraps.hlo").read_text("utf-8"), "utf-8"
     )
     out = tmp_path / "out"
-    given = ["hunt", "--from", str(tmp_path / "modules"), "--minutes", "0.4", "-o", str(out)]
+    given = ["hunt", "--from", str(tmp_path / "modules"), "--minutes", "0.1", "-o", str(out)]
     first = CliRunner().invoke(cli, given)
     assert first.exit_code in (0, 1), first.output
     assert "passes changed something" in first.output
@@ -187,7 +187,6 @@ def _judged_here(name: str) -> JudgeVerdict:
         ("countdown", "crash|error", "algsimp"),
         ("counter_wraps", "values", "simplify-while-loops"),
         ("argmax_int2", "error", ".*"),
-        ("shift_int4", "values", "code generation"),
     ],
 )
 def test_a_bug_of_every_release_is_there(name: str, kind: str, pass_name: str) -> None:
@@ -229,7 +228,7 @@ print(json.dumps([result.astype(int).tolist() for result in run(text, inputs(tex
 
 @pytest.mark.slow
 @pytest.mark.skipif("HLO_LINT_ORACLES" not in os.environ, reason="needs another jaxlib")
-@pytest.mark.parametrize("name", ["popcnt_int4", "shift_int4", "sort_int2", "counter_wraps"])
+@pytest.mark.parametrize("name", ["popcnt_int4", "sort_int2", "counter_wraps"])
 def test_another_release_computes_it_wrong(name: str) -> None:
     text = (FOUND_MODULES / f"{name}.hlo").read_text("utf-8")
     right = re.search(r"^// right: (.*)", text, re.M)

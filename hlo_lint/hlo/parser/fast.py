@@ -327,8 +327,8 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     if fresh is None:
         return None
     by_line.update(zip(new_lines, fresh, strict=True))
-    for at, row in zip(places, fresh, strict=True):
-        rows[at] = row
+    for at, line in zip(places, new_lines, strict=True):
+        rows[at] = by_line[line]  # one record for a line that is new twice
     return rows  # type: ignore[return-value]  # none is None any more
 
 
