@@ -106,7 +106,7 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
 which needs a compiler, of `server`, and of signals."""
 
 
-OTHERS = {"capture", "hunt", "server"}
+OTHERS = {"capture", "exec", "hunt", "server"}
 
 
 @pytest.fixture
