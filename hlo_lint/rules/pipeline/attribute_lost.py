@@ -211,7 +211,8 @@ class AttributeLost(Rule):
                 by_reason.setdefault(", ".join(lost), []).append((old, new))
             elif not is_renamed and not is_free and _loses_metadata(old, new):
                 by_reason.setdefault("", []).append((old, new))
-        if not is_free and (roots := _roots_without_sharding(change)):
+        roots = None if is_free else _roots_without_sharding(change)
+        if roots and not any(roots in pairs for pairs in by_reason.values()):
             by_reason.setdefault("the sharding of the result", []).append(roots)
         for old, new, names in _succeeded(change):
             if lost_names := sorted(_frontend_names(old) - names):
@@ -271,8 +272,9 @@ def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction]
     old, new = before.root, after.root
     if old is None or new is None or "sharding=" not in old.attributes_text:
         return None
-    is_clone = old.name == new.name or "sharding" in new.attributes
-    return None if is_clone or "sharding" not in old.attributes else (old, new)
+    if "sharding" not in old.attributes or "sharding" in new.attributes:
+        return None
+    return old, new
 
 
 def _is_marked(record: InstructionRecord) -> bool:
