@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, arrays
@@ -80,7 +81,7 @@ class PrecisionLost(Rule):
 
     A reduction over devices rounds each step to its element type. Where an all-reduce or a
     reduce-scatter is made anew in a type of fewer bits, they are lost, unless its operands came
-    from that type, or what reads it rounds to it.
+    from that type, or what reads it rounds to it. Passes that look for such places are left alone.
     """
 
     severity = Severity.WARNING
@@ -105,10 +106,17 @@ class PrecisionLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _REDUCTION.format(type="f32", reduction=_ROUNDED_ANYWAY)},
         ),
+        Good(
+            _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="")),
+            file=_AFTER.replace("transpose-folding", "bfloat16-propagation"),
+            beside={_BEFORE.replace("transpose-folding", "bfloat16-propagation"): _WIDE},
+        ),
     )
 
     def check_reductions(self, change: PassPair) -> Findings:
         """Each new reduction over devices in a narrower type than that of the one that is gone."""
+        if may(change.pass_name, "precision"):
+            return
         gone = list(_reductions(change.removed))
         made = list(_reductions(change.added)) if gone else []
         there = Counter((one.dtype, one.elements) for one in made)
