@@ -19,6 +19,7 @@ GIVEN = """\
 from typing import Any
 import hlo_lint
 blur: Any; f: Any; x: Any; y: Any; IMAGES: Any; KERNEL: Any; jax: Any; text: str
+step: Any; state: Any; batch: Any
 """
 """Names that a fragment takes from the reader's own program."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
@@ -91,6 +92,15 @@ _MARK = ', frontend_attributes={_scheduling_group_id="3"}'
 _SYNC = f"ROOT r = f32[8]{{0}} all-reduce(p), to_apply=add{_MARK}"
 _ASYNC = """s = f32[8]{{0}} all-reduce-start(p), to_apply=add{mark}
   ROOT d = f32[8]{{0}} all-reduce-done(s)"""
+_ROOT: Final = """
+HloModule m, num_partitions=4
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0), sharding={{devices=[4]<=[4]}}
+  ROOT {root}
+}}
+"""
+_SUM = "a = f32[8]{0} add(p, p), sharding={devices=[4]<=[4]}"
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
@@ -109,7 +119,8 @@ class AttributeLost(Rule):
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
     is removed as dead. A schedule that is lost is made anew, and no order that was chosen holds.
     Of instructions with side effects, lost metadata is reported for
-    information: nothing says any more which line of the program it was.
+    information: nothing says any more which line of the program it was. The root of the entry says
+    how the result is sharded, whatever computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
     names tell no other; a loop is followed through a new name, as `diff` does, and, for frontend
@@ -143,6 +154,11 @@ class AttributeLost(Rule):
             _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
             file=_AFTER,
             beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
+        ),
+        Bad(
+            _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ROOT.format(root=_SUM)},
         ),
         Good(
             _REDUCED.format(reduce=_ASYNC.format(mark=_MARK)),
@@ -195,6 +211,9 @@ class AttributeLost(Rule):
                 by_reason.setdefault(", ".join(lost), []).append((old, new))
             elif not is_renamed and not is_free and _loses_metadata(old, new):
                 by_reason.setdefault("", []).append((old, new))
+        roots = None if is_free else _roots_without_sharding(change)
+        if roots and not any(roots in pairs for pairs in by_reason.values()):
+            by_reason.setdefault("the sharding of the result", []).append(roots)
         for old, new, names in _succeeded(change):
             if lost_names := sorted(_frontend_names(old) - names):
                 things = ", ".join(f"the frontend attribute {name}" for name in lost_names)
@@ -243,6 +262,19 @@ def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set
                 if opcode == old.opcode and not is_same:
                     parts = [new, *new.users, *([] if root is None else [root])]
                     yield old, new, set().union(*map(_frontend_names, parts))
+
+
+def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
+    """The old root of the entry and a new one, if the devices' parts of the result are open now."""
+    before, after = change.before.entry, change.after.entry
+    if before is None or after is None or count_of(change.before, "num_partitions") < 2:
+        return None
+    old, new = before.root, after.root
+    if old is None or new is None or "sharding=" not in old.attributes_text:
+        return None
+    if "sharding" not in old.attributes or "sharding" in new.attributes:
+        return None
+    return old, new
 
 
 def _is_marked(record: InstructionRecord) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
-from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.calls import calls_of, with_opcodes
+from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
@@ -21,7 +22,9 @@ _BARRIER: Final = "opt-barrier"
 _MERGED: Final = frozenset({"custom-call", "rng"})
 _find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
-_REPLACES: Final = frozenset("async-start call conditional custom-call fusion while".split())
+_REPLACES: Final = frozenset(
+    "async-start call conditional custom-call fusion recv send while".split()
+)
 """Opcodes of instructions that may have the side effect in the place of the one that is gone."""
 _ENTRY = """
 HloModule m
@@ -52,6 +55,21 @@ ENTRY e {{
   ROOT s = f32[8] subtract(c, {read}){mark}
 }}
 """
+_LOGGED = """
+HloModule m
+
+f {{
+  x = f32[8] parameter(0)
+  c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true
+  ROOT y = f32[8] abs(x)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0){call}
+  ROOT n = f32[8]{{0}} negate(p){mark}
+}}
+"""
+_CALLED = "\n  k = f32[8] call(p), to_apply=f"
 _OTHER = '\n  d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
@@ -117,6 +135,16 @@ class SideEffectLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _CALLS.format(other=_OTHER, read="d", mark="")},
         ),
+        Bad(
+            _ENTRY.format(call="", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
+        ),
+        Good(
+            _ENTRY.format(call=_CALL, mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
+        ),
         Good(
             _ENTRY.format(call="", mark=""),
             file=_AFTER,
@@ -128,6 +156,31 @@ class SideEffectLost(Rule):
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="").replace("negate", "abs")},
         ),
     )
+
+    def check_callers(self, change: PassPair) -> Findings:
+        """One finding for each call or loop of the entry that is gone with an effect in it."""
+        before, after = change.before.entry, change.after.entry
+        if before is None or after is None or after.root is None or before is after:
+            return
+        gone = [
+            caller
+            for caller in with_opcodes(before, ("call", "while"))
+            if caller.name not in after.index
+        ]
+        if not gone or _is_replaced(change):
+            return
+        left = {effect for part in change.after.computations for effect in map(_effect, part.rows)}
+        runs = {loop.instruction for loop in loops(change.before) if loop.trip_count}
+        for caller in gone:
+            callees = [change.before.computation(name) for name in caller.called_computations]
+            rows = (row for callee in callees if callee for row in callee.rows)
+            lost = sorted({_effect(row) for row in rows if _has_effect(row)} - left - {""})
+            if lost and (caller.opcode == "call" or caller in runs):
+                yield Finding(
+                    after.root,
+                    f"{change.pass_name} removed %{caller.name}, a {caller.opcode} with "
+                    f"{', '.join(lost)}, which has side effects",
+                )
 
     def check_repeated(self, change: PassPair) -> Findings:
         """One finding for each kind of effect of the entry that there is more of."""
@@ -207,11 +260,7 @@ class SideEffectLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each instruction that is gone."""
-        kept = {id(row) for part in change.removed for row in part.rows}
-        is_replaced = any(
-            id(row) not in kept and _may_replace(row) for part in change.added for row in part.rows
-        )
-        for computation in () if is_replaced else change.changed:
+        for computation in () if _is_replaced(change) else change.changed:
             before, after = computation.before, computation.after
             if _EFFECTS.isdisjoint(before.opcodes) or after.root is None:
                 continue
@@ -275,8 +324,14 @@ def _count(module: Module, effect: str) -> int:
     )
 
 
-def _may_replace(record: InstructionRecord) -> bool:
-    return opcode_of(record) in _REPLACES or _has_effect(record)
+def _is_replaced(change: PassPair) -> bool:
+    """True if something new may have the effects of what is gone."""
+    kept = {id(row) for part in change.removed for row in part.rows}
+    return any(
+        id(row) not in kept and (opcode_of(row) in _REPLACES or _has_effect(row))
+        for part in change.added
+        for row in part.rows
+    )
 
 
 def _has_effect(record: InstructionRecord) -> bool:

@@ -1,4 +1,4 @@
-"""Products that a pass made anew, without the precision that was asked for."""
+"""Products and reductions over devices that a pass made anew, with less precision."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.dumps.transitions import may
+from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -18,6 +20,22 @@ _PRODUCTS: Final = frozenset({"convolution", "custom-call", "dot"})
 _ROUNDED: Final = frozenset({"f32", "f64", "c64", "c128"})
 """Element types that a default precision may round."""
 _DEFAULT: Final = frozenset({"", "default", "alg_unset", "dot_any_f8_any_f8_f32"})
+_REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
+_REDUCTION: Final = """
+HloModule m
+
+add {{
+  a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT s = {type}[] add(a, b)
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  n = f32[8] negate(p)
+  {reduction}
+}}
+"""
 _PROGRAM: Final = """
 HloModule m
 
@@ -39,10 +57,18 @@ _TRANSPOSED = _PROGRAM.format(
     dimension="1",
     rest=_ASKED,
 )
+_NARROW = """x = bf16[8] convert(n)
+  r = bf16[8] all-reduce(x), to_apply=add{mark}
+  ROOT y = f32[8] convert(r)"""
+_WIDE = _REDUCTION.format(type="f32", reduction="ROOT r = f32[8] all-reduce(n), to_apply=add")
+_ROUNDED_ANYWAY = """r = f32[8] all-reduce(n), to_apply=add
+  ROOT y = bf16[8] convert(r)"""
+_SUNK = """x = bf16[8] convert(n)
+  ROOT r = bf16[8] all-reduce(x), to_apply=add"""
 
 
 class PrecisionLost(Rule):
-    """A pass that replaces a product by another one of the default precision.
+    """A pass that makes a product or a reduction over devices anew, with less precision.
 
     ## Why
     `operand_precision` and `algorithm` say how many bits of its factors a dot or a convolution
@@ -52,6 +78,10 @@ class PrecisionLost(Rule):
 
     It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
     for none and multiplies as many elements of the same types.
+
+    A reduction over devices rounds each step to its element type. Where an all-reduce or a
+    reduce-scatter is made anew in a type of fewer bits, they are lost, unless its operands came
+    from that type, or what reads it rounds to it. Passes that look for such places are left alone.
     """
 
     severity = Severity.WARNING
@@ -66,7 +96,54 @@ class PrecisionLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _TRANSPOSED},
         ),
+        Bad(
+            _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="  // error")),
+            file=_AFTER,
+            beside={_BEFORE: _WIDE},
+        ),
+        Good(
+            _REDUCTION.format(type="bf16", reduction=_SUNK),
+            file=_AFTER,
+            beside={_BEFORE: _REDUCTION.format(type="f32", reduction=_ROUNDED_ANYWAY)},
+        ),
+        Good(
+            _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="")),
+            file=_AFTER.replace("transpose-folding", "bfloat16-propagation"),
+            beside={_BEFORE.replace("transpose-folding", "bfloat16-propagation"): _WIDE},
+        ),
     )
+
+    def check_reductions(self, change: PassPair) -> Findings:
+        """Each new reduction over devices in a narrower type than that of the one that is gone."""
+        if may(change.pass_name, "precision"):
+            return
+        gone = list(_reductions(change.removed))
+        made = list(_reductions(change.added)) if gone else []
+        there = Counter((one.dtype, one.elements) for one in made)
+        fewer = Counter((one.dtype, one.elements) for one in gone)
+        more = there - fewer
+        fewer.subtract(there)
+        for new in made:
+            if more[new.dtype, new.elements] <= 0:
+                continue
+            for old in gone:
+                wide = old.dtype, old.elements
+                if (
+                    old.elements != new.elements
+                    or fewer[wide] <= 0
+                    or _bits(old.dtype) <= _bits(new.dtype)
+                    or new.dtype in _types_around(old.instruction)
+                ):
+                    continue
+                more[new.dtype, new.elements] -= 1
+                fewer[wide] -= 1
+                yield Finding(
+                    new.instruction,
+                    f"{change.pass_name} made this reduction over devices round to {new.dtype}",
+                    notes=(f"before it, %{old.instruction.name} kept {old.dtype}",),
+                    key="reduction",
+                )
+                break
 
     def check(self, change: PassPair) -> Findings:
         """Each new product of the default precision in the place of one that is gone."""
@@ -117,6 +194,39 @@ def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
                 if len(factors) == 2 and result and {one.dtype for one in factors} <= _ROUNDED:
                     sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
                     yield _Product(instruction, (*sizes, prod(result.dims)), asked)
+
+
+class _Reduction(NamedTuple):
+    instruction: Instruction
+    dtype: str
+    elements: int
+
+
+def _reductions(computations: tuple[Computation, ...]) -> Iterator[_Reduction]:
+    """The arrays of floats that are reduced over devices, each with its instruction."""
+    for computation in computations:
+        for opcode in _REDUCTIONS & computation.opcodes:
+            for instruction in computation.with_opcode(opcode):
+                for operand in instruction.operands:
+                    shape = operand.shape
+                    if isinstance(shape, ArrayShape) and _bits(shape.dtype) > 0:
+                        yield _Reduction(instruction, shape.dtype, shape.elements)
+
+
+def _bits(dtype: str) -> int:
+    """The bits of a float's significand; -1 for any other type."""
+    facts = ELEMENT_TYPES.get(dtype)
+    return -1 if facts is None else facts.significand_bits
+
+
+def _types_around(instruction: Instruction) -> frozenset[str]:
+    """The element types of what its operands are made of, and of what reads its result."""
+    near = [instruction, *instruction.users]
+    near += [user for one in instruction.users for user in one.users]
+    near += [one.instruction for one in instruction.operands if one.instruction is not None]
+    shapes = [one.shape_or_none for one in near]
+    shapes += [operand.shape for one in near for operand in one.operands]
+    return frozenset(array.dtype for shape in shapes for array in arrays(shape))
 
 
 def _asked(product: Instruction) -> str | None:
