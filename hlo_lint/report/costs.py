@@ -17,6 +17,7 @@ from hlo_lint.engine.cost_figures import (
     CostRow,
     MeasuredKernel,
 )
+from hlo_lint.text.phrases import sized
 
 MAX_OTHERS = 12
 """Quantities besides the main ones that are shown unless all are asked for."""
@@ -33,18 +34,18 @@ def amount(value: float | None, unit: str) -> str:
     if value is None:
         return _NONE
     if unit == SECONDS:
-        return _scaled(value * 1e9, 1000, (" ns", " µs", " ms", " s"))
+        return _scaled(value * 1e9, (" ns", " µs", " ms", " s"))
     if unit == BYTES:
-        return _scaled(value, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
+        return sized(int(value))
     if unit == COUNT:
         return f"{value:.0f}"
-    return _scaled(value, 1000, ("", " k", " M", " G", " T", " P", " E"))
+    return _scaled(value, ("", " k", " M", " G", " T", " P", " E"))
 
 
-def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+def _scaled(value: float, units: tuple[str, ...]) -> str:
     number, size = 0, value
-    while abs(size) >= step and number < len(units) - 1:
-        size, number = size / step, number + 1
+    while abs(size) >= 1000 and number < len(units) - 1:
+        size, number = size / 1000, number + 1
     if value == int(value) and not number:
         return f"{value:.0f}{units[0]}"
     digits = 3 if abs(size) < 10 else 2 if abs(size) < 100 else 1
