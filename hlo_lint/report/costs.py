@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,6 +22,8 @@ from hlo_lint.text.phrases import sized
 
 MAX_OTHERS = 12
 """Quantities besides the main ones that are shown unless all are asked for."""
+MAX_MEASURED = 10
+"""Instructions of which the measured time is shown."""
 _NONE = "-"
 """The cell of a value that is not known."""
 
@@ -137,6 +140,22 @@ def _row_as_dict(row: CostRow) -> dict[str, Any]:
             "after": since.step.after and str(since.step.after.path),
         },
     }
+
+
+def measured_table(kernels: Sequence[MeasuredKernel]) -> list[tuple[str, ...]]:
+    """A head, and a row for each of the instructions that took the most time."""
+    total = sum(kernel.seconds for kernel in kernels)
+    rows = [
+        (
+            amount(kernel.seconds, SECONDS),
+            f"{100 * kernel.seconds / total:.1f}%" if total else "",
+            f"%{kernel.instruction.name}",
+            kernel.instruction.opcode,
+            str(kernel.origin or ""),
+        )
+        for kernel in kernels[:MAX_MEASURED]
+    ]
+    return [(f"measured {amount(total, SECONDS)}", "share", "instruction", "opcode", "from"), *rows]
 
 
 def kernel_as_dict(kernel: MeasuredKernel) -> dict[str, Any]:
