@@ -284,6 +284,7 @@ def as_report(
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
+    stats["resolved"] = result.resolved
     skipped = tuple(result.skipped)
     if settings.max_findings is not None and len(findings) > settings.max_findings:
         from hlo_lint.engine.limits import within_limit

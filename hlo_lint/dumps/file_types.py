@@ -75,7 +75,8 @@ def is_instead(name: str) -> bool:
 
 
 _is_snapshot = late(
-    r"module_\d+\..+\.(?:snapshot\.-?\d+|execution_\d+\.hlo_unoptimized_snapshot)\.pb", re.A
+    r"module_\d+\..+\.(?:snapshot\.-?\d+\.pb|execution_\d+\.hlo_unoptimized_snapshot\.(?:pb|txt))",
+    re.A,
 ).search
 
 

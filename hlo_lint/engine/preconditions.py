@@ -63,25 +63,29 @@ def check_precondition(
     if end is None:
         _skip_unassigned(check, demand, timeline, reporter)
         return
-    every = before is not None or reporter.resolved
-    if not every and not any(timeline.find_at(check, end)):
-        return  # whatever was there before, no pass died of it
-    held = {dumps[at] for at in bound}
-    last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
     bound_occurrences = [
         occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
     ]
+    histories = list(histories_of(bound_occurrences, timeline))
+    if before is None:  # whatever was there before the end, no pass died of it
+        for history in histories:
+            if history.last != end and (resolved_by := history.resolving_pass()):
+                reporter.add_resolved(check.rule, history, DefectEnd(resolved_by))
+        histories = [history for history in histories if history.last == end]
+    if not histories:
+        return  # to read the lists of passes takes longer than most checks
+    held = {dumps[at] for at in bound}
+    last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
     stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as the caller says")
     status = stated if before else status_of(pipeline, last, demand)
     binds = _binds(demand, status)
-    for history in histories_of(bound_occurrences, timeline):
-        if before or (binds and history.last == end):
+    for history in histories:
+        if before or binds:
             _add_binding(check.rule, demand, status, history, reporter)
-        elif reporter.resolved and (resolved_by := history.resolving_pass()):
-            over = DefectEnd(resolved_by)
-            reporter.add_history(check.rule, history, end=over, severity=Severity.INFO)
+        elif resolved_by := history.resolving_pass():
+            reporter.add_resolved(check.rule, history, DefectEnd(resolved_by))
     never = status.outcome is Fate.NEVER and not demand.only_if_certain
-    if never and last.name is None and bound_occurrences:
+    if never and last.name is None:
         reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
 
 

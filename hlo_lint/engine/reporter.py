@@ -48,6 +48,8 @@ class Result:
     checked: list[CheckedFile] = field(default_factory=list)
     internal_errors: list[Diagnostic] = field(default_factory=list)
     """Crashes of rules and readers: they are reported whatever is suppressed."""
+    resolved: int = 0
+    """The number of defects that were seen and left out, since a later pass resolved them."""
 
     def add(self, part: Result) -> None:
         """Add the outcome of another part of the same run."""
@@ -57,6 +59,7 @@ class Result:
         self.modules += part.modules
         self.checked += part.checked
         self.internal_errors += part.internal_errors
+        self.resolved += part.resolved
 
 
 class Part(NamedTuple):
@@ -200,11 +203,20 @@ class Reporter:
             return
         end = _end_of(check, history)
         level = level_of(end, rule, pipeline, asked=self.resolved)
-        if level is not ReportLevel.NONE:
+        if level is ReportLevel.FULL or self.resolved:
             if pipeline.is_helper:
                 self.of_helpers[len(self.result.diagnostics)] = identity
             severity = Severity.INFO if level is ReportLevel.INFO else None
             self.add_history(rule, history, end=end, severity=severity)
+        elif end is not None and end.resolved_by is not None:
+            self.result.resolved += 1
+
+    def add_resolved(self, rule: Rule, history: FindingHistory, end: DefectEnd) -> None:
+        """A defect that a later pass resolved: information if that is asked for, else counted."""
+        if self.resolved:
+            self.add_history(rule, history, end=end, severity=Severity.INFO)
+        else:
+            self.result.resolved += 1
 
     def add_history(
         self,

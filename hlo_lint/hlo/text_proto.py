@@ -26,11 +26,12 @@ _MAX_DESCRIPTOR_BYTES: Final = 1 << 20
 _SYNTAX: Final = 12
 """The last field of a FileDescriptorProto that protoc writes."""
 _wrapping = re.compile(rb"(?:\s|#[^\n]*)*(hlo|hlo_module)\s*:?\s*[{<]").match
+_has_arguments = re.compile(rb"^partitions\s*:?\s*[{<]", re.M).search
 _is_library = re.compile(r".+\.(?:so|dylib|dll|pyd)").fullmatch
 
 
 def module_from_text(data: bytes) -> bytes:
-    """The serialized HloModuleProto of a text that spells one, or an HloProto, or an HloSnapshot.
+    """The serialized HloModuleProto of a text that spells one, or a message that wraps it.
 
     Raises:
         ValueError: the text is none of them; says in which line and column.
@@ -38,7 +39,8 @@ def module_from_text(data: bytes) -> bytes:
     """
     wrapping = _wrapping(data)
     names = {b"hlo": "xla.HloSnapshot", b"hlo_module": "xla.HloProto"}
-    message = new_message(names[wrapping[1]] if wrapping else "xla.HloModuleProto")
+    name = names[wrapping[1]] if wrapping else "xla.HloModuleProto"
+    message = new_message("xla.HloUnoptimizedSnapshot" if _has_arguments(data) else name)
     try:
         text_format.Parse(data, message, allow_unknown_extension=True)
     except text_format.ParseError as error:

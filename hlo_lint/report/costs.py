@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -17,9 +18,12 @@ from hlo_lint.engine.cost_figures import (
     CostRow,
     MeasuredKernel,
 )
+from hlo_lint.text.phrases import sized
 
 MAX_OTHERS = 12
 """Quantities besides the main ones that are shown unless all are asked for."""
+MAX_MEASURED = 10
+"""Instructions of which the measured time is shown."""
 _NONE = "-"
 """The cell of a value that is not known."""
 
@@ -33,18 +37,18 @@ def amount(value: float | None, unit: str) -> str:
     if value is None:
         return _NONE
     if unit == SECONDS:
-        return _scaled(value * 1e9, 1000, (" ns", " µs", " ms", " s"))
+        return _scaled(value * 1e9, (" ns", " µs", " ms", " s"))
     if unit == BYTES:
-        return _scaled(value, 1024, (" B", " KiB", " MiB", " GiB", " TiB", " PiB"))
+        return sized(int(value))
     if unit == COUNT:
         return f"{value:.0f}"
-    return _scaled(value, 1000, ("", " k", " M", " G", " T", " P", " E"))
+    return _scaled(value, ("", " k", " M", " G", " T", " P", " E"))
 
 
-def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+def _scaled(value: float, units: tuple[str, ...]) -> str:
     number, size = 0, value
-    while abs(size) >= step and number < len(units) - 1:
-        size, number = size / step, number + 1
+    while abs(size) >= 1000 and number < len(units) - 1:
+        size, number = size / 1000, number + 1
     if value == int(value) and not number:
         return f"{value:.0f}{units[0]}"
     digits = 3 if abs(size) < 10 else 2 if abs(size) < 100 else 1
@@ -136,6 +140,22 @@ def _row_as_dict(row: CostRow) -> dict[str, Any]:
             "after": since.step.after and str(since.step.after.path),
         },
     }
+
+
+def measured_table(kernels: Sequence[MeasuredKernel]) -> list[tuple[str, ...]]:
+    """A head, and a row for each of the instructions that took the most time."""
+    total = sum(kernel.seconds for kernel in kernels)
+    rows = [
+        (
+            amount(kernel.seconds, SECONDS),
+            f"{100 * kernel.seconds / total:.1f}%" if total else "",
+            f"%{kernel.instruction.name}",
+            kernel.instruction.opcode,
+            str(kernel.origin or ""),
+        )
+        for kernel in kernels[:MAX_MEASURED]
+    ]
+    return [(f"measured {amount(total, SECONDS)}", "share", "instruction", "opcode", "from"), *rows]
 
 
 def kernel_as_dict(kernel: MeasuredKernel) -> dict[str, Any]:

@@ -28,7 +28,8 @@ class Report:
     skipped: tuple[Skipped, ...]
     """Inputs that were not checked, with the reason."""
     stats: dict[str, int]
-    """`files` and `modules` that were read, `errors`, `warnings`, `infos`."""
+    """`files` and `modules` that were read, `errors`, `warnings`, `infos`; `resolved`, those that
+    were seen and are not among the findings, since a later pass resolved them."""
     allowed: tuple[SuppressedFinding, ...] = ()
     """Findings that are allowed, with the reason; they do not count."""
 

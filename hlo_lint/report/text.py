@@ -170,7 +170,7 @@ def as_text(finding: Diagnostic) -> str:
 
 
 def summary(report: Report) -> str:
-    """`1 error, 2 warnings in 31 files, 31 modules of HLO`, and what was allowed and skipped."""
+    """`1 error, 2 warnings in 31 files, 31 modules of HLO`, and what is not among them."""
     listed = severities(
         *(report.stats.get(f"{severity.value}s", 0) for severity in reversed(ORDER))
     )
@@ -178,7 +178,14 @@ def summary(report: Report) -> str:
     place = f"{files}, {modules} of HLO" if report.stats["files"] else "no files of HLO"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
     skipped = f", {len(report.skipped)} skipped" if report.skipped else ""
-    return f"{listed or 'no findings'} in {place}{allowed}{skipped}"
+    resolved = f", {count}" if (count := resolved_count(report)) else ""
+    return f"{listed or 'no findings'} in {place}{allowed}{skipped}{resolved}"
+
+
+def resolved_count(report: Report) -> str:
+    """`2 resolved by a later pass (--resolved)`; empty if no such finding was left out."""
+    resolved = report.stats.get("resolved")
+    return f"{resolved} resolved by a later pass (--resolved)" if resolved else ""
 
 
 def severities(errors: int, warnings: int, infos: int) -> str:

@@ -232,4 +232,10 @@ def is_proto(name: str) -> bool:
     False
     """
     name = plain_name(name)
-    return name.endswith((".pb", ".pbtxt")) and not name.endswith("-memory-usage-report.pb")
+    is_one = name.endswith((".pb", ".pbtxt", SNAPSHOT_TEXT))
+    return is_one and not name.endswith("-memory-usage-report.pb")
+
+
+SNAPSHOT_TEXT = ".hlo_unoptimized_snapshot.txt"
+"""A module and its arguments as protobuf's text format: what `--xla_dump_hlo_unoptimized_snapshots`
+writes beside texts."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.text.errors import DumpError, PayloadError, os_errors_as
+from hlo_lint.text.files import SNAPSHOT_TEXT
 from hlo_lint.text.source import decode, encode, shown
 from hlo_lint.text.stored import plain_name, read_expanded
 from hlo_lint.xla.bindings import long_text, release, xla_message
@@ -39,7 +40,7 @@ ANY_EXPANSION: Final = 64 << 20
 
 INSTALL: Final = "pip install 'hlo-lint[xla]' to read protocol buffers"
 _ADVICE: Final = "give the text, or another jaxlib"
-TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb")
+TEXT_SUFFIXES: Final = (".pbtxt", ".textproto", ".txtpb", SNAPSHOT_TEXT)
 
 
 def read_proto(

@@ -238,8 +238,8 @@ dimension 0 of the updates has 6
 reduce                  | f32[3,4]; f32[]                 | dimensions={2}, to_apply=%add | dimensions=2
 reduce                  | f32[3,4]; f32[]                 | dimensions={0,0}, to_apply=%add | one twice
 reduce                  | s32[3,4]; f32[]                 | dimensions={0}, to_apply=%add | folds s32[]
-reduce                  | f32[3,4]; f32[]                 | dimensions={0}, to_apply=%largest | 4 parameters
-reduce-window           | f32[9,8]; f32[]                 | window={size=3}, to_apply=%add | 1 dimensions, not 2
+reduce                  | f32[3,4]; f32[]                 | dimensions={0}, to_apply=%largest | 2 parameters, and not 4
+reduce-window           | f32[9,8]; f32[]                 | window={size=3}, to_apply=%add | rank 2, and not 1
 select-and-scatter      | f32[4,5]; f32[3,5]; f32[]       | window={size=3x1 stride=2x1 pad=0_1x0_0}, \
 select=%less, scatter=%add | takes f32[2,5]
 sort                    | f32[3]; f32[4]                  | dimensions={0}, to_apply=%less | differ in their sizes
@@ -267,9 +267,9 @@ operands 2 and 3
 """.replace("\\\n", "")  # noqa: E501
 
 WRONG = """
-add                     | f32[3]; f32[3]      |                        | f32[4]      | XLA infers f32[3], and not f32[4]
+add                     | f32[3]; f32[3]      |                        | f32[4]      | expected f32[3], is f32[4]
 add                     | f32[3]; f32[]       |                        | f32[3]      | nothing broadcasts it
-copy                    | f32[3]              |                        | f32[4]      | XLA infers f32[3]
+copy                    | f32[3]              |                        | f32[4]      | expected f32[3]
 reshape                 | f32[6]              |                        | f32[2,4]    | 6 elements cannot give 8
 reshape                 | f32[6]              |                        | s32[6]      | of f32 cannot give s32
 broadcast               | f32[3]              | dimensions={0}         | f32[4,3]    | dimension 0 of the result
@@ -280,12 +280,12 @@ iota                    |                     | iota_dimension=1       | s32[3] 
 convert                 | f32[3]              |                        | s32[4]      | cannot give s32[4]
 bitcast-convert         | f32[3]              |                        | u8[3]       | cannot give u8[3]
 stochastic-convert      | f32[3]; u16[3]      |                        | bf16[3]     | rounds f32 by u16
-get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | XLA infers s32[]
+get-tuple-element       | (f32[3]{0}, s32[])  | index=1                | f32[]       | expected s32[]
 get-tuple-element       | (f32[3,4]{1,0})     | index=0                | f32[3,4]{0,1} | different layouts
-tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | XLA infers f32[3] at index {0}
+tuple                   | f32[3]; s32[]       |                        | (s32[], f32[3]) | expected f32[3] at index {0}
 sort                    | s32[3]              | dimensions={0}, to_apply=%less | s32[3] | compares s32[]
 sort                    | f32[3]              | dimensions={1}, to_apply=%less | f32[3] | dimensions=1
-fusion                  | f32[4]              | kind=kLoop, calls=%cut | f32[4]{0}   | XLA infers f32[3]
+fusion                  | f32[4]              | kind=kLoop, calls=%cut | f32[4]{0}   | expected f32[3]
 infeed                  | token[]             |                        | f32[3]      | data and a token
 recv                    | token[]             | channel_id=1           | f32[3]      | the type of recv
 rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal cannot give s32
@@ -293,10 +293,10 @@ rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3]
 slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | makes f32[4]
 fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | f32[4] at index {0}
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | its computation's f32[3]
-reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%boxed | f32[] | XLA infers (f32[])
-reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%add | (f32[]) | XLA infers f32[]
-scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | f32[7] | XLA infers f32[]
-all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | XLA infers f32[6]
+reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%boxed | f32[] | expected (f32[])
+reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%add | (f32[]) | expected f32[]
+scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | f32[7] | expected f32[]
+all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | expected f32[6]
 all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | makes 7 of 3
 all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[9]) | makes f32[6]
 collective-permute-start | f32[3]             | source_target_pairs={{0,1}} | (f32[3], f32[4], u32[], u32[]) | makes f32[3]

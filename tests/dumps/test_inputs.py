@@ -5,14 +5,17 @@ One program writes them all.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
+import lzma
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,6 +28,7 @@ from hlo_lint.dumps.artefacts.xplane import planes, programs
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.text.errors import PayloadError
+from tests.conftest import FIXTURES
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +75,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "model.py").write_text(PROGRAM)
     compiled(folder, 1, f"{EVERYTHING} --xla_dump_to=dump")
-    compiled(folder, 1, "--xla_dump_hlo_unoptimized_snapshots --xla_dump_to=unoptimized")
+    for flag, name in (("", "unoptimized"), (" --xla_dump_hlo_as_text", "unoptimized_text")):
+        flags = f"--xla_dump_hlo_unoptimized_snapshots{flag} --xla_dump_to={name}"
+        compiled(folder, 1, flags)
     return folder
 
 
@@ -116,6 +122,7 @@ def test_a_dump_of_four_devices_is_of_a_known_release_as_that_of_one(folder: Pat
         f"dump/{FINAL}.hlo.pb",
         "dump/*.jit_step.snapshot.*.pb",
         "unoptimized/*.jit_step.*.hlo_unoptimized_snapshot.pb",
+        "unoptimized_text/*.jit_step.*.hlo_unoptimized_snapshot.txt",
         "lowered.hlo",
         "trace/plugins/profile/*/*.xplane.pb",
     ],
@@ -159,7 +166,10 @@ def test_a_file_that_a_profiler_writes_of_one_program_is_read(folder: Path, tmp_
     assert modules_in(tmp_path) == ["jit_step"]
 
 
-@pytest.mark.parametrize("pattern", ["dump/*.snapshot.*.pb", "unoptimized/*_snapshot.pb"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["dump/*.snapshot.*.pb", "unoptimized/*_snapshot.pb", "unoptimized_text/*_snapshot.txt"],
+)
 def test_snapshots_alone_are_read_once_for_each_module(
     folder: Path, tmp_path: Path, pattern: str
 ) -> None:
@@ -187,7 +197,22 @@ def test_a_profile_has_planes_and_its_programs(folder: Path) -> None:
         programs(b"")
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar", "tar.gz", "gz"])
+def zstd(data: bytes) -> bytes:
+    compress: Callable[[bytes], bytes] = pytest.importorskip("zstandard").compress
+    return compress(data)
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "xz": lzma.compress,
+    "zst": zstd,
+    "bz2": bz2.compress,
+}
+
+
+@pytest.mark.parametrize(
+    "kind", ["zip", "tar", "tar.gz", "tar.xz", "tar.zst", "tar.bz2", "gz", "xz", "zst"]
+)
 def test_what_is_packed_is_read_as_a_file_and_on_standard_input(
     folder: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -196,14 +221,15 @@ def test_what_is_packed_is_read_as_a_file_and_on_standard_input(
     if kind == "zip":
         with zipfile.ZipFile(packed, "w") as archive:
             archive.write(text, text.name)
-    elif kind == "gz":
-        packed = tmp_path / f"{text.name}.gz"
-        packed.write_bytes(gzip.compress(text.read_bytes()))
+    elif kind in COMPRESS:
+        packed = tmp_path / f"{text.name}.{kind}"
+        packed.write_bytes(COMPRESS[kind](text.read_bytes()))
     else:
         content = io.BytesIO()
-        with tarfile.open(fileobj=content, mode="w:gz" if kind == "tar.gz" else "w") as archive:
+        with tarfile.open(fileobj=content, mode="w") as archive:
             archive.add(text, text.name)
-        packed.write_bytes(content.getvalue())
+        compress = COMPRESS.get(kind.removeprefix("tar").removeprefix("."), bytes)
+        packed.write_bytes(compress(content.getvalue()))
     for words, data in (((packed,), None), (("-",), packed.read_bytes())):
         status, said = checked(*words, data=data)
         assert (status, "no findings in 1 file, 1 module of HLO" in said) == (0, True), said
@@ -216,6 +242,19 @@ def test_hlo_in_a_log_and_in_a_page_of_markdown_is_read(folder: Path) -> None:
     for data in (log, page):
         status, said = checked("-", data=data.encode())
         assert (status, "no findings in 1 file, 1 module of HLO" in said) == (0, True), said
+
+
+@pytest.mark.parametrize(
+    ("paths", "rule"),
+    [
+        (["ptx/last_wait_removed/triton_sm80_three_stages.ptx"], "store-overtakes-copy"),
+        (["autotune/old.textproto", "autotune/new.textproto"], "fragile-autotuner-winner"),
+        (["tma/cutlass_size_1_stride.txt"], "tma-descriptor-refused"),
+    ],
+)
+def test_what_is_no_hlo_and_has_rules_of_its_own_is_read(paths: list[str], rule: str) -> None:
+    status, said = checked(*(FIXTURES / path for path in paths))
+    assert (status, f"[{rule}]" in said) == (1, True), said
 
 
 @pytest.mark.parametrize(

@@ -269,6 +269,13 @@ def test_a_reshape_that_a_later_pass_resolved_is_told_with_that_pass() -> None:
     assert hlo_lint.lint(FISSION, ["reshape-moves-data"]).findings == ()
 
 
+@pytest.mark.parametrize("folder", ["gpu-jax0.10.2", "gpu-jax0.11.2", "tpu-jax0.10.2"])
+def test_what_was_resolved_is_counted_where_it_is_not_told(folder: str) -> None:
+    plain, told = (hlo_lint.lint(DUMPS / folder, resolved=asked) for asked in (False, True))
+    assert plain.stats["resolved"] == len(told) - len(plain)
+    assert told.stats["resolved"] == 0
+
+
 # The command
 
 
@@ -374,9 +381,13 @@ def test_an_unknown_rule_is_refused() -> None:
 def test_check_tells_what_was_resolved_when_asked() -> None:
     run = CliRunner().invoke
     args = ["check", str(FISSION), "--select", "reshape-moves-data"]
-    assert "no findings" in run(cli, args).output
+    for more in ([], ["--jobs", "2"], ["--output-format", "concise"]):
+        assert run(cli, [*args, *more]).output.endswith(
+            " 1 resolved by a later pass (--resolved)\n"
+        )
     done = run(cli, [*args, "--resolved"])
     assert done.exit_code == 0
+    assert "(--resolved)" not in done.output
     assert "= since: pass autotuner of autotuner, step 0048" in done.output
     assert "= resolved by: pass fusion-wrapper of pre-scheduling-passes, step 0057" in done.output
     concise = run(cli, [*args, "--resolved", "--output-format", "concise"]).output

@@ -589,8 +589,8 @@ def test_a_damaged_log_says_what_is_missing_and_reads_the_rest() -> None:
     found = read_log(text)
     assert [damaged.message for damaged in found.unreadable] == [
         "a TMA descriptor without globalStrides",
-        "2 numbers in boxDim, 3 expected",
-        "2 numbers in Shape, 4 expected",
+        "expected 3 numbers in boxDim, found 2",
+        "expected 4 numbers in Shape, found 2",
         "a number that does not fit in globalDim",
         "a TMA descriptor without format",
     ]

@@ -881,6 +881,17 @@ def test_without_findings_the_largest_module_is_shown(opened: Open, tmp_path: Pa
     assert not page.locator("#filters").is_visible()
 
 
+def test_measured_time_is_shown_where_a_profile_is_beside_the_dump(
+    opened: Open, tmp_path: Path
+) -> None:
+    page = opened(write(FIXTURES / "profiles" / "without_fusion", tmp_path / "report.html"), "")
+    assert "Measured time: 1.293 ms" in headings(page)
+    table = page.locator("table.measured")
+    first = table.locator("tbody tr").first.locator("td").all_inner_texts()
+    assert first[:4] == ["237.2 µs", "18.3%", "%ynn_fusion", "fusion"]
+    assert table.locator("tbody tr").count() == 10
+
+
 def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
     opened: Open, tmp_path: Path
 ) -> None:

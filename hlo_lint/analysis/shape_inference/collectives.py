@@ -14,6 +14,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
+    WRONG_RESULT,
     array_without_layout,
     brief,
     compatible,
@@ -223,7 +224,7 @@ def _all_reduce_start(operation: Operation, printed: Shape) -> None:
         and isinstance(printed.elements[0], TupleShape)
     ):
         printed, made = TupleShape(printed.elements[:2]), wrapped
-    demand_compatible(made, printed, "XLA infers {}, and not {}", any_precision=True)
+    demand_compatible(made, printed, WRONG_RESULT, any_precision=True)
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:

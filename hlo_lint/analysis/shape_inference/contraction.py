@@ -89,7 +89,7 @@ def _scaled(operation: Operation, printed: Shape) -> None:
             continue
         if scale.rank != shape.rank:
             raise Impossible(
-                f"the scale of the {side} has {scale.rank} dimensions, not {shape.rank}"
+                f"the scale of the {side} takes {shape.rank} dimensions, and not {scale.rank}"
             )
         for dim, (size, count) in enumerate(zip(shape.dims, scale.dims, strict=True)):
             if count and size % count:
@@ -133,7 +133,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     before = dims_before_ragged(ragged[0], left_batch, free, left_contracting)
     wanted = (*(left.dims[dim] for dim in before), count)
     if groups.rank > 1 and groups.dims != wanted:
-        raise Impossible(f"the sizes of groups of ragged-dot are {groups.dims}, and not {wanted}")
+        raise Impossible(f"ragged-dot takes sizes of groups of {wanted}, and not {groups.dims}")
     gone = {*right_batch, *right_contracting, *group_dims}
     places = [(left, dim) for dim in (*left_batch, *free)]
     places += [(right, dim) for dim in range(right.rank) if dim not in gone]

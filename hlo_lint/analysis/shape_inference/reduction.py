@@ -15,6 +15,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     known,
 )
 from hlo_lint.analysis.shape_inference.types import (
+    WRONG_RESULT,
     array_without_layout,
     brief,
     compatible,
@@ -23,6 +24,7 @@ from hlo_lint.analysis.shape_inference.types import (
     same_dims,
 )
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
+from hlo_lint.text.phrases import counted
 
 
 def demand_reducer(
@@ -36,11 +38,11 @@ def demand_reducer(
     count = len(inputs)
     what = f"the computation that {operation.opcode} calls"
     if len(called.parameters) != 2 * count:
-        raise Impossible(f"{what} has {len(called.parameters)} parameters, and not {2 * count}")
+        raise Impossible(f"{what} takes {2 * count} parameters, and not {len(called.parameters)}")
     root = known(called.root)
     given = root.elements if isinstance(root, TupleShape) else (root,)
     if len(given) != count or (count > 1 and not isinstance(root, TupleShape)):
-        raise Impossible(f"{what} gives {brief(root)}, and not {count} scalars")
+        raise Impossible(f"{what} gives {counted(count, 'scalar')}, and not {brief(root)}")
     scalars = tuple(
         operation.as_array(text, f"what is called by {operation.opcode}, a result")
         for text in given
@@ -189,7 +191,7 @@ def _scan(operation: Operation, printed: Shape) -> None:
     made = TupleShape((*stacked, *results[outputs:]))
     if isinstance(printed, ArrayShape):
         printed = TupleShape((printed,))
-    demand_compatible(made, printed, "XLA infers {}, and not {}")
+    demand_compatible(made, printed, WRONG_RESULT)
     _demand_step(operation, carried, results)
 
 

@@ -18,6 +18,7 @@ from hlo_lint.analysis.shape_inference.operation import (
     Unknowable,
 )
 from hlo_lint.analysis.shape_inference.types import (
+    WRONG_RESULT,
     compatible,
     describe_mismatch,
     layout_mismatch,
@@ -191,7 +192,7 @@ def _errors(
     precision_error = ""
     if not isinstance(inferred, Refusal | Open) and not compatible(inferred, printed):
         ours, theirs = describe_mismatch(inferred, printed)
-        message = f"XLA infers {ours}, and not {theirs}"
+        message = WRONG_RESULT.format(ours, theirs)
         if not compatible(inferred, printed, any_precision=not inference.keeps_layout):
             return (message,), ""
         precision_error = message

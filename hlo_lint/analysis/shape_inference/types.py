@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
 from hlo_lint.hlo.dtypes import (
@@ -152,6 +152,10 @@ def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False)
     )
     place = f" at index {{{','.join(map(str, mismatch.at))}}}" if mismatch.at else ""
     return brief(mismatch.left) + place, brief(mismatch.right) + place
+
+
+WRONG_RESULT: Final = "expected {}, is {}"
+"""The message for a shape that is not the one which XLA infers, both as text."""
 
 
 def demand_compatible(

@@ -43,7 +43,7 @@ def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
     if not isinstance(window, tuple):
         raise Unknowable
     if len(window) != rank:
-        raise Impossible(f"window of {operation.opcode} has {len(window)} dimensions, not {rank}")
+        raise Impossible(f"{operation.opcode} takes a window of rank {rank}, and not {len(window)}")
     dimensions = []
     for dimension in window:
         if not isinstance(dimension, WindowDimension):
@@ -95,7 +95,7 @@ def _select_and_scatter(operation: Operation) -> Shape:
     select_last = 0 <= operation.tail.find("scatter=") < operation.tail.find("select=")
     select = operation.callee(int(select_last))
     if len(select.parameters) != 2:
-        raise Impossible(f"select has {len(select.parameters)} parameters, and not 2")
+        raise Impossible(f"select takes 2 parameters, and not {len(select.parameters)}")
     if not compatible(known(select.root), PRED):
         raise Impossible(f"select gives {select.root}, and no pred[]")
     wanted = array_without_layout(operand.dtype, ())

@@ -168,7 +168,7 @@ def _check_of(row: InstructionRecord, checked: ShapeCheck, checks: Checks) -> st
         return specific
     if isinstance(checked.inferred, Refusal):
         return "operand-shapes"
-    is_error = checked.errors and not checked.errors[0].startswith("XLA infers")
+    is_error = checked.errors and not checked.errors[0].startswith("expected ")
     return "implicit-broadcast" if is_error else "result-shape"
 
 

@@ -16,15 +16,14 @@ from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import main_pipelines, module_named
-from hlo_lint.engine.cost_figures import SECONDS, MeasuredKernel, measured_kernels
-from hlo_lint.report.costs import amount, kernel_as_dict
+from hlo_lint.engine.cost_figures import MeasuredKernel, measured_kernels
+from hlo_lint.report.costs import MAX_MEASURED, kernel_as_dict, measured_table
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
 COLUMNS = ("step", "pipeline", "pass", "changed", "bytes", "fusions", "ms", "instructions")
 NUMBERS = ("step", "fusions", "ms")
-MAX_MEASURED = 10
 
 
 @click.command("passes")
@@ -128,19 +127,6 @@ def _show(pipeline: Pipeline, rows: Sequence[tuple[str, ...]]) -> None:
 
 def _show_measured(kernels: Sequence[MeasuredKernel]) -> None:
     """Print the instructions that took the most time, and how many more there are."""
-    total = sum(kernel.seconds for kernel in kernels)
-    first = kernels[:MAX_MEASURED]
-    rows = [
-        (
-            amount(kernel.seconds, SECONDS),
-            f"{100 * kernel.seconds / total:.1f}%" if total else "",
-            f"%{kernel.instruction.name}",
-            kernel.instruction.opcode,
-            str(kernel.origin or ""),
-        )
-        for kernel in first
-    ]
-    head = (f"measured {amount(total, SECONDS)}", "share", "instruction", "opcode", "from")
-    print_table([head, *(tuple(map(shown, row)) for row in rows)], right=(0, 1))
-    if left := len(kernels) - len(first):
+    print_table([tuple(map(shown, row)) for row in measured_table(kernels)], right=(0, 1))
+    if (left := len(kernels) - MAX_MEASURED) > 0:
         click.echo(f"and {counted(left, 'instruction')} more (--json)")

@@ -199,7 +199,7 @@ def _located(
         printed = fields.numbers(name)
         wanted = skipped + max(rank - missing, 0)
         if rank <= _PRINTED and len(printed) < wanted:
-            message = f"{len(printed)} numbers in {name}, {wanted} expected"
+            message = f"expected {wanted} numbers in {name}, found {len(printed)}"
             raise _Damaged(fields.span(name), message)
         used = printed[skipped:wanted]
         places[field] = fields.span(name)

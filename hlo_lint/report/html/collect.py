@@ -13,6 +13,7 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
 from hlo_lint.report.html.detail import Detail, details_of
+from hlo_lint.report.html.measured import Profiles
 from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
 from hlo_lint.report.html.pass_diff import DifferenceBudget
 from hlo_lint.report.html.timeline import Differences, PassTimeline, no_timeline, timeline
@@ -80,6 +81,8 @@ class Compiled(TypedDict):
     dumps: int
     counts: dict[str, int]
     timeline: PassTimeline
+    measured: list[tuple[str, ...]]
+    """The instructions that took the most time, below a head; empty without a profile."""
     graph: int | None
     """Index into `graphs`; None for a module without findings, and if it is too large."""
     differences: int | None
@@ -122,7 +125,7 @@ def collect(
     called with the module that is drawn next.
     """
     ranked = sorted(report.findings, key=lambda finding: _RANK[finding.severity])
-    left_out = []
+    left_out: list[str] = []
     if len(ranked) > MAX_FINDINGS:
         left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
     if len(ranked) > MAX_DETAILS:
@@ -147,6 +150,7 @@ def collect(
     place: dict[int, int] = {}
     folders = {pipeline: pipeline.dumps[0].path.parent.absolute() for pipeline in shown}
     root = commonpath(folders.values()) if folders else ""
+    profiles = Profiles(folders.values())
     room, instructions, budget = MAX_PASSES, MAX_ON_PAGE, DifferenceBudget()
     graphs: list[str] = []
     differences: list[str] = []
@@ -164,6 +168,7 @@ def collect(
         folder = relpath(folders[pipeline], root)
         counts = Counter(finding.severity.value for finding in every.values())
         compiled = _compiled(pipeline, "" if folder == "." else folder, line, counts)
+        compiled["measured"] = profiles.table(pipeline, folders[pipeline])
         graph = _graph(pipeline, every, instructions)
         if graph is not None:
             compiled["graph"] = len(graphs)
@@ -176,6 +181,7 @@ def collect(
         worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
+    left_out += profiles.troubles
     if budget.left_out:
         left_out.append(
             f"what passes changed, line by line, for {budget.left_out} of them: "
@@ -242,6 +248,7 @@ def _compiled(
         dumps=len(pipeline.dumps),
         counts=dict(counts),
         timeline=line,
+        measured=[],
         graph=None,
         differences=None,
     )

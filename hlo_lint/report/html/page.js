@@ -63,7 +63,7 @@ function behind(pass, module) {
  * of the class `size` are left out. */
 function panel(heads, numbers, rows, name) {
   const head = (text) => {
-    const size = ["compiler", "state", "dumps", "bytes", "time"].includes(text);
+    const size = ["compiler", "state", "dumps", "bytes", "time", "share", "opcode"].includes(text);
     return make("th", { scope: "col", class: `${numbers.includes(text) ? "number" : ""}${size ? " size" : ""}` }, text);
   };
   return make(
@@ -605,12 +605,25 @@ const sums = (module) =>
     .map(([severity, number]) => (severity === "info" ? `${number} info` : count(number, severity)))
     .join(", ") || "no findings";
 
+// The instructions of the final module that took the most time, as `hlo-lint passes` prints them.
+function measured(number) {
+  const [heads, ...rows] = modules[number].measured;
+  if (!heads) return [];
+  const [total, ...others] = heads;
+  const kinds = ["number", "number size", "", "size", ""];
+  const cell = (text, at) => make("td", { class: kinds[at] }, at === 2 ? make("code", {}, soft(text)) : text);
+  const table = rows.map((row) => make("tr", {}, ...row.map(cell)));
+  const title = total.replace("measured", "Measured time:");
+  return [section(title, null, panel(["each", ...others], ["each", "share"], table, "measured"))];
+}
+
 function showModule(number) {
   const module = modules[number];
   show(module.title, [
     make("h2", { class: "title" }, module.title),
     make("p", { class: "above" }, about(module)),
     ...timeline(number, ""),
+    ...measured(number),
     wholeModule(number, ""),
   ]);
 }
@@ -665,7 +678,7 @@ function showAll() {
     ),
   ];
   // The first is the one that matters: it has the worst finding, or is the largest.
-  if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`));
+  if (modules.length) parts.push(...timeline(0, ` of ${modules[0].title}`), ...measured(0));
   const said = [
     ...index.left_out.map((what) => `Left out: ${what}`),
     ...index.allowed.map((what) => `Allowed: ${what}`),

@@ -269,7 +269,7 @@ class BadCollective(VerifierRule):
         count = 2 if callee is None else len(callee.with_opcode("parameter"))
         if callee is not None and count not in (2, 2 * len(collective.operand_names)):
             message = (
-                f"the reducer %{callee.name} of {collective.opcode} takes {count} values, not 2"
+                f"{collective.opcode} takes a reducer of 2 values, and %{callee.name} takes {count}"
             )
             yield Violation("reducer-parameters", collective, message)
 

@@ -67,7 +67,7 @@ class BadConstant(VerifierRule):
             message = f"a constant of {shape} has one value: all but the first element are 0"
             yield Violation("constant-literal", constant, message, is_warning=True)
         elif values != shape.elements:
-            message = f"a constant of {shape} has {values} values, not {shape.elements}"
+            message = f"a constant of {shape} takes {shape.elements} values, and not {values}"
             yield Violation("constant-literal", constant, message)
 
 
