@@ -70,6 +70,8 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("match", 0): ("reshape()", "bad.hlo"),
     ("match", 1): ("dot()", "bad.hlo"),
     ("match", 2): ("reshape(", "bad.hlo"),
+    ("example", 0): ("crash",),
+    ("example", 2): ("crash", "-o", "garbage.hlo"),
     ("explain", 0): ("reshape-moves-data",),
     ("explain", 2): ("no-such-rule",),
     ("rules", 0): (),
