@@ -41,6 +41,15 @@ def test_what_xla_said_of_a_death_leads_to_the_rule_that_finds_its_cause(death: 
             "reshape-moves-data",
         ),
         ("bitcast cannot have different shape", "bad-bitcast"),
+        ("Async start %s has no matching async done", "broken-async"),
+        ("Orphan async update %u found", "broken-async"),
+        ("INVALID_ARGUMENT: GetRngSeed custom call must have no operands", "bad-custom-call"),
+        ("Mismatched tuple structure in shape and original value. Shape:", "origin-disagrees"),
+        ("Seen buffers while buffers aren't allowed in this context", "bad-buffer"),
+        (
+            "Expected aliased input 0 at index {} and output at index {} to have the same size",
+            "bad-aliasing",
+        ),
     ],
 )
 def test_a_message_or_a_part_of_it_leads_to_the_page_of_its_rule(asked: str, rule: str) -> None:

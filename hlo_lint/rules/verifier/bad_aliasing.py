@@ -25,6 +25,7 @@ class BadAliasing(VerifierRule):
     """
 
     messages = (
+        "Expected aliased input … to have the same size",
         "is already aliased with one output, thus it cannot be added as a buffer donor",
         "is registered as a buffer donor. However, it is also in the input output alias config",
     )

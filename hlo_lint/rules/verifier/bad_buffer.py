@@ -24,6 +24,12 @@ class BadBuffer(VerifierRule):
     and who pins a value frees it (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = (
+        "Seen buffers while buffers aren't allowed in this context",
+        "buffer value has more than one writers",
+        "buffer is used in operands but not in results",
+    )
+
     opcodes = frozenset({"custom-call"})
     mentions = ("b(",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {

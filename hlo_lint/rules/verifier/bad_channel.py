@@ -22,7 +22,10 @@ class BadChannel(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    messages = ("Expected to have the same channel id, actual channel ids are",)
+    messages = (
+        "Expected to have the same channel id, actual channel ids are",
+        "Host-transfer send/recv instructions that use the same channel must be identical",
+    )
     opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),

@@ -23,6 +23,8 @@ class BadCustomCall(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("GetRngSeed custom call must",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",

@@ -21,6 +21,8 @@ class BadResultAccuracy(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("Unary op with result accuracy is not supported for",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",

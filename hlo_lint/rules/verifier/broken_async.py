@@ -30,6 +30,15 @@ class BrokenAsync(VerifierRule):
     done is [start-without-done](#start-without-done).
     """
 
+    messages = (
+        "does not trace back to an async start",
+        "is matched by multiple async done instructions",
+        "has no matching async done",
+        "Orphan async update",
+        "is part of multiple chains or a cycle",
+        "expected to contain only the root and parameter instructions",
+    )
+
     mentions = ("-start", "-update", "-done", "send", "recv")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "async-shape": (

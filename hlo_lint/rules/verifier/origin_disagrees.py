@@ -23,6 +23,8 @@ class OriginDisagrees(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    messages = ("Mismatched tuple structure in shape and original value",)
+
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "original-value": ("VerifyOriginalValue", "the origin of a value has its tuples"),
     }
