@@ -149,7 +149,8 @@ def test_the_text_says_all_of_it_and_leaves_nothing_behind(tmp_path: Path) -> No
     small = f"{tmp_path}/model.py:small", "--shape=(f32[8], s32[8])"
     seen = on_terminal(capturing("--target", "h100", *small), 80, ENVIRONMENT)
     assert seen.lines[-2].split() == [NEWEST, "cuBLASLt", "no", "such", "GEMM"]
-    for step in ("compiling", "compiling with cuBLASLt", "checking small", "comparing the values"):
+    # A step that takes less than a refresh of the terminal is not seen.
+    for step in ("compiling", "compiling with cuBLASLt", "checking small"):
         assert f"jax {NEWEST}: {step}".encode() in seen.data
     assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["model.py"]
 

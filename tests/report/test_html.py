@@ -144,6 +144,7 @@ def test_the_page_shows_the_modules_and_the_passes_that_changed_them(
     ]
     last = passes.locator("tr").last.inner_text()
     assert last.startswith("0030\tautotuner\n● reshape-moves-data\n")
+    page.wait_for_selector("main svg .life", state="attached")
     assert page.locator("main svg .life").count() == 1
 
 
