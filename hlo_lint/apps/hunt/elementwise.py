@@ -176,9 +176,6 @@ def clamp(d: ModuleDraft, x: DrawnValue) -> DrawnValue | None:
     return result
 
 
-_WHOLE: Final = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-
-
 def convert(d: ModuleDraft, x: DrawnValue) -> DrawnValue:
     """Conversions there and back; of a float to an integer only where all of them are in range."""
     source = x

@@ -65,9 +65,11 @@ def find_measured(folder: Path) -> Measured | None:
         with os_errors_as(f"{path}"):
             data = path.read_bytes()
         try:
-            _read(data, measured)
+            part = read_measured(data)
         except PayloadError as error:
             raise DumpError(f"{path}: not a profile: {error}") from error
+        measured.picoseconds.update(part.picoseconds)
+        measured.runs.update(part.runs)
     return measured
 
 
@@ -78,11 +80,6 @@ def read_measured(data: bytes) -> Measured:
         PayloadError: the bytes are no XSpace.
     """
     measured = Measured()
-    _read(data, measured)
-    return measured
-
-
-def _read(data: bytes, measured: Measured) -> None:
     for plane in planes(data):
         reader = plane.reader
         stats = {
@@ -98,6 +95,7 @@ def _read(data: bytes, measured: Measured) -> None:
             for event in line:
                 if event.number == _EVENTS:
                     _read_event(reader, event, wanted, stats, measured)
+    return measured
 
 
 def _line_name(line: tuple[Field, ...]) -> str:
