@@ -365,3 +365,12 @@ def spelled_index(index: Iterable[int]) -> str:
     '{1,0}'
     """
     return "{" + ",".join(map(str, index)) + "}"
+
+
+def spelled_part(name: str, index: Index) -> str:
+    """The name of a leaf of a tuple: that of the tuple, with its index.
+
+    >>> spelled_part("parameter 0", (1, 0)), spelled_part("parameter 0", ())
+    ('parameter 0, part {1,0}', 'parameter 0')
+    """
+    return f"{name}, part {spelled_index(index)}" if index else name

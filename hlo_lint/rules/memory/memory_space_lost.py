@@ -9,7 +9,7 @@ from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_part
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -85,4 +85,4 @@ def _places(module: Module) -> Iterator[tuple[str, ArrayShape]]:
     for name, shape in parts:
         for index, leaf in leaves(shape):
             if isinstance(leaf, ArrayShape):
-                yield name + (f", part {spelled_index(index)}" if index else ""), leaf
+                yield spelled_part(name, index), leaf

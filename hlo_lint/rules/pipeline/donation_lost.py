@@ -6,7 +6,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.shape import Index, spelled_index
+from hlo_lint.hlo.shape import Index, spelled_part
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
@@ -69,7 +69,7 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
     lost = sorted(_donated(before) - _donated(after))
     if lost:
         number, index = lost[0]
-        where = f"parameter {number}" + (f", part {spelled_index(index)}" if index else "")
+        where = spelled_part(f"parameter {number}", index)
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
         yield Finding(
             header_span(after),

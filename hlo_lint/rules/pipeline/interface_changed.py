@@ -6,7 +6,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_index
+from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_part
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -81,8 +81,7 @@ def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
         for index, old in olds.items():
             new = news[index]
             if isinstance(old, ArrayShape) and isinstance(new, ArrayShape) and _is_other(old, new):
-                where = f"{name}, part {spelled_index(index)}" if index else name
-                return f"{where} was {old} and is {new}"
+                return f"{spelled_part(name, index)} was {old} and is {new}"
     return ""
 
 
