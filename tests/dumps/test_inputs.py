@@ -63,7 +63,9 @@ with jax.profiler.trace("trace"):
 lowered = step.lower(x, w)
 open("stablehlo.mlir", "w").write(lowered.as_text())
 open("jaxpr.txt", "w").write(str(jax.make_jaxpr(step)(x, w)))
-open("bytecode.mlirbc", "wb").write(export.export(step)(x, w).mlir_module_serialized)
+exported = export.export(step)(x, w)
+open("bytecode.mlirbc", "wb").write(exported.mlir_module_serialized)
+open("exported.bin", "wb").write(exported.serialize())
 open("lowered.hlo", "w").write(lowered.as_text(dialect="hlo"))
 """
 EVERYTHING = "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto --xla_dump_hlo_snapshots"
@@ -161,9 +163,12 @@ def test_the_buffer_assignment_of_a_protocol_buffer_is_that_of_the_text(folder: 
     assert buffer_assignment_text(before.read_bytes(), module) is None
 
 
-def test_a_file_that_a_profiler_writes_of_one_program_is_read(folder: Path, tmp_path: Path) -> None:
-    shutil.copy(one(folder, f"dump/{FINAL}.hlo.pb"), tmp_path / "jit_step(6).hlo_proto.pb")
-    assert modules_in(tmp_path) == ["jit_step"]
+def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
+    folder = FIXTURES / "profiles/programs"
+    assert modules_in(one(folder, "*.hlo_proto.pb")) == ["jit_step"]
+    status, said = checked(folder)
+    assert status == 0, said
+    assert "no findings in 1 file, 1 module of HLO" in said
 
 
 @pytest.mark.parametrize(
@@ -263,6 +268,7 @@ def test_what_is_no_hlo_and_has_rules_of_its_own_is_read(paths: list[str], rule:
         ("stablehlo.mlir", "StableHLO"),
         ("jaxpr.txt", "a jaxpr"),
         ("bytecode.mlirbc", "MLIR as bytecode, as jax.export keeps it"),
+        ("exported.bin", "MLIR as bytecode, as jax.export keeps it"),
     ],
 )
 def test_what_is_not_read_is_named_with_the_call_that_gives_hlo(
