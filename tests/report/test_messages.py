@@ -47,6 +47,12 @@ def test_what_xla_said_of_a_death_leads_to_the_rule_that_finds_its_cause(death: 
         ("Mismatched tuple structure in shape and original value. Shape:", "origin-disagrees"),
         ("Seen buffers while buffers aren't allowed in this context", "bad-buffer"),
         (
+            "Unexpected non-layout preserving elementwise unary: %n = f32[2,3]{0,1} negate(%p)",
+            "layout-changed",
+        ),
+        ("Gemm rewriting should run after layout assignment", "required-pass-order"),
+        ("instruction %add is missing from HLO schedule", "bad-schedule"),
+        (
             "Expected aliased input 0 at index {} and output at index {} to have the same size",
             "bad-aliasing",
         ),

@@ -26,6 +26,15 @@ class ParserRefuses(Rule):
     messages = (
         "was parsing",
         "instruction does not exist",
+        "Syntax error when trying to parse the text as a HloModule",
+        "expects opcode but sees",
+        "unexpected attribute",
+        "expects attribute name",
+        "expects only one ENTRY",
+        "is not compatible with the shape of the operand instruction",
+        "is out of range for literal's primitive type",
+        "is not compatible with that of its root instruction",
+        "GTE operand must be tuple",
     )
     always_reported = True
     enabled_by_default = False

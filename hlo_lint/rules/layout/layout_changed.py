@@ -46,7 +46,10 @@ class LayoutChanged(Rule):
     Copies the operand into the order of the result. Its values stay.
     """
 
-    messages = ("Instruction shouldn't change layouts",)
+    messages = (
+        "Instruction shouldn't change layouts",
+        "Unexpected non-layout preserving elementwise unary",
+    )
     opcodes = KEEPS_LAYOUT
     skip_fusion_bodies = False
     always_reported = True

@@ -34,6 +34,10 @@ class ComputesOnHostMemory(Rule):
     Reports: openxla/xla#40519.
     """
 
+    messages = (
+        "instruction shouldn't change layout memory",
+        "Instruction shouldn't have the layout of host memory space",
+    )
     severity = Severity.WARNING
     skip_fusion_bodies = False
     mentions = ("S(5)",)

@@ -65,6 +65,7 @@ class RequiredPassOrder(Rule):
     had been annotated: one that counts to a constant, and does not say so, had not.
     """
 
+    messages = ("Gemm rewriting should run after layout assignment",)
     severity = Severity.WARNING
     examples = (
         Bad(

@@ -28,8 +28,9 @@ class BadBuffer(VerifierRule):
         "Seen buffers while buffers aren't allowed in this context",
         "buffer value has more than one writers",
         "buffer is used in operands but not in results",
+        "custom-call to Unpin must have one output-to-operand aliasing",
+        "buffer is used in results multiple times",
     )
-
     opcodes = frozenset({"custom-call"})
     mentions = ("b(",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -26,6 +26,13 @@ class BadCollective(VerifierRule):
     messages = (
         "HloModule has a mix of layout constrained and unconstrained AllReduce instructions",
         "All reduce channel id must be greater than 0 for",
+        "HLO all-to-all has operands with different shapes",
+        "Unmatching input buffers and output buffers",
+        "Unmatching input buffers and input offset",
+        "Unmatching output buffers and output offset",
+        "hlo->operand_count() == split_count",
+        "ars->scatter_dimension() <",
+        "ag->shape().IsTuple()",
     )
     mentions = ("all-reduce",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -23,8 +23,12 @@ class BadCustomCall(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
-    messages = ("GetRngSeed custom call must",)
-
+    messages = (
+        "GetRngSeed custom call must",
+        "operand layout constraints, … given",
+        "must have 0 operands",
+        "must return U64 type",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",

@@ -28,6 +28,13 @@ class BadOutputAliasing(VerifierRule):
     `HandleCustomCall` in `xla/service/hlo_verifier.cc`).
     """
 
+    messages = (
+        "Invalid operand number in",
+        "Negative operand number in aliasing config",
+        "Output index should not be empty",
+        "Invalid aliasing output shape index",
+        "Different aliasing shapes",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-aliasing": (
             "ShapeVerifier::HandleFusion",

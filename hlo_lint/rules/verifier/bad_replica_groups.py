@@ -28,8 +28,14 @@ class BadReplicaGroups(VerifierRule):
         "doesn't appear in replica groups",
         "Replica groups expected to be of uniform size",
         "Replica groups must be specified in flattened-id mode",
+        "is not a valid axis name or index",
+        "out of bounds for mesh",
+        "does not match the tile assignment dimensions product",
+        "Replica … is out of range",
+        "Replica … is repeated",
+        "replica groups should contain … replicas, but found",
+        "Cannot have use_global_device_ids=true without channel_id",
     )
-
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
         "replica-id-range": ("CheckReplicaGroups", "the groups name the ids below their count"),

@@ -21,8 +21,10 @@ class BadResultAccuracy(VerifierRule):
     in `xla/service/hlo_verifier.cc`).
     """
 
-    messages = ("Unary op with result accuracy is not supported for",)
-
+    messages = (
+        "Unary op with result accuracy is not supported for",
+        "Unknown accuracy mode",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",

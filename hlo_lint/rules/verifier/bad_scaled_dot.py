@@ -18,6 +18,7 @@ class BadScaledDot(VerifierRule):
     a place that follows from that quotient.
     """
 
+    messages = ("should be a multiple of dimension",)
     opcodes = frozenset({"scaled-dot"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scale-rank": (

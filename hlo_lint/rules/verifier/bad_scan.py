@@ -21,6 +21,7 @@ class BadScan(VerifierRule):
     associative scan is left: the others have become loops.
     """
 
+    messages = ("Non-associative scan reached layout-sensitive HloVerifier",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scan-dimension": ("ShapeVerifier::HandleScan", "scan: one dimension"),
         "scan-associative": (

@@ -29,8 +29,8 @@ class BadSchedule(VerifierRule):
     messages = (
         "is not scheduled after its operand",
         "is not scheduled after its control predecessor",
+        "missing from HLO schedule",
     )
-
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "schedule-operand": ("HloSchedule::Verify", "operands are scheduled first"),
         "schedule-control": ("HloSchedule::Verify", "control predecessors are scheduled first"),

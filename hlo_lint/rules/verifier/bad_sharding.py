@@ -27,8 +27,12 @@ class BadSharding(VerifierRule):
     array to no device.
     """
 
-    messages = ("While validating sharding",)
-
+    messages = (
+        "While validating sharding",
+        "does not match the tile assignment dimensions product",
+        "is negative in tile assignment",
+        "Invalid sharding for instruction",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "sharding": ("HloSharding::Validate", "a sharding fits its shape and the devices"),
     }

@@ -22,8 +22,10 @@ class BadSourceTargetPairs(VerifierRule):
     (`CheckSourceTargetPairs` in `xla/service/hlo_verifier.cc`).
     """
 
-    messages = ("appears more than once in instruction's source-target pairs",)
-
+    messages = (
+        "appears more than once in instruction's source-target pairs",
+        "times in instruction's source-target pairs",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "source-target-range": (
             "CheckDuplicatedSourceOrTarget",

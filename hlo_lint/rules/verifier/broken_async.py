@@ -37,8 +37,15 @@ class BrokenAsync(VerifierRule):
         "Orphan async update",
         "is part of multiple chains or a cycle",
         "expected to contain only the root and parameter instructions",
+        "No operand found for AsyncUpdate and AsyncDone",
+        "AsyncUpdate and AsyncDone cannot have AsyncDone as operand",
+        "Expect async_wrapped_computation to be",
+        "instruction needs to be",
+        "expects the async shape",
+        "expects the operands of the previous async instruction to be fully bound",
+        "expects its shape to match the async computation result shape",
+        "to match the async shape at index",
     )
-
     mentions = ("-start", "-update", "-done", "send", "recv")
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "async-shape": (

@@ -23,8 +23,11 @@ class BrokenCall(VerifierRule):
     (`HandleCall` in `xla/service/hlo_verifier.cc`). A composite call has to say what it stands for.
     """
 
-    messages = ("expects parent computation thread name same as called computation's thread name",)
-
+    messages = (
+        "expects parent computation thread name same as called computation's thread name",
+        "shape does not match parameter",
+        "A composite call op must have frontend attributes",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "control-flow-thread": (
             "CheckCallableInstructionThreadName",

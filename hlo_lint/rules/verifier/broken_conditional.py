@@ -22,6 +22,12 @@ class BrokenConditional(VerifierRule):
     `xla/service/hlo_verifier.cc`).
     """
 
+    messages = (
+        "The first operand must be a scalar",
+        "first operand of indexed conditional must be a scalar of S32",
+        "first operand of conditional must be a scalar",
+        "shape does not match parameter",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "conditional-shapes": (
             "ShapeVerifier::HandleConditional",

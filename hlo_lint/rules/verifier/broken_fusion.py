@@ -25,7 +25,11 @@ class BrokenFusion(VerifierRule):
     `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
-    messages = ("Shape mismatch between parameter number … and its operand in",)
+    messages = (
+        "Shape mismatch between parameter number … and its operand in",
+        "greater than the number of operands",
+        "Fused computation shape",
+    )
     opcodes = frozenset({"fusion"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-computation": (

@@ -30,8 +30,11 @@ class BrokenStructure(VerifierRule):
         "Instruction name is not unique",
         "HLO has name that is not unique within module",
         "Computation name is not unique",
+        "one computation should have only one ROOT",
+        "Operand had no shape in HLO text",
+        "Duplicate parameter number",
+        "parameter number must be >= 0",
     )
-
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
         "name-unchanged": (

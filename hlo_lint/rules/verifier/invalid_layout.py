@@ -18,8 +18,11 @@ class InvalidLayout(VerifierRule):
     (`xla/service/cpu_gpu_shape_verifier.cc`).
     """
 
-    messages = ("layout minor_to_major field contains … elements, but shape has",)
-
+    messages = (
+        "layout minor_to_major field contains … elements, but shape has",
+        "Unbounded dynamism is disabled",
+        "expected a DimLevelType abbreviation",
+    )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "unbounded-dimension": ("ShapeVerifier::Preprocess", "no dimension is unbounded"),
         "layout-rank": ("ShapeVerifier::Preprocess", "a layout names each dimension once"),

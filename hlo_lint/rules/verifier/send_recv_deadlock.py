@@ -28,6 +28,8 @@ class SendRecvDeadlock(VerifierRule):
     messages = (
         "Deadlock detected. Last checked instructions",
         "Expected send and recv instructions to have the same source-target pairs",
+        "Introducing the following instruction will cause a deadlock",
+        "Expected send and recv instructions to have unique source and target pairs",
     )
     opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {

@@ -23,13 +23,17 @@ class WrongResultShape(VerifierRule):
     """
 
     messages = (
-        "Expected instruction to have shape equal to … actual shape is",
+        "Expected instruction to have shape equal to",
         "Implicit broadcast is not allowed in HLO",
         "Binary op with incompatible shapes",
         "Reshape operation has mismatched element counts",
         "are not a permutation of the operand dimensions",
+        "expects the same number of elements in result shape",
+        "dim size operand per result dimension",
+        "non-positive base area dilation factor",
+        "Expected array argument for",
+        "Invalid scatter_dims_to_operand_dims mapping",
     )
-
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
         "operand-count": ("CheckOperandCount", "as many operands as the opcode has"),
