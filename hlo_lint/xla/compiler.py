@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import Child, ChildDied, ChildError, Pool
-from hlo_lint.xla.limits import ChildLimits
+from hlo_lint.xla.limits import ChildLimits, Deadline
 from hlo_lint.xla.pjrt import ABSENT, Plugin, module_of_text, plugin_path, xla_bindings
 from hlo_lint.xla.server import ready
 
@@ -48,13 +48,19 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
     """XLA's compiler for GPUs or TPUs, in one child for each thread that asks at a time."""
 
     def __init__(
-        self, python: Path | None = None, *, timeout: float = 60.0, platform: str = "cuda"
+        self,
+        python: Path | None = None,
+        *,
+        timeout: float = 60.0,
+        platform: str = "cuda",
+        deadline: Deadline | None = None,
     ) -> None:
         """`python` is an interpreter with the plugin of jax for `platform`, `cuda` or `tpu`.
 
-        `timeout` is in seconds for a text.
+        `timeout` is in seconds for a text, `deadline` for all texts.
         """
-        limits = ChildLimits(timeout, ChildLimits.by_default(timeout).memory)
+        memory = ChildLimits.by_default(timeout).memory
+        limits = ChildLimits(timeout, memory, deadline or Deadline())
         self._platform = platform
         # XLA:GPU reads its flags once in a process; libtpu has threads, which no fork has, and a
         # lock for the chip, which a compiler alone does not need.

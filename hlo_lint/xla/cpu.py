@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
@@ -59,19 +60,30 @@ class XlaCpu(Child):
 
     def __init__(
         self,
+        python: Path | str | None = None,
         *,
         seconds: float | None = None,
         memory: int | None = None,
         deadline: Deadline | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`seconds` for each text, `memory` in bytes for the child, `deadline` for all texts."""
+        """`seconds` for each text, `memory` in bytes for the child, `deadline` for all texts.
+
+        `python` is an interpreter with jaxlib, None for this one. With `JAX_PLATFORMS` in
+        `environment` texts run on the first device of that platform.
+        """
         limits = ChildLimits.by_default(MAX_SECONDS, MAX_BYTES)
         super().__init__(
+            python,
             limits=ChildLimits(
                 seconds or limits.seconds, memory or limits.memory, deadline or Deadline()
             ),
             setup=load_runtime,
-            environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
+            environment={
+                "JAX_ENABLE_X64": "1",
+                "OPENBLAS_NUM_THREADS": "1",
+                **(environment or {}),
+            },
         )
         self.texts_run = 0
         """The number of texts that ran to the end."""
@@ -192,7 +204,7 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
             return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
 
         return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
-    device = jax.devices("cpu")[0]
+    device = jax.devices()[0]
     return device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
 
 

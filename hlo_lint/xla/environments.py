@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
+from importlib import metadata
 from pathlib import Path
 
 from hlo_lint.text.errors import CaptureError, UsageError, os_errors_as
 from hlo_lint.text.files import lock
 from hlo_lint.text.source import shown
+from hlo_lint.xla.pjrt import plugin_path
 
 
 class Platform(Enum):
@@ -37,6 +39,12 @@ class Platform(Enum):
         self.title, self._name, self.packages = title, name, packages
         self.oldest = oldest
         """The first release that needs no such chip."""
+
+    @property
+    def is_here(self) -> bool:
+        """True if this Python has the compiler."""
+        plugin = {"GPU": "cuda", "TPU": "tpu"}.get(self.name)
+        return plugin is None or plugin_path(plugin) is not None
 
     def folder(self, release: str) -> Path:
         """The folder of an environment."""
@@ -103,8 +111,8 @@ def environment_of(
 ) -> Interpreter:
     """The Python of an environment with that jax; made where it is not there yet.
 
-    For the CPU any environment with that release will do. Each step is announced, downloads with
-    their sizes.
+    This Python where it has that release; for the CPU any environment with it will do. Each step
+    is announced, downloads with their sizes.
 
     Raises:
         UsageError: for what is not a release, or one that is too old.
@@ -115,6 +123,8 @@ def environment_of(
     if version_of(release) < platform.oldest:
         absent = " that is not there" if platform is not Platform.CPU else ""
         raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
+    if release == _release_here() and platform.is_here:
+        return Interpreter(Path(sys.executable), release)
     for other in Platform if platform is Platform.CPU else ():
         if (other.folder(release) / INSTALLED).exists():
             return Interpreter(_python_in(other.folder(release)), release)
@@ -126,6 +136,13 @@ def environment_of(
     if platform is Platform.CPU:
         return Interpreter(_python_in(folder), release)
     return interpreter_at(_python_in(folder))
+
+
+def _release_here() -> str:
+    try:
+        return metadata.version("jaxlib")
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _python_in(folder: Path) -> Path:

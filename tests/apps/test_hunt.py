@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
 from hlo_lint.apps.hunt.causes import cause_signature, known_issue, opcodes_in
+from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.generate import STEPS, generate
-from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, CpuJudge, JudgeVerdict, hunt_inputs
+from hlo_lint.apps.hunt.generate import generate
+from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, JudgeVerdict, RunJudge, hunt_inputs
 from hlo_lint.apps.hunt.mutate import CHANGES, fair_texts, mutated
 from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
@@ -117,7 +118,7 @@ def test_modules_to_mutate_are_small_and_fair(tmp_path: Path) -> None:
         _entry("a = s32[] parameter(0)", "ROOT b = s32[] divide(a, a)"), "utf-8"
     )
     (tmp_path / "c.md").write_text("HloModule", "utf-8")
-    assert fair_texts([tmp_path]) == [generate(1).text]
+    assert list(fair_texts([tmp_path])) == [generate(1).text]
 
 
 def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     with (tmp_path / JUDGED).open("a", encoding="utf-8") as file:
         file.write('{"seed": 5, "by"')  # the process ended here
     again = Campaign.at(tmp_path)
-    assert (again.judged, again.last) == (2, 4)
+    assert again.seeds == {3, 4}
     assert again.passes["0 cpu"] == {"algsimp": 1}
     assert [row[:5] for row in again.table()] == [("cse", finding.cause, "0 cpu", "4", "1")]
     assert (tmp_path / "modules" / "4.hlo").read_text("utf-8") == modules[1].text
@@ -176,7 +177,7 @@ def test_nothing_to_mutate_is_wrong_use(tmp_path: Path) -> None:
 
 
 def _judged_here(name: str) -> JudgeVerdict:
-    with CpuJudge(rules=False) as judge:
+    with RunJudge(rules=False) as judge:
         return judge((FOUND_MODULES / f"{name}.hlo").read_text("utf-8"))
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from hlo_lint.apps.hunt.causes import cause_signature, reduced
-from hlo_lint.apps.hunt.generate import STEPS, generate
-from hlo_lint.apps.hunt.judge import Judge, JudgeVerdict
+from hlo_lint.apps.hunt.draft import STEPS
+from hlo_lint.apps.hunt.generate import generate
+from hlo_lint.apps.hunt.judge import BugFinding, Judge
 
 if TYPE_CHECKING:
     from hlo_lint.apps.hunt.judge import Arrays
@@ -74,12 +75,12 @@ class PlantedJudge(Judge):
         super().__init__(rules=False)
         self._pass, self._rewrite = PLANTS[name]
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         stem = folder / "module_0001.hunted."
         names = ("before_optimizations", f"0001.simplification.after_{self._pass}.before_dce")
         for name, content in zip(names, (text, self._rewrite(text)), strict=True):
             stem.with_name(f"{stem.name}{name}.txt").write_text(content, "utf-8")
-        return self._by_steps(inputs, folder)
+        return self._by_steps(folder)
 
 
 def _modules(name: str) -> Iterator[str]:

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import takewhile
 from pathlib import Path
 
 import click
 
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.apps.cli.tables import print_table
-from hlo_lint.apps.hunt.campaign import CAUSES, Campaign
-from hlo_lint.apps.hunt.generate import Generated
-from hlo_lint.apps.hunt.judges import judges_of
-from hlo_lint.apps.hunt.mutate import fair_texts, mutated
-from hlo_lint.apps.reduction import parser
+from hlo_lint.apps.hunt.campaign import CAUSES, Campaign, HuntPlan
+from hlo_lint.apps.hunt.judge import compilers_of
+from hlo_lint.apps.hunt.mutate import fair_texts
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
-from hlo_lint.xla.limits import Deadline
-
-SETTLING = 0.25
-"""The share of the time that is kept for what was found to be reduced."""
 
 
 @click.command("hunt")
@@ -47,7 +37,7 @@ SETTLING = 0.25
     multiple=True,
     metavar="CHIP",
     shell_complete=completion.targets,
-    help="cpu, or a chip to compile for that need not be there: h200, v5e (repeatable).",
+    help="cpu, gpu, or a chip to compile for that need not be there: h200, v5e (repeatable).",
 )
 @click.option(
     "--passes", default="", metavar="PASS,…", help="Run these passes of XLA, and no other."
@@ -102,61 +92,24 @@ def command(
 
     Exit status: 0 nothing new was found, 1 something was, 2 wrong use.
     """
-    texts = fair_texts(sources)
+    texts = tuple(fair_texts(sources))
     if sources and not texts:
         raise UsageError("--from: no module there is small, and as a front end writes it")
-    names = [name for name in passes.split(",") if name]
-    deadline = Deadline(60 * minutes * (1 - SETTLING))
-    campaign = Campaign.at(out)
-    seeds = _Seeds(max(seed, campaign.last + 1))
-
-    def hunt() -> None:
-        with judges_of(releases, pythons, targets, passes=names, announce=announce) as judges:
-            modules = _mutations(texts, seeds, deadline) if texts else campaign.generated(seeds)
-            campaign.run(judges, deadline, modules, note)
-
-    def announce(text: str) -> None:
-        click.echo(text, err=True)
-
-    with common.status_line() as note, ThreadPoolExecutor(jobs) as threads:
-        try:
-            for done in [threads.submit(hunt) for _ in range(jobs)]:
-                done.result()
-        except BaseException:  # an interrupt: the verdicts so far are in the folder
-            deadline.end_now()
-            raise
-        with judges_of(releases, pythons, targets, passes=names) as judges:
-            campaign.settle(judges, Deadline(60 * minutes * SETTLING), note)
+    compilers = tuple(
+        compilers_of(releases, pythons, targets, lambda text: click.echo(text, err=True))
+    )
+    names = tuple(name for name in passes.split(",") if name)
+    plan = HuntPlan(out, compilers, minutes, names, seed, jobs, texts)
+    with common.status_line() as note:
+        campaign = plan.run(note)
     _print(campaign, out)
     ctx.exit(1 if any(row[-1] == "new" for row in campaign.table()) else 0)
 
 
-class _Seeds:
-    """Numbers, each once, for several threads."""
-
-    def __init__(self, first: int) -> None:
-        self._next, self._lock = first, threading.Lock()
-
-    def __iter__(self) -> Iterator[int]:
-        while True:
-            with self._lock:
-                self._next += 1
-                seed = self._next - 1
-            yield seed
-
-
-def _mutations(texts: list[str], seeds: _Seeds, deadline: Deadline) -> Iterator[Generated]:
-    with parser() as guard:
-        for seed in takewhile(lambda _: deadline.left > 0, seeds):
-            if (module := mutated(texts, seed, guard)) is not None:
-                yield module
-
-
 def _print(campaign: Campaign, out: Path) -> None:
     for name, outcomes in campaign.outcomes.items():
-        total, fired = sum(outcomes.values()), len(campaign.passes[name])
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common(4))
-        modules = counted(total, "module")
+        modules, fired = counted(sum(outcomes.values()), "module"), len(campaign.passes[name])
         click.echo(shown(f"{name}: {modules}: {listed}; {fired} passes changed something"))
     rows = campaign.table()
     if not rows:

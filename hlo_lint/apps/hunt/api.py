@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hlo_lint.apps.hunt.campaign import Campaign
+from hlo_lint.apps.hunt.campaign import HuntPlan
 from hlo_lint.apps.hunt.causes import BugCause
-from hlo_lint.apps.hunt.judges import judges_of
-from hlo_lint.xla.limits import Deadline
+from hlo_lint.apps.hunt.judge import compilers_of
 
 
 def hunt(
@@ -26,8 +25,9 @@ def hunt(
 
     Args:
         passes: run these passes of XLA, and no other; by default all.
+        minutes: the time for all of it.
         jax: a release; `python` an interpreter with jaxlib; by default this one.
-        target: `cpu`, or a chip to compile for: `h200`, `v5e`.
+        target: `cpu`, `gpu`, or a chip to compile for: `h200`, `v5e`.
         seed: of the first module.
         folder: keep verdicts and causes here.
 
@@ -35,19 +35,15 @@ def hunt(
         AssertionError: for what is found, with the reduced module of each cause.
     """
     with TemporaryDirectory(prefix="hlo_lint_") as temporary:
-        campaign = Campaign.at(Path(folder or temporary))
-        pythons = [] if python is None else [str(python)]
-        releases = [] if jax is None else [jax]
-        with judges_of(releases, pythons, [target], passes=passes, rules=False) as judges:
-            seeds = range(max(seed, campaign.last + 1), 1 << 62)
-            campaign.run(judges, Deadline(60 * minutes), campaign.generated(seeds))
-            campaign.settle(judges, Deadline(60 * minutes))
-        new = {
-            cause.signature: cause.text
+        compilers = tuple(compilers_of([jax] if jax else [], [python] if python else [], [target]))
+        place = Path(folder or temporary)
+        plan = HuntPlan(place, compilers, minutes, tuple(passes), seed, rules=False)
+        campaign = plan.run()
+        new = [
+            f"{cause.signature}\n{cause.text}"
             for cause in campaign.settled.values()
             if isinstance(cause, BugCause) and not cause.issue
-        }
+        ]
         unsettled = [row[1] for row in campaign.table() if row[-1] == "not reduced yet"]
-        assert not new, "\n\n".join(f"{of}\n{text}" for of, text in new.items())
-        assert not unsettled, "\n".join(unsettled)
-        return campaign.judged
+        assert not new + unsettled, "\n\n".join(new + unsettled)
+        return len(campaign.seeds)

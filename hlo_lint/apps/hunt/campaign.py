@@ -1,35 +1,43 @@
 """A campaign: modules generated and judged until the time is over; a later one goes on from it.
 
-The folder has a line of JSON for each verdict (`judged.jsonl`), the module of each finding
-(`modules`), and what was made of each cause (`causes`).
+The folder has a line of JSON for each verdict and each cause (`judged.jsonl`), the module of each
+finding (`modules`), and what shows each cause (`causes`). Several processes write there at a time.
 """
 
 from __future__ import annotations
 
 import json
-import threading
+import re
+import signal
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import BugCause, settled, write_cause
-from hlo_lint.apps.hunt.generate import STEPS, Generated, generate
-from hlo_lint.apps.hunt.judge import BugFinding, JudgeVerdict
+from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, settled, write_cause
+from hlo_lint.apps.hunt.draft import STEPS
+from hlo_lint.apps.hunt.generate import Generated, generate
+from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, JudgeVerdict, judges_of
+from hlo_lint.apps.hunt.mutate import mutated
+from hlo_lint.apps.reduction import parser
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 JUDGED: Final = "judged.jsonl"
 MODULES: Final = "modules"
 CAUSES: Final = "causes"
-SETTLED: Final = "settled.jsonl"
 PER_CAUSE: Final = 3
 """Modules of one cause that are reduced: one pass may have several mistakes."""
+SETTLING: Final = 0.25
+"""The share of the time that is kept for what was found to be reduced."""
 LEAST_WEIGHT: Final = 0.3
 MOST_WEIGHT: Final = 4.0
 
-Judges = Mapping[str, Callable[[str], JudgeVerdict]]
+Judges = Mapping[str, JudgeOf]
 """The judges by what they compile with: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
 
@@ -39,19 +47,16 @@ class Campaign:
     """The verdicts so far."""
 
     folder: Path
-    judged: int = 0
-    """The number of modules."""
+    seeds: set[int] = field(default_factory=set)
+    """The modules that were judged."""
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """For each judge the number of verdicts of each kind."""
     passes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """For each judge how often each pass changed something."""
     causes: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
     """The findings of each cause, the first one first."""
-    last: int = -1
-    """The last seed."""
     settled: dict[str, BugCause | str] = field(default_factory=dict)
     """The cause of a finding, or why it has none, by what found it and the seed."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
     _rarity: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
@@ -61,8 +66,7 @@ class Campaign:
         Raises:
             DumpError: the folder cannot be read.
         """
-        campaign = cls(folder)
-        path = folder / JUDGED
+        campaign, path = cls(folder), folder / JUDGED
         with os_errors_as(f"{path}", DumpError):
             (folder / MODULES).mkdir(parents=True, exist_ok=True)
             for line in path.read_text("utf-8").splitlines() if path.exists() else ():
@@ -70,13 +74,6 @@ class Campaign:
                     campaign._count(json.loads(line))
                 except (ValueError, KeyError):
                     continue  # the earlier run ended while it wrote this line
-            path = folder / SETTLED
-            for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-                entry = json.loads(line)
-                value = entry["as"]
-                if isinstance(value, dict):
-                    value = BugCause(**{**value, "shows": tuple(value["shows"])})
-                campaign.settled[entry["of"]] = value
         return campaign
 
     def run(
@@ -86,27 +83,24 @@ class Campaign:
         modules: Iterable[Generated],
         note: HuntNote = lambda _: None,
     ) -> None:
-        """Judge modules until the time is over; several threads may, each with its own judges.
+        """Judge modules until the time is over.
 
         Raises:
             DumpError: the folder cannot be written.
         """
-        path = self.folder / JUDGED
-        with os_errors_as(f"{path}", DumpError), path.open("a", encoding="utf-8") as file:
-            for module in modules:
+        for module in modules:
+            for name, judge in judges.items():
                 if deadline.left <= 0:
                     return
-                for name, judge in judges.items():
+                try:
                     verdict = judge(module.text)
-                    entry = self._entry(module, name, verdict)
-                    with self._lock:
-                        file.write(json.dumps(entry) + "\n")
-                        file.flush()
-                        self._count(entry)
-                        if verdict.finding:
-                            kept = self.folder / MODULES / f"{module.seed}.hlo"
-                            kept.write_text(module.text, "utf-8")
-                note(f"{self.judged} modules, {len(self.causes)} causes")
+                except NoTimeLeft:
+                    return
+                if verdict.finding:
+                    kept = self.folder / MODULES / f"{module.seed}.hlo"
+                    kept.write_text(module.text, "utf-8")
+                self._keep(_entry(module, name, verdict))
+            note(f"{len(self.seeds)} modules, {len(self.causes)} causes")
 
     def generated(self, seeds: Iterable[int]) -> Iterator[Generated]:
         """The module of each seed, with more of what made rare passes change something."""
@@ -127,46 +121,33 @@ class Campaign:
             name: min(max(mean / middle, LEAST_WEIGHT), MOST_WEIGHT) for name, mean in means.items()
         }
 
-    def settle(self, judges: Judges, deadline: Deadline, note: HuntNote = lambda _: None) -> None:
-        """Reduce the first modules of each cause that nobody has looked at yet.
+    def settle(
+        self, judges: Judges, note: HuntNote = lambda _: None, share: tuple[int, int] = (0, 1)
+    ) -> None:
+        """Reduce the first modules of each cause that nobody has looked at yet, or a share of them.
 
         Raises:
             DumpError: the folder cannot be written.
         """
-        path = self.folder / SETTLED
-        for entries in list(self.causes.values()):
-            for entry in entries[:PER_CAUSE]:
-                key = f"{entry['by']} {entry['seed']}"
-                if deadline.left <= 0 or key in self.settled or entry["by"] not in judges:
-                    continue
-                note(f"reducing {entry['cause'][:60]}")
-                text = (self.folder / MODULES / f"{entry['seed']}.hlo").read_text("utf-8")
-                finding = BugFinding(*entry["found"])
-                try:
-                    cause = settled(
-                        text,
-                        entry["by"],
-                        finding,
-                        judges,
-                        entry["seed"],
-                        lambda *_: deadline.check(),
-                    )
-                except NoTimeLeft:
-                    return
-                except UsageError as error:
-                    self.settled[key] = str(error)
-                else:
-                    self.settled[key] = cause
-                self._keep(path, key)
-
-    def _keep(self, path: Path, key: str) -> None:
-        settled_as = self.settled[key]
-        with os_errors_as(f"{path}", DumpError):
-            with path.open("a", encoding="utf-8") as file:
-                value = asdict(settled_as) if isinstance(settled_as, BugCause) else settled_as
-                file.write(json.dumps({"of": key, "as": value}) + "\n")
-            if isinstance(settled_as, BugCause):
-                write_cause(settled_as, self.folder / CAUSES, len(self.settled))
+        entries = [one for of_cause in self.causes.values() for one in of_cause[:PER_CAUSE]]
+        for entry in entries[share[0] :: share[1]]:
+            by, seed = entry["by"], entry["seed"]
+            if f"{by} {seed}" in self.settled or by not in judges:
+                continue
+            note(f"reducing {entry['cause'][:60]}")
+            text = (self.folder / MODULES / f"{seed}.hlo").read_text("utf-8")
+            cause: BugCause | str
+            try:
+                cause = settled(text, by, BugFinding(*entry["found"]), judges, seed)
+            except NoTimeLeft:
+                return
+            except UsageError as error:
+                cause = str(error)
+            else:
+                name = re.sub(r"\W+", "-", f"{seed}-{cause.pass_name or cause.kind}")
+                write_cause(cause, self.folder / CAUSES / name)
+            kept = asdict(cause) if isinstance(cause, BugCause) else cause
+            self._keep({"of": f"{by} {seed}", "as": kept})
 
     def table(self) -> list[tuple[str, ...]]:
         """A row for each cause: pass, cause, where it shows, first seed, how often it was found."""
@@ -186,24 +167,22 @@ class Campaign:
                 rows[of][4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
-    def _entry(self, module: Generated, name: str, verdict: JudgeVerdict) -> dict[str, Any]:
-        entry: dict[str, Any] = {
-            "seed": module.seed,
-            "by": name,
-            "traits": module.traits,
-            "outcome": verdict.outcome,
-            "passes": sorted(verdict.passes),
-        }
-        if verdict.finding is not None:
-            finding = verdict.finding
-            entry["found"] = [finding.kind, finding.pass_name, finding.message]
-            entry["cause"] = finding.cause
-        return entry
+    def _keep(self, entry: dict[str, Any]) -> None:
+        path = self.folder / JUDGED
+        # One write for each line: other processes append to the file, too.
+        with os_errors_as(f"{path}", DumpError), path.open("ab", buffering=0) as file:
+            file.write(json.dumps(entry).encode() + b"\n")
+        self._count(entry)
 
     def _count(self, entry: Mapping[str, Any]) -> None:
-        name, seed = entry["by"], entry["seed"]
-        self.judged += seed != self.last
-        self.last = max(seed, self.last)
+        if "as" in entry:
+            value = entry["as"]
+            if isinstance(value, dict):
+                value = BugCause(**{**value, "shows": tuple(value["shows"])})
+            self.settled[entry["of"]] = value
+            return
+        name = entry["by"]
+        self.seeds.add(entry["seed"])
         self.outcomes[name][entry["outcome"]] += 1
         counts = self.passes[name]
         counts.update(entry["passes"])
@@ -212,3 +191,87 @@ class Campaign:
             self._rarity[trait].append(rarity)
         if "cause" in entry:
             self.causes[entry["cause"]].append(dict(entry))
+
+
+def _entry(module: Generated, name: str, verdict: JudgeVerdict) -> dict[str, Any]:
+    entry: dict[str, Any] = {
+        "seed": module.seed,
+        "by": name,
+        "traits": module.traits,
+        "outcome": verdict.outcome,
+        "passes": sorted(verdict.passes),
+    }
+    if finding := verdict.finding:
+        entry["found"] = [finding.kind, finding.pass_name, finding.message]
+        entry["cause"] = finding.cause
+    return entry
+
+
+@dataclass(frozen=True)
+class HuntPlan:
+    """The compilers to hunt in, with which modules, and how long."""
+
+    folder: Path
+    compilers: tuple[HuntCompiler, ...]
+    minutes: float
+    passes: tuple[str, ...] = ()
+    seed: int = 0
+    jobs: int = 1
+    texts: tuple[str, ...] = ()
+    """Modules to mutate in place of making modules."""
+    rules: bool = True
+
+    def judges(self, deadline: Deadline) -> AbstractContextManager[Judges]:
+        """The judge of each compiler."""
+        given = {"passes": self.passes, "rules": self.rules, "deadline": deadline}
+        return judges_of(self.compilers, **given)
+
+    def run(self, note: HuntNote = lambda _: None) -> Campaign:
+        """Hunt, then reduce what was found; the campaign with what was there before.
+
+        Raises:
+            DumpError: the folder cannot be read or written, or a process has ended.
+        """
+        begin = time.time()
+        for work, share in ((_hunt, 1 - SETTLING), (_settle, 1.0)):
+            first = max([self.seed - 1, *Campaign.at(self.folder).seeds]) + 1
+            end = begin + 60 * self.minutes * share
+            if self.jobs == 1:
+                work(self, first, 0, end, note)
+                continue
+            context = get_context("spawn")
+            workers = [
+                context.Process(target=_quietly, args=(work, self, first, at, end), daemon=True)
+                for at in range(self.jobs)
+            ]
+            for worker in workers:
+                worker.start()
+            while any(worker.is_alive() for worker in workers):
+                workers[0].join(1.0)
+                note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
+                time.sleep(1.0)
+            if any(worker.exitcode for worker in workers):
+                raise DumpError("a process that hunted has ended, of too little memory perhaps")
+        return Campaign.at(self.folder)
+
+
+def _quietly(work: Callable[..., None], *given: object) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends this
+    work(*given, lambda _: None)
+
+
+def _hunt(plan: HuntPlan, first: int, at: int, end: float, note: HuntNote) -> None:
+    deadline, campaign = Deadline(end - time.time()), Campaign.at(plan.folder)
+    seeds = range(first + at, 1 << 62, plan.jobs)
+    with plan.judges(deadline) as judges, parser() as guard:
+        modules = campaign.generated(seeds)
+        if plan.texts:
+            drawn = (mutated(plan.texts, seed, guard) for seed in seeds if deadline.left > 0)
+            modules = (module for module in drawn if module is not None)
+        campaign.run(judges, deadline, modules, note)
+
+
+def _settle(plan: HuntPlan, _: int, at: int, end: float, note: HuntNote) -> None:
+    deadline = Deadline(end - time.time())
+    with plan.judges(deadline) as judges:
+        Campaign.at(plan.folder).settle(judges, note, (at, plan.jobs))

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hlo_lint.analysis.walks import chain
-from hlo_lint.apps.hunt.movement import COMMUTATIVE
-from hlo_lint.apps.hunt.structured import neutral_element
+from hlo_lint.apps.hunt.draft import SETS, neutral_element
 from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
@@ -117,7 +116,7 @@ def _combined(instruction: Instruction, module: Module) -> str:
     root, dtype = body.root, _dtype(instruction)
     if Counter(one.opcode for one in body.instructions) == ARG_REDUCTION:
         return ""
-    if root is None or not _is_binary(body) or root.opcode not in COMMUTATIVE:
+    if root is None or not _is_binary(body) or root.opcode not in SETS["commutative"]["s"]:
         return "its combiner depends on the order"
     if instruction.opcode == "scatter":
         rounds = is_float(dtype) and root.opcode in ("add", "multiply")

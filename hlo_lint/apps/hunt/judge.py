@@ -1,79 +1,82 @@
 """One module judged: compiled with every pass on disk, and its values compared.
 
 The judge of values is XLA:CPU without its passes. Where a compiled module computes something else,
-the dumps of the compilation run there one by one, and the first that differs from the input names
-the pass. Floats run in f64, so that rounding makes none.
+the dumps of the compilation are compared as `hlo-lint validate` does, and the first that differs
+names the pass.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.hunt.fair import unfair
+from hlo_lint.apps.jax.capture.targets import Chip, target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines
 from hlo_lint.engine.reduce.interest import skeleton
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
-from hlo_lint.engine.values.bounds import WIDE_BOUND, all_nodes
 from hlo_lint.engine.values.compare import Bound, LargestDifference, result_difference
 from hlo_lint.engine.values.inputs import value
-from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
-from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
-from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.programs import JUDGE, in_types, incomparable
-from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX, is_integer
+from hlo_lint.engine.values.programs import JUDGE
+from hlo_lint.engine.values.validate import SEEDS, validate_dumps
+from hlo_lint.hlo.dtypes import is_integer
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import encode
-from hlo_lint.xla.child import Child, ChildDied, ChildError
+from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import NotRun, XlaCpu, load_runtime, pack_arrays, run_text, unpack_arrays
-from hlo_lint.xla.limits import ChildLimits
+from hlo_lint.xla.cpu import NotRun, XlaCpu, pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.environments import Platform, environment_of
+from hlo_lint.xla.limits import Deadline
+from hlo_lint.xla.parser import XlaParser
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hlo_lint.apps.jax.capture.targets import Chip
-    from hlo_lint.engine.values.lowering.program import Program
     from hlo_lint.hlo.ir import Module
 
     Arrays = list[NDArray[Any]]
 
-SEEDS: Final = (0, 1)
+CPU: Final = "cpu"
+GPU: Final = "gpu"
+"""The target that is there, and runs what is compiled."""
+ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 SECONDS: Final = 20.0
 """Time that one small module may take."""
 CHIP_SECONDS: Final = 90.0
 """The same for a compiler that is not the CPU's."""
 MEMORY: Final = 4 << 30
+GPU_MEMORY: Final = 1 << 40
+"""CUDA reserves more than it takes."""
 DUMPED: Final[Mapping[str, bool | int | str]] = {
     "xla_dump_hlo_as_text": True,
     "xla_dump_hlo_pass_re": ".*",
     "xla_dump_large_constants": True,
     "xla_allow_excess_precision": False,
+    "xla_gpu_autotune_level": 0,
 }
 OWN_BOUND: Final = Bound(relative=2.0**-4, of_largest=2.0**-4)
-"""Floats in their own types are looked at in f64 where they differ by more."""
+"""Floats are looked at in f64 where they differ by more in their own types."""
 FOUND: Final = "found"
 SAME: Final = "same"
 CODE: Final = "code generation"
 """The pass of what no dump shows."""
 _failed_after = re.compile(r"Failed after (\S+)")
 _unsupported = re.compile("UNIMPLEMENTED|[Uu]nsupported|not (yet )?(supported|implemented)")
+_rounded = re.compile(r"\b(?:b?f\d\w*|c64|c128)\[")
 
 
 @dataclass(frozen=True)
@@ -89,9 +92,8 @@ class BugFinding:
     @property
     def cause(self) -> str:
         """The same for findings of one cause, as far as they can be told apart."""
-        if self.kind == "values":
-            return f"values {self.pass_name}"
-        return f"{self.kind} {self.pass_name} {self.message}"
+        message = "" if self.kind == "values" else f" {self.message}"
+        return f"{self.kind} {self.pass_name}{message}"
 
 
 @dataclass(frozen=True)
@@ -108,129 +110,150 @@ class JudgeVerdict:
 class Judge(AbstractContextManager["Judge"], ABC):
     """The judge of modules for one compiler of one release."""
 
-    def __init__(self, *, passes: Sequence[str] = (), rules: bool = True) -> None:
+    def __init__(
+        self, *, passes: Sequence[str] = (), rules: bool = True, deadline: Deadline | None = None
+    ) -> None:
         """`passes` are the only ones to run; `rules` says if dumps are checked, too."""
-        self._only = ",".join(passes)
-        self._stack = ExitStack()
-        self._reference = self._stack.enter_context(XlaCpu(seconds=SECONDS, memory=MEMORY))
-        self._rules = rules
+        self._only, self._rules, self._stack = passes, rules, ExitStack()
+        self._deadline = deadline or Deadline()
+        self._reference = self._runner()
+
+    def _runner(self, python: Path | str | None = None, *, on_gpu: bool = False) -> XlaCpu:
+        return self._stack.enter_context(
+            XlaCpu(
+                python,
+                seconds=CHIP_SECONDS if on_gpu else SECONDS,
+                memory=GPU_MEMORY if on_gpu else MEMORY,
+                deadline=self._deadline,
+                environment=ON_GPU if on_gpu else None,
+            )
+        )
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def __call__(self, text: str) -> JudgeVerdict:
-        """The verdict on a module."""
+        """The verdict on a module.
+
+        Raises:
+            NoTimeLeft: the time for all modules is over.
+        """
         module = parse_file(text).modules[0]
         if reason := unfair(module):
             return JudgeVerdict(f"unfair: {reason}")
-        folder = Path(tempfile.mkdtemp(prefix="hlo_lint_"))
-        try:
-            verdict = self._judged(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
-            if verdict.outcome == SAME and self._rules and (finding := broken_rule(folder)):
-                return JudgeVerdict(FOUND, verdict.passes, finding)
-            return verdict
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            inputs = [hunt_inputs(module, seed) for seed in SEEDS]
+            verdict = self._judged(text, inputs, folder)
+            outcome = verdict if isinstance(verdict, str) else FOUND if verdict else SAME
+            finding = None if isinstance(verdict, str) else verdict
+            if outcome == SAME and self._rules and (finding := broken_rule(folder)):
+                outcome = FOUND
+            return JudgeVerdict(outcome, frozenset(passes_in(folder)), finding)
 
     @abstractmethod
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
-        """The verdict on a module that is fair; the dumps are written into the folder."""
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
+        """The bug, or why nothing is known; the dumps are written into the folder."""
 
-    def _by_steps(self, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
-        """The verdict on what the dumps compute."""
-        passes = frozenset(passes_in(folder))
-        steps = Steps(self._reference, dumped_steps(folder))
-        change = steps.first_change(inputs)
-        if isinstance(change, BugFinding) and steps.first_change(inputs) != change:
-            return JudgeVerdict("the judge is of two minds", passes)
-        if isinstance(change, BugFinding):
-            return JudgeVerdict(FOUND, passes, change)
-        if change is None and len(steps.programs) < 2 and steps.skipped:
-            return JudgeVerdict(f"not run: {steps.skipped[0][-60:]}", passes)
-        return JudgeVerdict(change or SAME, passes)
+    def _is_partial(self, folder: Path) -> bool:
+        """True if no other pass lowers what the chosen ones left."""
+        return bool(self._only) and last_pass(folder) not in self._only
 
-    def _compiled_otherwise(self, text: str, inputs: Sequence[Arrays]) -> bool:
-        """True if a text compiles that did not compile with every pass."""
-        try:
-            self._reference.run(text, inputs[0], flags=JUDGE)
-        except NotRun:
-            return False
-        return True
+    def _by_steps(self, folder: Path) -> BugFinding | str | None:
+        """The first pass after which the dumps compute something else, if it does so twice."""
+        changes = []
+        for _ in range(2):
+            result = validate_dumps("", dumped_steps(folder), self._reference, draw=hunt_value)
+            self._deadline.check()
+            change = next((one for one in result.changes if one.comparison.difference), None)
+            if change is None:
+                break
+            changes.append(change)
+        if len(changes) == 1:
+            return "the judge is of two minds"
+        if not changes:
+            return (
+                None if result.compared else f"not run: {(result.notes or ['no dumps'])[0][-60:]}"
+            )
+        difference = changes[0].comparison.difference
+        assert difference is not None
+        ends = (difference.before, difference.after)
+        if any(isinstance(end, float) and not isfinite(end) for end in ends):
+            return "signs of zeros, or NaNs, of floats"
+        name = changes[0].after.name
+        return BugFinding("values", name.after if name else "", f"{difference}")
 
     def _failed(
-        self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path
-    ) -> JudgeVerdict:
-        """The verdict on a module that did not compile, or did not run."""
-        passes = frozenset(passes_in(folder))
+        self, ending: Ending, folder: Path, compiles: Callable[[], bool]
+    ) -> BugFinding | str:
+        """The verdict on a module that did not compile; `compiles` if not for passes."""
+        refused = f"refused: {ending.message[:60]}"
         if ending.status == "refused":
-            return JudgeVerdict(f"refused: {ending.message[:60]}")
+            return refused
         if ending.status == "error":
             if _unsupported.search(ending.message):
-                return JudgeVerdict(f"unsupported: {ending.message[:60]}", passes)
-            is_check = ending.message.startswith("INTERNAL")
-            if not is_check and not self._compiled_otherwise(text, inputs):
-                return JudgeVerdict(f"refused: {ending.message[:60]}", passes)
-        kinds = {"died": "crash", "timeout": "hang"}
-        kind = kinds.get(ending.status, ending.status)
-        if "more memory" in ending.message:
-            kind = "memory"
+                return f"unsupported: {ending.message[:60]}"
+            if not ending.message.startswith("INTERNAL") and not compiles():
+                return refused
+        kind = {"died": "crash", "timeout": "hang"}.get(ending.status, ending.status)
         named = _failed_after.search(ending.message)
-        by = named[1] if named else last_pass(folder)
-        return JudgeVerdict(FOUND, passes, BugFinding(kind, by, cause_of(ending)))
-
-
-class CpuJudge(Judge):
-    """XLA:CPU of one release: what it compiles runs, too."""
-
-    def __init__(
-        self,
-        python: Path | str | None = None,
-        *,
-        passes: Sequence[str] = (),
-        rules: bool = True,
-    ) -> None:
-        """`python` is an interpreter with the jaxlib to judge; None for this one."""
-        super().__init__(passes=passes, rules=rules)
-        self._xla = self._stack.enter_context(
-            Child(
-                python,
-                limits=ChildLimits.by_default(SECONDS, MEMORY),
-                setup=load_runtime,
-                environment={"JAX_ENABLE_X64": "1", "OPENBLAS_NUM_THREADS": "1"},
-            )
+        return BugFinding(
+            "memory" if "more memory" in ending.message else kind,
+            named[1] if named else last_pass(folder),
+            cause_of(ending),
         )
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
+
+class RunJudge(Judge):
+    """XLA of one release for the CPU, or for a GPU that is there: what it compiles runs, too."""
+
+    def __init__(
+        self, python: Path | str | None = None, *, on_gpu: bool = False, **given: Any
+    ) -> None:
+        """`python` is an interpreter with the jaxlib to judge; None for this one."""
+        super().__init__(**given)
+        self._xla = self._runner(python, on_gpu=on_gpu)
+        self._plain = self._reference if on_gpu else self._xla
+
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         dumped = {**DUMPED, "xla_dump_to": str(folder)}
         if self._only:
-            dumped[ONLY_PASSES] = self._only
-        compiled = self._run(text, inputs, dumped, plain=True)
-        if self._only and last_pass(folder) not in self._only.split(","):
-            return self._by_steps(inputs, folder)  # no other pass lowers what is left
+            dumped[ONLY_PASSES] = ",".join(self._only)
+        compiled = self._run(self._xla, text, inputs, dumped)
+        if self._is_partial(folder):
+            return self._by_steps(folder)
+        plain = self._run(self._plain, text, inputs, JUDGE)
         if isinstance(compiled, Ending):
-            return self._failed(text, inputs, compiled, folder)
-        plain = self._run(text, inputs, JUDGE)
-        passes = frozenset(passes_in(folder))
+            refused = isinstance(plain, Ending) and plain.status == "error"
+            return self._failed(compiled, folder, lambda: not refused)
         if isinstance(plain, Ending):
-            return JudgeVerdict(f"no judge: {plain.message[:60]}", passes)
-        if any(map(_differ, plain, compiled)):
-            return self._divergence(text, inputs, plain, compiled, folder, passes)
-        return JudgeVerdict(SAME, passes)
-
-    def _compiled_otherwise(self, text: str, inputs: Sequence[Arrays]) -> bool:
-        plain = self._run(text, inputs, JUDGE)
-        return not (isinstance(plain, Ending) and plain.status == "error")
+            return f"no judge: {plain.message[:60]}"
+        difference = next(filter(None, map(_differ, plain, compiled)), None)
+        if difference is None:
+            return None
+        again = self._run(self._plain, text, inputs, JUDGE)
+        if isinstance(again, Ending) or any(map(_differ, plain, again)):
+            return BugFinding("unsteady", CODE, "two runs give two results")
+        if by_steps := self._by_steps(folder):
+            return by_steps
+        if any(_rounded.search(dump.module.text) for dump in dumped_steps(folder)):
+            return "rounding alone"
+        return BugFinding("values", CODE, f"{difference}")
 
     def _run(
-        self, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any], *, plain: bool = False
+        self, xla: XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
     ) -> list[Arrays] | Ending:
         """The results for each set of inputs, or the end of the compilation."""
         results = []
         try:
-            for arrays in inputs:
-                types, blocks = pack_arrays(arrays)
-                answer = self._xla.call(
-                    run_text, encode(text), *blocks, types=types, flags=dict(flags), plain=plain
+            for types, blocks in map(pack_arrays, inputs):
+                answer = xla.call(
+                    run_text,
+                    encode(text),
+                    *blocks,
+                    types=types,
+                    flags=dict(flags),
+                    plain=flags is not JUDGE,
                 )
                 results.append(unpack_arrays(*answer))
         except ChildDied as death:
@@ -240,180 +263,113 @@ class CpuJudge(Judge):
             return Ending("error", f"{error}".partition("\n\nSuspected")[0])
         return results
 
-    def _divergence(
-        self,
-        text: str,
-        inputs: Sequence[Arrays],
-        plain: list[Arrays],
-        compiled: list[Arrays],
-        folder: Path,
-        passes: frozenset[str],
-    ) -> JudgeVerdict:
-        again = self._run(text, inputs, JUDGE)
-        if isinstance(again, Ending) or any(map(_differ, plain, again)):
-            return JudgeVerdict(
-                FOUND, passes, BugFinding("unsteady", CODE, "two runs give two results")
-            )
-        steps = Steps(self._reference, dumped_steps(folder))
-        change = steps.first_change(inputs)
-        if isinstance(change, str):
-            return JudgeVerdict(change, passes)
-        if change is not None:
-            return JudgeVerdict(FOUND, passes, change)
-        number = next(
-            n for n, (a, b) in enumerate(zip(plain, compiled, strict=True)) if _differ(a, b)
-        )
-        difference = _differ(plain[number], compiled[number])
-        first = steps.first(inputs[number])
-        if first is None:
-            return JudgeVerdict("the input does not run alone", passes)
-        is_whole = steps.is_exact and _differ(first, plain[number]) is None
-        if not is_whole or difference is None:
-            return JudgeVerdict("rounding alone", passes)
-        return JudgeVerdict(FOUND, passes, BugFinding("values", CODE, f"{difference}"))
-
 
 class ChipJudge(Judge):
     """XLA's compiler for a GPU or a TPU that is not there: only its steps run."""
 
-    def __init__(
-        self,
-        python: Path | None,
-        chip: Chip,
-        *,
-        passes: Sequence[str] = (),
-        rules: bool = True,
-    ) -> None:
+    def __init__(self, python: Path | None, chip: Chip, **given: Any) -> None:
         """`python` is an interpreter with the compiler for the chip; None for this one."""
-        super().__init__(passes=passes, rules=rules)
+        super().__init__(**given)
         platform = "tpu" if chip.is_tpu else "cuda"
-        self._compiler = self._stack.enter_context(
-            XlaCompiler(python, timeout=CHIP_SECONDS, platform=platform)
+        compiler = XlaCompiler(
+            python, timeout=CHIP_SECONDS, platform=platform, deadline=self._deadline
         )
-        self._chip = chip
+        self._compiler, self._chip = self._stack.enter_context(compiler), chip
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> JudgeVerdict:
+    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         flags = f"--xla_dump_large_constants {DUMPING}{folder}"
         if self._only:
-            flags = f"--{ONLY_PASSES}={self._only} {flags}"
+            flags = f"--{ONLY_PASSES}={','.join(self._only)} {flags}"
         ending = self._compiler.compile(text, self._chip.description, flags)
-        is_partial = self._only and last_pass(folder) not in self._only.split(",")
-        if ending.status != "ok" and not is_partial:
-            return self._failed(text, inputs, ending, folder)
-        return self._by_steps(inputs, folder)
+        if ending.status == "ok" or self._is_partial(folder):
+            return self._by_steps(folder)
 
-
-@dataclass
-class Steps:
-    """The dumps of a compilation, run one by one by XLA:CPU without its passes."""
-
-    reference: XlaCpu
-    dumps: Sequence[PassDump]
-    skipped: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.programs = list(self._programs())
-
-    def _programs(self) -> Iterator[tuple[str, Program]]:
-        nodes = Nodes(self.reference.limits.deadline)
-        first = last = None
-        for dump in self.dumps:
+        def compiles() -> bool:
             try:
-                program = Lowering(dump.module, nodes, frozenset()).program()
-            except (DumpError, NotLowered, OSError, ValueError) as error:
-                self.skipped.append(f"{dump.path.name}: {error}")
-                continue
-            first = first or program
-            if program.cuts or (reason := incomparable(first, program)):
-                reason = program.cuts[0].what if program.cuts else reason
-                self.skipped.append(f"{dump.path.name}: {reason}")
-            elif last is not program.graph:
-                last = program.graph
-                yield (dump.name.after if dump.name else "", program)
+                return bool(self._reference.run(text, inputs[0], flags=JUDGE))
+            except NotRun:
+                return False
+
+        return self._failed(ending, folder, compiles)
+
+
+class HuntCompiler(NamedTuple):
+    """A compiler to hunt in."""
+
+    python: Path | None
+    """None for this interpreter."""
+    target: str
+    release: str
 
     @property
-    def is_exact(self) -> bool:
-        """True if no step computes with floats."""
-        return not any(
-            any(shape.dtype in FLOATS or shape.dtype in PART_OF_COMPLEX for shape in node.shapes)
-            for _, program in self.programs
-            for node in all_nodes(program)
-        )
+    def name(self) -> str:
+        """`0.10.2 cpu`."""
+        return f"{self.release} {self.target}"
 
-    def first(self, inputs: Arrays) -> Arrays | None:
-        """The results of the input in its own types."""
-        return self._values(self.programs[0][1], inputs, {}) if self.programs else None
+    def judge(self, **given: Any) -> Judge:
+        """The judge of what it compiles."""
+        if self.target in (CPU, GPU):
+            return RunJudge(self.python, on_gpu=self.target == GPU, **given)
+        return ChipJudge(self.python, target_of(self.target), **given)
 
-    def first_change(self, inputs: Sequence[Arrays]) -> BugFinding | str | None:
-        """The first step that computes something else, or the reason why that is not known."""
-        for arrays in inputs:
-            results: list[tuple[str, Arrays]] = []
-            ends = [*self.programs[:1], *self.programs[1:][-1:]]
-            for name, program in ends:
-                if (values := self._values(program, arrays, WIDE)) is not None:
-                    results.append((name, values))
-            if len(results) < 2 or _wide_difference(results[0][1], results[1][1]) is None:
-                continue
-            results = [
-                (name, values)
-                for name, program in self.programs
-                if (values := self._values(program, arrays, WIDE)) is not None
-            ]
-            for (_, before), (name, after) in pairwise(results):
-                difference = _wide_difference(before, after)
-                if difference is None:
-                    continue
-                if _is_sign_or_special(difference):
-                    return "signs of zeros, or NaNs, of floats"
-                return BugFinding("values", name, f"{difference}")
-        return None
 
-    def _values(self, program: Program, inputs: Arrays, types: Mapping[str, str]) -> Arrays | None:
-        if program.endless:
-            return None
-        try:
-            arguments = in_types(inputs, program, types)
-            text = emit_graph(program.graph, types)
-            return self.reference.run(text, arguments, flags=JUDGE)
-        except NotRun as error:
-            self.skipped.append(str(error))
-            return None
+def compilers_of(
+    releases: Sequence[str],
+    pythons: Sequence[str | Path],
+    targets: Sequence[str],
+    announce: Callable[[str], None] = lambda _: None,
+) -> Iterator[HuntCompiler]:
+    """Each release with each target; the one of this Python where none is named.
+
+    Raises:
+        UsageError: for a release, a Python or a target that is not one.
+        CaptureError: an environment cannot be made.
+    """
+    for target in targets or (CPU,):
+        platform = Platform.CPU if target == CPU else Platform.GPU
+        if target not in (CPU, GPU) and target_of(target).is_tpu:
+            platform = Platform.TPU
+        places: list[Path | None] = [Path(python) for python in pythons]
+        places += [environment_of(name, announce, platform).path for name in releases]
+        for python in places or [None]:
+            with XlaParser(python) as parser:
+                yield HuntCompiler(python, target, parser.release)
+
+
+@contextmanager
+def judges_of(compilers: Iterable[HuntCompiler], **given: Any) -> Iterator[dict[str, Judge]]:
+    """The judges of compilers by their names; arguments are those of `Judge`."""
+    with ExitStack() as stack:
+        yield {one.name: stack.enter_context(one.judge(**given)) for one in compilers}
 
 
 def _differ(ours: Arrays, theirs: Arrays) -> LargestDifference | None:
     return result_difference(ours, theirs, OWN_BOUND)
 
 
-def _wide_difference(ours: Arrays, theirs: Arrays) -> LargestDifference | None:
-    return result_difference(ours, theirs, WIDE_BOUND)
+def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray[Any]:
+    """Values for a parameter: integers are small, at the ends of their types, or any bits."""
+    import numpy as np
 
-
-def _is_sign_or_special(difference: LargestDifference) -> bool:
-    """True for infinities of two signs, and where one side is a NaN and the other is none."""
-    from math import isfinite
-
-    both = difference.before, difference.after
-    return any(isinstance(one, float) and not isfinite(one) for one in both)
+    plain = value(shape, seed, edges=True)
+    if is_integer(shape.dtype):
+        random, target = np.random.default_rng(seed), numpy_dtype(shape.dtype)
+        any_bits = random.integers(0, 1 << 62, shape.dims).astype(target)
+        small = random.integers(-2, 10, shape.dims).astype(target)
+        kind = random.integers(0, 3, shape.dims)
+        plain = np.where(kind == 0, plain, np.where(kind == 1, any_bits, small)).astype(target)
+    return np.asarray(plain)
 
 
 def hunt_inputs(module: Module, seed: int) -> Arrays:
-    """Values for the parameters: integers are small, at the ends of their types, or any bits."""
-    import numpy as np
-
-    arrays: Arrays = []
-    for number, parameter in enumerate(module.entry.parameters if module.entry else ()):
-        shape = parameter.shape
-        assert isinstance(shape, ArrayShape)
-        plain = value(shape, (seed, number), edges=True)
-        if is_integer(shape.dtype):
-            random = np.random.default_rng((seed, number))
-            target = numpy_dtype(shape.dtype)
-            any_bits = random.integers(0, 1 << 62, shape.dims).astype(target)
-            small = random.integers(-2, 10, shape.dims).astype(target)
-            kind = random.integers(0, 3, shape.dims)
-            plain = np.where(kind == 0, plain, np.where(kind == 1, any_bits, small)).astype(target)
-        arrays.append(np.asarray(plain))
-    return arrays
+    """A value for each parameter."""
+    parameters = module.entry.parameters if module.entry else ()
+    shapes = [one.shape for one in parameters]
+    return [
+        hunt_value(shape, (seed, number, 0))
+        for number, shape in enumerate(shapes)
+        if isinstance(shape, ArrayShape)
+    ]
 
 
 def dumped_steps(folder: Path) -> list[PassDump]:
@@ -427,14 +383,11 @@ def dumped_steps(folder: Path) -> list[PassDump]:
 
 
 def passes_in(folder: Path) -> Iterator[str]:
-    """The passes that changed something."""
-    for pipeline in main_pipelines(open_dump(folder)):
-        for dump in pipeline.dumps:
-            name = dump.name
-            if name is None or name.step is None or not name.before:
-                continue  # an artefact, or written from inside a pass
-            if name.after and name.after != "pipeline-start":
-                yield name.after
+    """The passes that changed something; what has no next one is written from inside a pass."""
+    for dump in dumped_steps(folder):
+        name = dump.name
+        if name and name.step is not None and name.before and name.after != "pipeline-start":
+            yield name.after
 
 
 def last_pass(folder: Path) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import INTEGERS, ModuleDraft
-from hlo_lint.apps.hunt.elementwise import binary_opcodes
+from hlo_lint.apps.hunt.draft import INTEGERS, ModuleDraft, opcode_set
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import Generated
 from hlo_lint.hlo.dtypes import FLOATS, is_integer
@@ -23,93 +22,65 @@ TRIES: Final = 12
 MAX_CHARACTERS: Final = 20_000
 """Larger modules take too long to judge again and again."""
 
-_constant = re.compile(r"= (\w+)\[\][^ ]* constant\(([^{}()]+)\)")
-_binary = re.compile(
-    r"= (\w+)(\[[\d,]*\][^ ]*) ([\w\-]+)\((%[\w.\-]+), (%[\w.\-]+)\)(?=$|, meta)", re.M
-)
-_line = re.compile(r"^  (%[\w.\-]+) = ([a-z]\w*\[[\d,]*\])\S* (?!parameter|constant|while)", re.M)
-_dims = re.compile(r"(?<=\w\[)[\d,]+(?=\])")
-_types = re.compile(r"\b([a-z]\w*)(?=\[)")
+
+def _opcode(match: re.Match[str], random: Random) -> str:
+    kinds = opcode_set("binary", match[1]) or [match[3]]
+    return f"= {match[1]}{match[2]} {random.choice(kinds)}"
 
 
-def _spliced(text: str, match: re.Match[str], group: int, new: str) -> str:
-    return text[: match.start(group)] + new + text[match.end(group) :]
-
-
-def _other_constant(text: str, random: Random) -> str | None:
-    matches = list(_constant.finditer(text))
-    if not matches:
-        return None
-    match = random.choice(matches)
-    return _spliced(text, match, 2, ModuleDraft(random).number(match[1]))
-
-
-def _other_opcode(text: str, random: Random) -> str | None:
-    matches = [
-        match
-        for match in _binary.finditer(text)
-        if match[1] in FLOATS | {*INTEGERS, "pred"} and match[3] in binary_opcodes(match[1])
-    ]
-    if not matches:
-        return None
-    match = random.choice(matches)
-    return _spliced(text, match, 3, random.choice(binary_opcodes(match[1])))
-
-
-def _swapped(text: str, random: Random) -> str | None:
-    matches = list(_binary.finditer(text))
-    if not matches:
-        return None
-    match = random.choice(matches)
-    return text[: match.start(4)] + f"{match[5]}, {match[4]}" + text[match.end(5) :]
-
-
-def _other_operand(text: str, random: Random) -> str | None:
-    """An operand becomes another value of its type that is there before it."""
-    lines = list(_line.finditer(text))
-    if len(lines) < 2:
-        return None
-    at = random.randrange(1, len(lines))
-    shapes = {match[1]: match[2] for match in lines[:at]}
-    end = text.find("\n", lines[at].end())
-    used = list(re.finditer(r"%[\w.\-]+", text[lines[at].end() : end]))
-    used = [match for match in used if match[0] in shapes]
-    if not used:
-        return None
-    match = random.choice(used)
-    alike = [name for name, shape in shapes.items() if shape == shapes[match[0]]]
-    begin = lines[at].end()
-    return text[: begin + match.start()] + random.choice(alike) + text[begin + match.end() :]
-
-
-def _retyped(text: str, random: Random) -> str | None:
-    there = sorted({name for name in _types.findall(text) if name in FLOATS or is_integer(name)})
-    if not there:
-        return None
-    old = random.choice(there)
-    pool: Sequence[str] = ("f32", "f64", "bf16", "f16") if old in FLOATS else INTEGERS
-    return re.sub(rf"\b{old}(?=\[)", random.choice(pool), text)
-
-
-def _resized(text: str, random: Random) -> str | None:
-    there = sorted({size for dims in _dims.findall(text) for size in dims.split(",")})
-    if not there:
-        return None
-    old, new = random.choice(there), str(random.choice((0, 1, 2, 3, 5, 8)))
-    text = _dims.sub(
-        lambda match: ",".join(new if size == old else size for size in match[0].split(",")), text
+def _operand(match: re.Match[str], random: Random) -> str:
+    """Another value of its type that is there before it."""
+    shapes: dict[str, str] = dict(
+        re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()])
     )
+    alike = [name for name, shape in shapes.items() if shape == shapes.get(match[0])]
+    return random.choice(alike or [match[0]])
+
+
+_PLACES: Final[Mapping[str, tuple[str, Callable[[re.Match[str], Random], str]]]] = {
+    "constant": (
+        r"= (\w+)\[\](\S*) constant\([^{}()]+\)",
+        lambda match, random: (
+            f"= {match[1]}[]{match[2]} constant({ModuleDraft(random).number(match[1])})"
+        ),
+    ),
+    "opcode": (r"= (\w+)(\[\S*) ([\w\-]+)(?=\(%[\w.\-]+, %[\w.\-]+\)(?:\n|, meta))", _opcode),
+    "swap": (r"(?<=\()(%[\w.\-]+), (%[\w.\-]+)(?=\))", lambda match, _: f"{match[2]}, {match[1]}"),
+    "operand": (r"(?<=[( ])%[\w.\-]+(?=[,)])", _operand),
+}
+"""Changes of one place."""
+
+
+def _retyped(text: str, random: Random) -> str:
+    names = {*re.findall(r"\b([a-z]\w*)(?=\[)", text)}
+    old = random.choice(
+        sorted(name for name in names if name in FLOATS or is_integer(name)) or [""]
+    )
+    new = random.choice(("f32", "f64", "bf16", "f16") if old in FLOATS else INTEGERS)
+    return re.sub(rf"\b{old}(?=\[)", new, text) if old else text
+
+
+def _resized(text: str, random: Random) -> str:
+    sizes = {size for dims in re.findall(r"\w\[([\d,]+)\]", text) for size in dims.split(",")}
+    old, new = random.choice(sorted(sizes) or ["-"]), str(random.choice((0, 1, 2, 3, 5, 8)))
+    text = re.sub(rf"(?<=[\[,]){old}(?=[,\d]*\])", new, text)
     return re.sub(rf"(sizes={{[^}}]*?)\b{old}\b", rf"\g<1>{new}", text)
 
 
-CHANGES: Final[Mapping[str, Callable[[str, Random], str | None]]] = {
-    "constant": _other_constant,
-    "opcode": _other_opcode,
-    "swap": _swapped,
-    "operand": _other_operand,
-    "retype": _retyped,
-    "resize": _resized,
-}
+def _changed(text: str, name: str, random: Random) -> str:
+    if name == "retype":
+        return _retyped(text, random)
+    if name == "resize":
+        return _resized(text, random)
+    pattern, change = _PLACES[name]
+    matches = list(re.finditer(pattern, text))
+    if not matches:
+        return text
+    match = random.choice(matches)
+    return text[: match.start()] + change(match, random) + text[match.end() :]
+
+
+CHANGES: Final = (*_PLACES, "retype", "resize")
 
 
 def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
@@ -119,22 +90,18 @@ def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> 
     traits = []
     for _ in range(random.randint(1, MOST_CHANGES)):
         for _ in range(TRIES):
-            name = random.choice(list(CHANGES))
-            changed = CHANGES[name](text, random)
-            if changed is not None and changed != text and accepts(changed):
+            name = random.choice(CHANGES)
+            changed = _changed(text, name, random)
+            if changed != text and accepts(changed):
                 text = changed
                 traits.append(name)
                 break
     return Generated(seed, text, tuple(traits)) if traits else None
 
 
-def fair_texts(paths: Sequence[Path]) -> list[str]:
+def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
     """The modules below some paths that a front end may have written, and that are not large."""
-    return [text for path in paths for text in _texts(path)]
-
-
-def _texts(path: Path) -> Iterator[str]:
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    files = [file for path in paths for file in (sorted(path.rglob("*")) or [path])]
     for file in files:
         if file.suffix not in (".txt", ".hlo") or not file.is_file():
             continue

@@ -72,6 +72,7 @@ MAX_THRESHOLDS: Final = 3
 """Runs for the thresholds of scalars."""
 
 Inputs: TypeAlias = "tuple[Input, ...]"
+DrawInput: TypeAlias = "Callable[..., NDArray[Any]]"
 
 
 class StepOutcome(Enum):
@@ -115,6 +116,8 @@ class Runs:
     """True if all inputs hold infinities, NaNs, and the ends of the ranges."""
     at_edges: bool = False
     """True if programs that are equal otherwise run on such inputs as well."""
+    draw: DrawInput = value
+    """Gives the values of an input, as `value` of `inputs.py`."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, those used last at the end."""
     _rounded: set[tuple[int, int]] = field(default_factory=set)
@@ -142,7 +145,7 @@ class Runs:
 
             dims, dtype = input_.shape.dims, numpy_dtype(input_.shape.dtype)
             return array(input_.given, dtype).reshape(dims)
-        return value(
+        return self.draw(
             input_.shape,
             (seed, input_.leaf, input_.device),
             limit=input_.limit,

@@ -20,11 +20,19 @@ from typing import Final
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.lowering.shards import ProgramShardings, layout_of
-from hlo_lint.engine.values.programs import Comparison, Inputs, Runs, StepOutcome, incomparable
+from hlo_lint.engine.values.programs import (
+    Comparison,
+    DrawInput,
+    Inputs,
+    Runs,
+    StepOutcome,
+    incomparable,
+)
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
@@ -124,16 +132,17 @@ def validate_dumps(
     all_steps: bool = False,
     jobs: int = 1,
     progress: StepProgress = lambda _: None,
+    draw: DrawInput = value,
 ) -> Validation:
     """Compare dumps of one program in the order of the run, each with the one before it.
 
     With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
-    change that a later pass takes back is then not seen.
+    change that a later pass takes back is then not seen. `draw` gives the inputs.
     """
     result, ran = Validation(title), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True),
+        Runs(xla, edges, at_edges=True, draw=draw),
         Nodes(deadline),
         _replicated(dumps, deadline),
     )
@@ -420,7 +429,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [runs, *(Runs(xla, runs.edges) for xla in siblings)]
+        pool = [runs, *(Runs(xla, runs.edges, draw=runs.draw) for xla in siblings)]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):
