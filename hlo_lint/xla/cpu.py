@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -161,6 +162,12 @@ def run_text(
     return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
 
 
+def compile_text(text: bytes, *, flags: dict[str, Any], devices: list[int]) -> Answer:
+    """Compile a text for a number of replicas and of partitions, which the child has to have."""
+    _compiled(text, tuple(flags.items()), True, tuple(devices))
+    return None, ()
+
+
 def load_runtime() -> Answer:
     """Import jax, or jaxlib alone."""
     _device()
@@ -168,15 +175,23 @@ def load_runtime() -> Answer:
 
 
 @lru_cache(MAX_EXECUTABLES)
-def _compiled(text: bytes, flags: tuple[tuple[str, bool | int | str], ...], plain: bool) -> Any:
+def _compiled(
+    text: bytes,
+    flags: tuple[tuple[str, bool | int | str], ...],
+    plain: bool,
+    devices: tuple[int, ...] = (1, 1),
+) -> Any:
     jaxlib = import_module("jaxlib._jax")
     device, _, _ = _device()
     program = jaxlib.mlir.hlo_to_stablehlo(module_of_text(text))
     options = jaxlib.CompileOptions()
+    options.num_replicas, options.num_partitions = devices
+    options.executable_build_options.use_spmd_partitioning = devices[1] > 1
+    chosen = jaxlib.DeviceList(tuple(device.client.devices()[: prod(devices)]))
 
     def compiled(own: Flags) -> Any:
         options.env_option_overrides = list({**own, **dict(flags)}.items())
-        return device.client.compile_and_load(program, jaxlib.DeviceList((device,)), options)
+        return device.client.compile_and_load(program, chosen, options)
 
     if plain:
         return compiled({})

@@ -277,7 +277,17 @@ def _reduce(c: DrawnCall) -> str:
         return f"{_one_dimension(c)}, to_apply=%{c.callees[0]}"
     body, opcode = _combiner(c, "commutative")
     c.operands.append(c.draft.scalar(c.x.dtype, neutral_element(c.x.dtype, opcode)))
-    return f"{_listed(c.draft.some(c.x.rank))}, {body}"
+    over = range(c.x.rank) if c.variant == "all" else c.draft.some(c.x.rank)
+    return f"{_listed(over)}, {body}"
+
+
+def _set_dimension_size(c: DrawnCall) -> str:
+    attribute = _one_dimension(c)
+    most = c.x.dims[int(attribute.split("{")[1].rstrip("}"))]
+    low, size = c.draft.scalar("s32", 0), c.draft.parameter(ArrayShape("s32", ()))
+    high = c.draft.scalar("s32", most)
+    c.operands.append(c.draft.add("clamp", (low, size, high)))
+    return attribute
 
 
 def _window(c: DrawnCall, dims: Iterable[int], *, dilated: bool = True) -> str:
@@ -363,6 +373,30 @@ def _numbered(sizes: list[int]) -> dict[str, int]:
     return {str(at): size for at, size in enumerate(sizes)}
 
 
+# ---- several devices
+
+
+def _groups(c: DrawnCall) -> str:
+    """Groups of the replicas, all of one size."""
+    order = c.draft.shuffled(range(c.draft.replicas))
+    size = c.one_of(*(n for n in (1, 2, 4) if n <= len(order)))
+    groups = (_listed(order[at : at + size], "") for at in range(0, len(order), size))
+    return _listed((group[1:] for group in groups), "replica_groups")
+
+
+def _all_gather(c: DrawnCall) -> str:
+    dimension, groups = _one_dimension(c), _groups(c)
+    c.type = "" if "," in groups.split("}")[0] else str(c.x)  # of one device XLA infers nothing
+    return f"{dimension}, {groups}"
+
+
+def _pairs(c: DrawnCall) -> str:
+    ids = range(c.draft.replicas)
+    pairs = zip(c.draft.shuffled(ids), c.draft.shuffled(ids), strict=True)
+    chosen = [f"{{{one},{other}}}" for one, other in pairs if not c.draft.chance(4)]
+    return _listed(chosen, "source_target_pairs")
+
+
 # ---- calls
 
 
@@ -374,9 +408,13 @@ def _conditional(c: DrawnCall) -> str:
 
 
 _ATTRIBUTES: Final[Mapping[str, Callable[[DrawnCall], str]]] = {
+    "all-gather": _all_gather,
+    "all-reduce": lambda c: f"{_groups(c)}, {_combiner(c, 'commutative')[0]}",
+    "all-to-all": lambda c: f"{_groups(c)}, {_one_dimension(c)}",
     "bitcast-convert": _bitcast_convert,
     "broadcast": _broadcast,
     "call": lambda c: f"to_apply=%{c.callees[0]}",
+    "collective-permute": _pairs,
     "compare": lambda c: (
         f"direction={c.variant or c.draft.random.choice('EQ NE LT LE GT GE'.split())}"
     ),
@@ -393,11 +431,15 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[DrawnCall], str]]] = {
     "map": lambda c: f"{_listed(range(c.x.rank))}, to_apply=%{c.callees[0]}",
     "pad": _pad,
     "reduce": _reduce,
+    "reduce-scatter": lambda c: (
+        f"{_groups(c)}, {_one_dimension(c)}, {_combiner(c, 'commutative')[0]}"
+    ),
     "reduce-window": _reduce_window,
     "reshape": _reshape,
     "reverse": lambda c: _listed(c.draft.some(c.x.rank)),
     "scatter": _scatter,
     "select-and-scatter": _select_and_scatter,
+    "set-dimension-size": _set_dimension_size,
     "slice": _slice,
     "sort": lambda c: f"{_one_dimension(c)}, is_stable=true, to_apply=%{c.callees[0]}",
     "transpose": lambda c: _listed(c.draft.shuffled(range(c.x.rank))),

@@ -93,6 +93,8 @@ class ModuleDraft:
     lines: list[str] = field(default_factory=list)
     values: dict[str, Shape] = field(default_factory=dict)
     parameters: int = 0
+    replicas: int = 1
+    partitions: int = 1
 
     # ---- choices
 
@@ -173,9 +175,23 @@ class ModuleDraft:
         if isinstance(made, ArrayShape) and made.elements > MAX_ELEMENTS:
             raise NotDrawn
         value = DrawnValue(f"{self.prefix}{len(self.lines)}", made)
+        if self.partitions > 1 and isinstance(made, ArrayShape) and self.chance(3):
+            tail += f", sharding={self._sharding(made.rank)}"
         self.lines.append(f"%{value.name} = {made} {opcode}({names}){tail}")
         self.values[value.name] = made
         return value
+
+    def _sharding(self, rank: int) -> str:
+        """A sharding over all partitions: by some dimensions, the rest replicated."""
+        tiles, left = [1] * rank, self.partitions
+        for at in self.shuffled(range(rank)):
+            tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left])
+            left //= tiles[at]
+        if left == self.partitions:
+            return self.random.choice(("{replicated}", "{maximal device=0}"))
+        listed = ",".join(map(str, [*tiles, left][: rank + (left > 1)]))
+        rest = " last_tile_dim_replicate" * (left > 1)
+        return f"{{devices=[{listed}]<=[{self.partitions}]{rest}}}"
 
     def parameter(self, shape: Shape, name: str = "") -> DrawnValue:
         """Add a parameter."""

@@ -17,14 +17,14 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.errors import HloLintError
 
 OPCODES: Final = frozenset(
-    "abs add and atan2 bitcast-convert broadcast call cbrt ceil clamp compare complex concatenate "
-    "conditional constant convert convolution copy cosine count-leading-zeros divide dot "
-    "dynamic-slice dynamic-update-slice exponential exponential-minus-one floor gather "
-    "get-tuple-element imag iota log log-plus-one logistic map maximum minimum multiply negate not "
-    "or pad parameter popcnt power real reduce reduce-window remainder reshape reverse "
-    "round-nearest-afz round-nearest-even rsqrt scatter select select-and-scatter shift-left "
-    "shift-right-arithmetic shift-right-logical sign sine slice sort sqrt subtract tanh transpose "
-    "tuple while xor".split()
+    "abs add all-gather all-reduce all-to-all and atan2 bitcast-convert broadcast call cbrt ceil "
+    "clamp collective-permute compare complex concatenate conditional constant convert "
+    "convolution copy cosine count-leading-zeros divide dot dynamic-slice dynamic-update-slice "
+    "exponential exponential-minus-one floor gather get-tuple-element imag iota log log-plus-one "
+    "logistic map maximum minimum multiply negate not or pad parameter popcnt power real reduce "
+    "reduce-scatter reduce-window remainder reshape reverse round-nearest-afz round-nearest-even "
+    "rsqrt scatter select select-and-scatter set-dimension-size shift-left shift-right-arithmetic "
+    "shift-right-logical sign sine slice sort sqrt subtract tanh transpose tuple while xor".split()
 )
 """Opcodes that a front end writes: fusions and bitcasts are made by passes."""
 
@@ -118,6 +118,8 @@ def _combined(instruction: Instruction, module: Module) -> str:
         return ""
     if root is None or not _is_binary(body) or root.opcode not in SETS["commutative"]["s"]:
         return "its combiner depends on the order"
+    if instruction.opcode in ("all-reduce", "reduce-scatter"):
+        return ""
     if instruction.opcode == "scatter":
         rounds = is_float(dtype) and root.opcode in ("add", "multiply")
         return "floats are added in any order" if rounds else ""
@@ -178,7 +180,7 @@ _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     "power": _power,
     "convert": _conversion,
     "bitcast-convert": _bits,
-    **dict.fromkeys(("reduce", "reduce-window", "scatter"), _combined),
+    **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
     "sort": _sort,
     "select-and-scatter": _select_and_scatter,
     "compare": _compare,

@@ -26,6 +26,8 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import TupleShape
 
 MOST_STEPS: Final = 14
+DEVICES: Final = ((1, 1), (4, 1), (1, 4))
+"""The numbers of replicas and of partitions; most modules are for one device."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
     """
     random = Random(seed)
     draft = ModuleDraft(random)
+    draft.replicas, draft.partitions = random.choices(DEVICES, (8, 1, 1))[0]
     dtypes = INTEGERS if random.randrange(5) else FLOATS
     dtype = "pred" if random.randrange(12) == 0 else random.choice(dtypes)
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
@@ -82,4 +85,7 @@ def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
     root = f"ROOT %root = {TupleShape(tuple(value.shape for value in roots))} tuple("
     root += ", ".join(f"%{value.name}" for value in roots) + ")"
     body = "\n  ".join([*draft.lines, root])
-    return "\n\n".join(["HloModule hunted", *draft.computations, f"ENTRY %main {{\n  {body}\n}}\n"])
+    head = "HloModule hunted"
+    head += f", replica_count={draft.replicas}" * (draft.replicas > 1)
+    head += f", num_partitions={draft.partitions}" * (draft.partitions > 1)
+    return "\n\n".join([head, *draft.computations, f"ENTRY %main {{\n  {body}\n}}\n"])

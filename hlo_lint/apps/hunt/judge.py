@@ -13,7 +13,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from math import isfinite
+from functools import partial
+from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -38,7 +39,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import NotRun, XlaCpu, pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.cpu import NotRun, XlaCpu, compile_text, pack_arrays, run_text, unpack_arrays
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.limits import Deadline
 from hlo_lint.xla.parser import XlaParser
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 CPU: Final = "cpu"
 GPU: Final = "gpu"
 """The target that is there, and runs what is compiled."""
+SEVERAL: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+"""The devices of XLA:CPU, for modules of several."""
 ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 SECONDS: Final = 20.0
 """Time that one small module may take."""
@@ -125,7 +128,7 @@ class Judge(AbstractContextManager["Judge"], ABC):
                 seconds=CHIP_SECONDS if on_gpu else SECONDS,
                 memory=GPU_MEMORY if on_gpu else MEMORY,
                 deadline=self._deadline,
-                environment=ON_GPU if on_gpu else None,
+                environment=ON_GPU if on_gpu else SEVERAL,
             )
         )
 
@@ -219,6 +222,8 @@ class RunJudge(Judge):
         dumped = {**DUMPED, "xla_dump_to": str(folder)}
         if self._only:
             dumped[ONLY_PASSES] = ",".join(self._only)
+        if prod(devices := _devices(text)) > 1:
+            return self._compiled(text, dumped, devices, folder)
         compiled = self._run(self._xla, text, inputs, dumped)
         if self._is_partial(folder):
             return self._by_steps(folder)
@@ -234,34 +239,35 @@ class RunJudge(Judge):
         again = self._run(self._plain, text, inputs, JUDGE)
         if isinstance(again, Ending) or any(map(_differ, plain, again)):
             return BugFinding("unsteady", CODE, "two runs give two results")
-        if by_steps := self._by_steps(folder):
+        by_steps = self._by_steps(folder)
+        if isinstance(by_steps, BugFinding):
             return by_steps
         if any(_rounded.search(dump.module.text) for dump in dumped_steps(folder)):
-            return "rounding alone"
-        return BugFinding("values", CODE, f"{difference}")
+            return by_steps or "rounding alone"
+        return BugFinding("values", "" if by_steps else CODE, f"{difference}")
+
+    def _compiled(
+        self, text: str, flags: Mapping[str, Any], devices: list[int], folder: Path
+    ) -> BugFinding | str | None:
+        """The verdict on a module for several devices, which does not run."""
+        call = partial(self._xla.call, compile_text, encode(text), devices=devices)
+        if (ending := _ending(partial(call, flags=dict(flags)))) is None:
+            return self._by_steps(folder)
+        return self._failed(ending, folder, lambda: _ending(partial(call, flags=JUDGE)) is None)
 
     def _run(
         self, xla: XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
     ) -> list[Arrays] | Ending:
         """The results for each set of inputs, or the end of the compilation."""
-        results = []
-        try:
+        results: list[Arrays] = []
+
+        def run() -> None:
+            given = {"flags": dict(flags), "plain": flags is not JUDGE}
             for types, blocks in map(pack_arrays, inputs):
-                answer = xla.call(
-                    run_text,
-                    encode(text),
-                    *blocks,
-                    types=types,
-                    flags=dict(flags),
-                    plain=flags is not JUDGE,
-                )
+                answer = xla.call(run_text, encode(text), *blocks, types=types, **given)
                 results.append(unpack_arrays(*answer))
-        except ChildDied as death:
-            status = "timeout" if death.is_late else "died"
-            return Ending(status, death.last_words or death.reason, death.log)
-        except ChildError as error:
-            return Ending("error", f"{error}".partition("\n\nSuspected")[0])
-        return results
+
+        return _ending(run) or results
 
 
 class ChipJudge(Judge):
@@ -280,7 +286,8 @@ class ChipJudge(Judge):
         flags = f"--xla_dump_large_constants {DUMPING}{folder}"
         if self._only:
             flags = f"--{ONLY_PASSES}={','.join(self._only)} {flags}"
-        ending = self._compiler.compile(text, self._chip.description, flags)
+        devices = _devices(text)
+        ending = self._compiler.compile(text, self._chip.description, flags, devices)
         if ending.status == "ok" or self._is_partial(folder):
             return self._by_steps(folder)
 
@@ -341,6 +348,25 @@ def judges_of(compilers: Iterable[HuntCompiler], **given: Any) -> Iterator[dict[
     """The judges of compilers by their names; arguments are those of `Judge`."""
     with ExitStack() as stack:
         yield {one.name: stack.enter_context(one.judge(**given)) for one in compilers}
+
+
+def _devices(text: str) -> list[int]:
+    """The numbers of replicas and of partitions that the header says."""
+    head = text.partition("\n")[0]
+    counts = (re.search(rf"{name}=(\d+)", head) for name in ("replica_count", "num_partitions"))
+    return [int(count[1]) if count else 1 for count in counts]
+
+
+def _ending(run: Callable[[], object]) -> Ending | None:
+    """The end of what does not end well."""
+    try:
+        run()
+    except ChildDied as death:
+        status = "timeout" if death.is_late else "died"
+        return Ending(status, death.last_words or death.reason, death.log)
+    except ChildError as error:
+        return Ending("error", f"{error}".partition("\n\nSuspected")[0])
+    return None
 
 
 def _differ(ours: Arrays, theirs: Arrays) -> LargestDifference | None:
