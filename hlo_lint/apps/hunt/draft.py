@@ -176,16 +176,16 @@ class ModuleDraft:
             raise NotDrawn
         value = DrawnValue(f"{self.prefix}{len(self.lines)}", made)
         if self.partitions > 1 and isinstance(made, ArrayShape) and self.chance(3):
-            tail += f", sharding={self._sharding(made.rank)}"
+            tail += f", sharding={self._sharding(made.dims)}"
         self.lines.append(f"%{value.name} = {made} {opcode}({names}){tail}")
         self.values[value.name] = made
         return value
 
-    def _sharding(self, rank: int) -> str:
-        """A sharding over all partitions: by some dimensions, the rest replicated."""
-        tiles, left = [1] * rank, self.partitions
+    def _sharding(self, dims: tuple[int, ...]) -> str:
+        """A sharding over all partitions: by some dimensions, which it divides."""
+        rank, tiles, left = len(dims), [1] * len(dims), self.partitions
         for at in self.shuffled(range(rank)):
-            tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left])
+            tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left and not dims[at] % n])
             left //= tiles[at]
         if left == self.partitions:
             return self.random.choice(("{replicated}", "{maximal device=0}"))
