@@ -50,7 +50,7 @@ PLANTS: Final[dict[str, tuple[str, Callable[[str], str]]]] = {
     ),
     "clamp": ("algsimp", _first(rf" clamp\(({_value}), ({_value}), ", r" clamp(\1, \1, ")),
     "reverse": ("transpose-folding", _first(rf" reverse\(({_value})\).*", r" copy(\1)")),
-    "pad": ("algsimp", _first(r"padding=1_0\b", "padding=0_1")),
+    "pad": ("algsimp", _first(r"padding=1_0(?=_)", "padding=0_1")),
     "slice": ("reshape-mover", _first(r"(?<= )slice={\[([1-9]\d*):(\d+)", _shifted)),
     "concatenate": (
         "cse",
@@ -75,12 +75,12 @@ class PlantedJudge(Judge):
         super().__init__(rules=False)
         self._pass, self._rewrite = PLANTS[name]
 
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
+    def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         stem = folder / "module_0001.hunted."
         names = ("before_optimizations", f"0001.simplification.after_{self._pass}.before_dce")
         for name, content in zip(names, (text, self._rewrite(text)), strict=True):
             stem.with_name(f"{stem.name}{name}.txt").write_text(content, "utf-8")
-        return self._by_steps(folder)
+        return self.by_steps(folder)
 
 
 def _modules(name: str) -> Iterator[str]:

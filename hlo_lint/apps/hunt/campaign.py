@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, settled, write_cause
+from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, settled
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
 from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, JudgeVerdict, judges_of
@@ -144,8 +144,8 @@ class Campaign:
             except UsageError as error:
                 cause = str(error)
             else:
-                name = re.sub(r"\W+", "-", f"{seed}-{cause.pass_name or cause.kind}")
-                write_cause(cause, self.folder / CAUSES / name)
+                by_pass = cause.finding.pass_name or cause.finding.kind
+                cause.write(self.folder / CAUSES / re.sub(r"\W+", "-", f"{seed}-{by_pass}"))
             kept = asdict(cause) if isinstance(cause, BugCause) else cause
             self._keep({"of": f"{by} {seed}", "as": kept})
 
@@ -158,7 +158,7 @@ class Campaign:
                 cause = self.settled.get(f"{entry['by']} {entry['seed']}")
                 if isinstance(cause, BugCause):
                     of = cause.signature
-                    head = [cause.pass_name, of, ", ".join(cause.shows), str(cause.seed), 0]
+                    head = [cause.finding.pass_name, of, ", ".join(cause.shows), str(cause.seed), 0]
                     rows.setdefault(of, [*head, cause.issue or "new"])
                 elif number == 0:
                     shows = ", ".join({one["by"]: 1 for one in entries})
@@ -178,7 +178,7 @@ class Campaign:
         if "as" in entry:
             value = entry["as"]
             if isinstance(value, dict):
-                value = BugCause(**{**value, "shows": tuple(value["shows"])})
+                value = BugCause(BugFinding(**value.pop("finding")), **value)
             self.settled[entry["of"]] = value
             return
         name = entry["by"]

@@ -34,10 +34,7 @@ JudgeOf = Callable[[str], JudgeVerdict]
 class BugCause:
     """The mistake behind one or more findings, with the smallest module that shows it."""
 
-    signature: str
-    pass_name: str
-    kind: str
-    message: str
+    finding: BugFinding
     text: str
     """The reduced module."""
     size: tuple[int, int]
@@ -46,8 +43,34 @@ class BugCause:
     """The compilers in which the module shows it: `0.10.2 cpu`."""
     seed: int
     """Of the first module that showed it."""
-    issue: str = ""
-    """The report upstream; empty for what is new."""
+
+    @property
+    def signature(self) -> str:
+        """The cause, and the opcodes of the module."""
+        return cause_signature(self.finding, self.text)
+
+    @property
+    def issue(self) -> str:
+        """The report upstream; empty for what is new."""
+        return known_issue(self.signature)
+
+    def write(self, folder: Path) -> None:
+        """Write the module with what it is run on, and a report, for a maintainer.
+
+        Raises:
+            DumpError: they cannot be written.
+        """
+        lines = []
+        for array in hunt_inputs(parse_file(self.text).modules[0], SEEDS[0]):
+            numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
+            lines.append(f"// input: {array.dtype.name} {numbers}\n")
+        write(folder / "reduced.hlo", "".join([*lines, self.text]))
+        by = self.finding.pass_name or "XLA"
+        title = f"# {self.finding.kind} by {by}, jax {', '.join(self.shows)}"
+        how = f"python -m {show.__name__} reduced.hlo"
+        text = f"```\n{self.text.strip()}\n```"
+        report = [title, self.finding.message, text, f"For a CPU, with jaxlib: `{how}`", ""]
+        write(folder / "REPORT.md", "\n\n".join(report))
 
 
 @dataclass(frozen=True)
@@ -73,20 +96,16 @@ def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
         return Search(CauseTest(judge, finding.cause), guard).run(text)
 
 
-def opcodes_in(text: str) -> str:
-    """The opcodes of a module, those that every module has left out: `2 multiply, while`."""
+def cause_signature(finding: BugFinding, text: str) -> str:
+    """The cause with the opcodes of a module: `values algsimp: 2 multiply, while`."""
     counts = Counter(
         instruction.opcode
         for computation in parse_file(text).modules[0].computations
         for instruction in computation.instructions
         if instruction.opcode not in _SHAPELESS
     )
-    return ", ".join(f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items()))
-
-
-def cause_signature(finding: BugFinding, text: str) -> str:
-    """The signature of a finding in a reduced module."""
-    return f"{finding.cause}: {opcodes_in(text)}"
+    opcodes = (f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items()))
+    return f"{finding.cause}: {', '.join(opcodes)}"
 
 
 def known_issue(of: str) -> str:
@@ -108,33 +127,6 @@ def settled(
     own = again.pop(by)
     if own is None or own.cause != finding.cause:
         raise UsageError(f"{finding.cause}: it is found once, and not again")
-    of = cause_signature(finding, reduction.text)
-    return BugCause(
-        of,
-        finding.pass_name,
-        finding.kind,
-        own.message,
-        reduction.text,
-        (reduction.before.size, reduction.after.size),
-        (by, *(name for name, one in again.items() if one and one.kind == finding.kind)),
-        seed,
-        known_issue(of),
-    )
-
-
-def write_cause(cause: BugCause, folder: Path) -> None:
-    """Write what shows a cause to a maintainer: the module, a report, a program to run it.
-
-    Raises:
-        DumpError: it cannot be written.
-    """
-    title = f"{cause.kind} by {cause.pass_name or 'XLA'}, jax {', '.join(cause.shows)}"
-    report = f"# {title}\n\n{cause.message}\n\n```\n{cause.text.strip()}\n```\n"
-    lines = []
-    for array in hunt_inputs(parse_file(cause.text).modules[0], SEEDS[0]):
-        numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
-        lines.append(f"// input: {array.dtype.name} {numbers}\n")
-    program = Path(show.__file__).read_text("utf-8")
-    module = "".join([*lines, cause.text])
-    for name, content in (("reduced.hlo", module), ("REPORT.md", report), ("show.py", program)):
-        write(folder / name, content)
+    shows = (by, *(name for name, one in again.items() if one and one.kind == finding.kind))
+    size = (reduction.before.size, reduction.after.size)
+    return BugCause(own, reduction.text, size, shows, seed)

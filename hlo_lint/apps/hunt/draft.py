@@ -58,22 +58,27 @@ def kind_of(dtype: str) -> str:
     return "t" if dtype.startswith("f8") else {"b": "f"}.get(dtype[0], dtype[0])
 
 
-def read_steps() -> tuple[dict[str, list[tuple[str, str]]], dict[str, dict[str, list[str]]]]:
-    """The expressions of each step, with the kinds that they are for; the opcodes of each set."""
-    steps, sets = defaultdict(list), defaultdict[str, dict[str, list[str]]](dict)
+def _read_steps() -> None:
     for line in Path(__file__).with_name("steps.txt").read_text("utf-8").splitlines():
         if not line or line.startswith("//"):
             continue
         name, kinds, text = line.split(maxsplit=2)
         if name.startswith("$"):
             for kind in kinds:
-                sets[name[1:]].setdefault(kind, []).extend(text.split())
+                SETS[name[1:]].setdefault(kind, []).extend(text.split())
+        elif name == ".":
+            ATTRIBUTES[kinds] = text
         else:
-            steps[name].append((kinds, text))
-    return dict(steps), dict(sets)
+            STEPS[name].append((kinds, text))
 
 
-STEPS, SETS = read_steps()
+ATTRIBUTES: Final[dict[str, str]] = {}
+"""The attributes of an opcode; words in capitals are drawn."""
+SETS: Final[dict[str, dict[str, list[str]]]] = defaultdict(dict)
+"""Sets of opcodes for each kind of type."""
+STEPS: Final[dict[str, list[tuple[str, str]]]] = defaultdict(list)
+"""The expressions of each step, with the kinds that they are for."""
+_read_steps()
 
 
 def opcode_set(name: str, dtype: str) -> Sequence[str]:

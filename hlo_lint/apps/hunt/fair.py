@@ -12,7 +12,7 @@ from typing import Final
 from hlo_lint.analysis.walks import chain
 from hlo_lint.apps.hunt.draft import SETS, neutral_element
 from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.errors import HloLintError
 
@@ -49,10 +49,6 @@ def unfair(module: Module) -> str:
     return ""
 
 
-def _constant(instruction: Instruction, _: Module) -> str:
-    return "its numbers are left out" if "..." in instruction.operands_text else ""
-
-
 def _dtype(instruction: Instruction | None) -> str:
     shape = instruction.shape_or_none if instruction is not None else None
     return shape.dtype if isinstance(shape, ArrayShape) else ""
@@ -74,17 +70,26 @@ def _numbers(instruction: Instruction | None) -> list[float]:
     return []
 
 
-def _division(instruction: Instruction, _: Module) -> str:
-    if not is_integer(_dtype(instruction)):
+def _body(instruction: Instruction, module: Module, name: str = "to_apply") -> str:
+    """A called computation of one operation: `compare LT 0 1`; empty for any other."""
+    body = module.computation((instruction.attribute_text(name) or "").lstrip("%"))
+    root = body.root if body is not None else None
+    if body is None or root is None:
         return ""
+    if Counter(one.opcode for one in body.instructions) == ARG_REDUCTION:
+        return "arg-reduction"
+    numbers = [one.parameter_number for one in root.producers]
+    is_order = root.opcode != "compare" or not is_float(_dtype(root.producer()))
+    if numbers not in ([0, 1], [1, 0]) or not is_order:
+        return ""
+    return f"{root.opcode} {root.attribute_text('direction') or ''} {numbers[0]}"
+
+
+def _division(instruction: Instruction, _: Module) -> str:
     divisors = _numbers(instruction.producer(1))
-    if divisors and not any(number in (0, -1) for number in divisors):
+    if not is_integer(_dtype(instruction)) or (divisors and not {0, -1} & {*divisors}):
         return ""
     return "integers are divided by what may be 0 or -1"
-
-
-def _power(instruction: Instruction, _: Module) -> str:
-    return "a power of integers" if is_integer(_dtype(instruction)) else ""
 
 
 def _conversion(instruction: Instruction, _: Module) -> str:
@@ -103,85 +108,55 @@ def _conversion(instruction: Instruction, _: Module) -> str:
     return "a float that may be out of range becomes an integer"
 
 
-def _bits(instruction: Instruction, _: Module) -> str:
-    source = _dtype(instruction.producer())
-    return "" if is_integer(source) else "the bits of a NaN are nobody's promise"
-
-
 def _combined(instruction: Instruction, module: Module) -> str:
-    name = instruction.attribute_text("to_apply") or ""
-    body = module.computation(name.lstrip("%"))
-    if body is None:
-        return "it has no combiner"
-    root, dtype = body.root, _dtype(instruction)
-    if Counter(one.opcode for one in body.instructions) == ARG_REDUCTION:
+    body, dtype, opcode = _body(instruction, module), _dtype(instruction), instruction.opcode
+    combiner = body.partition(" ")[0]
+    if body == "arg-reduction":
         return ""
-    if root is None or not _is_binary(body) or root.opcode not in SETS["commutative"]["s"]:
+    if combiner not in SETS["commutative"]["s"]:
         return "its combiner depends on the order"
-    if instruction.opcode in ("all-reduce", "reduce-scatter"):
+    if opcode == "scatter" and is_float(dtype) and combiner in ("add", "multiply"):
+        return "floats are added in any order"
+    if opcode in ("scatter", "all-reduce", "reduce-scatter"):
         return ""
-    if instruction.opcode == "scatter":
-        rounds = is_float(dtype) and root.opcode in ("add", "multiply")
-        return "floats are added in any order" if rounds else ""
-    start = instruction.operands[1].instruction if len(instruction.operands) == 2 else None
+    start = instruction.producer(1) if len(instruction.operands) == 2 else None
     if start is None or start.opcode != "constant":
         return "the first value is not known"
-    neutral = neutral_element(dtype, root.opcode) if not is_complex(dtype) else "?"
-    text = start.operands_text.strip()
-    same = text == neutral or (is_float(dtype) and _numbers(start) == [float(neutral)])
+    neutral = neutral_element(dtype, combiner) if not is_complex(dtype) else "?"
+    same = start.operands_text.strip() == neutral
+    same = same or (is_float(dtype) and _numbers(start) == [float(neutral)])
     return "" if same else "the first value changes others"
 
 
-def _is_binary(body: Computation) -> bool:
-    root = body.root
-    names = [one.name for one in body.parameters]
-    return root is not None and len(names) == 2 and {*root.operand_names} == {*names}
-
-
 def _sort(instruction: Instruction, module: Module) -> str:
-    body = module.computation((instruction.attribute_text("to_apply") or "").lstrip("%"))
     if len(instruction.operands) > 1 and instruction.attribute_text("is_stable") != "true":
         return "equal keys in any order"
-    root = body.root if body is not None else None
-    if root is None or root.opcode != "compare" or is_float(_dtype(root.producer())):
-        return "its comparator orders nothing"
-    numbers = [one.parameter_number for one in root.producers]
-    direction = root.attribute_text("direction")
-    if numbers in ([0, 1], [1, 0]) and direction in ("LT", "GT"):
-        return ""
-    return "its comparator orders nothing"
+    body = _body(instruction, module)
+    return "" if body.startswith(("compare LT", "compare GT")) else "its comparator orders nothing"
 
 
 def _select_and_scatter(instruction: Instruction, module: Module) -> str:
-    parts = [
-        module.computation((instruction.attribute_text(name) or "").lstrip("%"))
-        for name in ("select", "scatter")
-    ]
-    roots = [body.root for body in parts if body is not None]
-    opcodes = [root.opcode for root in roots if root is not None]
-    if opcodes != ["compare", "add"] or is_float(_dtype(instruction)):
-        return "its computations are not those of a pooling"
-    is_known = roots[0] is not None and roots[0].attribute_text("direction") == "GE"
-    is_ordered = (
-        is_known
-        and roots[0] is not None
-        and [one.parameter_number for one in roots[0].producers] == [0, 1]
-    )
-    return "" if is_ordered and _numbers(instruction.producer(2)) == [0] else "it pools nothing"
-
-
-def _compare(instruction: Instruction, _: Module) -> str:
-    return "the order of NaNs" if instruction.attribute_text("type") == "TOTALORDER" else ""
+    bodies = [_body(instruction, module, name) for name in ("select", "scatter")]
+    is_pooling = bodies[0] == "compare GE 0" and bodies[1].startswith("add")
+    if (
+        is_pooling
+        and not is_float(_dtype(instruction))
+        and _numbers(instruction.producer(2)) == [0]
+    ):
+        return ""
+    return "its computations are not those of a pooling"
 
 
 _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     **dict.fromkeys(("divide", "remainder"), _division),
-    "constant": _constant,
-    "power": _power,
+    "constant": lambda one, _: "its numbers are left out" * ("..." in one.operands_text),
+    "power": lambda one, _: "a power of integers" * is_integer(_dtype(one)),
     "convert": _conversion,
-    "bitcast-convert": _bits,
+    "bitcast-convert": lambda one, _: (
+        "the bits of a NaN are nobody's promise" * (not is_integer(_dtype(one.producer())))
+    ),
     **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
     "sort": _sort,
     "select-and-scatter": _select_and_scatter,
-    "compare": _compare,
+    "compare": lambda one, _: "the order of NaNs" * (one.attribute_text("type") == "TOTALORDER"),
 }

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import re
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite, prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.jax.capture.targets import Chip, target_of
+from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines
@@ -39,7 +37,7 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import NotRun, XlaCpu, compile_text, pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.cpu import XlaCpu, compile_text, pack_arrays, run_text, unpack_arrays
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.limits import Deadline
 from hlo_lint.xla.parser import XlaParser
@@ -110,214 +108,18 @@ class JudgeVerdict:
     finding: BugFinding | None = None
 
 
-class Judge(AbstractContextManager["Judge"], ABC):
-    """The judge of modules for one compiler of one release."""
-
-    def __init__(
-        self, *, passes: Sequence[str] = (), rules: bool = True, deadline: Deadline | None = None
-    ) -> None:
-        """`passes` are the only ones to run; `rules` says if dumps are checked, too."""
-        self._only, self._rules, self._stack = passes, rules, ExitStack()
-        self._deadline = deadline or Deadline()
-        self._reference = self._runner()
-
-    def _runner(self, python: Path | str | None = None, *, on_gpu: bool = False) -> XlaCpu:
-        return self._stack.enter_context(
-            XlaCpu(
-                python,
-                seconds=CHIP_SECONDS if on_gpu else SECONDS,
-                memory=GPU_MEMORY if on_gpu else MEMORY,
-                deadline=self._deadline,
-                environment=ON_GPU if on_gpu else SEVERAL,
-            )
-        )
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def __call__(self, text: str) -> JudgeVerdict:
-        """The verdict on a module.
-
-        Raises:
-            NoTimeLeft: the time for all modules is over.
-        """
-        module = parse_file(text).modules[0]
-        if reason := unfair(module):
-            return JudgeVerdict(f"unfair: {reason}")
-        with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as name:
-            folder = Path(name)
-            inputs = [hunt_inputs(module, seed) for seed in SEEDS]
-            verdict = self._judged(text, inputs, folder)
-            outcome = verdict if isinstance(verdict, str) else FOUND if verdict else SAME
-            finding = None if isinstance(verdict, str) else verdict
-            if outcome == SAME and self._rules and (finding := broken_rule(folder)):
-                outcome = FOUND
-            return JudgeVerdict(outcome, frozenset(passes_in(folder)), finding)
-
-    @abstractmethod
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
-        """The bug, or why nothing is known; the dumps are written into the folder."""
-
-    def _is_partial(self, folder: Path) -> bool:
-        """True if no other pass lowers what the chosen ones left."""
-        return bool(self._only) and last_pass(folder) not in self._only
-
-    def _by_steps(self, folder: Path) -> BugFinding | str | None:
-        """The first pass after which the dumps compute something else, if it does so twice."""
-        changes = []
-        for _ in range(2):
-            result = validate_dumps("", dumped_steps(folder), self._reference, draw=hunt_value)
-            self._deadline.check()
-            change = next((one for one in result.changes if one.comparison.difference), None)
-            if change is None:
-                break
-            changes.append(change)
-        if len(changes) == 1:
-            return "the judge is of two minds"
-        if not changes:
-            return (
-                None if result.compared else f"not run: {(result.notes or ['no dumps'])[0][-60:]}"
-            )
-        difference = changes[0].comparison.difference
-        assert difference is not None
-        ends = (difference.before, difference.after)
-        if any(isinstance(end, float) and not isfinite(end) for end in ends):
-            return "signs of zeros, or NaNs, of floats"
-        name = changes[0].after.name
-        return BugFinding("values", name.after if name else "", f"{difference}")
-
-    def _failed(
-        self, ending: Ending, folder: Path, compiles: Callable[[], bool]
-    ) -> BugFinding | str:
-        """The verdict on a module that did not compile; `compiles` if not for passes."""
-        refused = f"refused: {ending.message[:60]}"
-        if ending.status == "refused":
-            return refused
-        if ending.status == "error":
-            if _unsupported.search(ending.message):
-                return f"unsupported: {ending.message[:60]}"
-            if not ending.message.startswith("INTERNAL") and not compiles():
-                return refused
-        kind = {"died": "crash", "timeout": "hang"}.get(ending.status, ending.status)
-        named = _failed_after.search(ending.message)
-        return BugFinding(
-            "memory" if "more memory" in ending.message else kind,
-            named[1] if named else last_pass(folder),
-            cause_of(ending),
-        )
-
-
-class RunJudge(Judge):
-    """XLA of one release for the CPU, or for a GPU that is there: what it compiles runs, too."""
-
-    def __init__(
-        self, python: Path | str | None = None, *, on_gpu: bool = False, **given: Any
-    ) -> None:
-        """`python` is an interpreter with the jaxlib to judge; None for this one."""
-        super().__init__(**given)
-        self._xla = self._runner(python, on_gpu=on_gpu)
-        self._plain = self._reference if on_gpu else self._xla
-
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
-        dumped = {**DUMPED, "xla_dump_to": str(folder)}
-        if self._only:
-            dumped[ONLY_PASSES] = ",".join(self._only)
-        if prod(devices := _devices(text)) > 1:
-            return self._compiled(text, dumped, devices, folder)
-        compiled = self._run(self._xla, text, inputs, dumped)
-        if self._is_partial(folder):
-            return self._by_steps(folder)
-        plain = self._run(self._plain, text, inputs, JUDGE)
-        if isinstance(compiled, Ending):
-            refused = isinstance(plain, Ending) and plain.status == "error"
-            return self._failed(compiled, folder, lambda: not refused)
-        if isinstance(plain, Ending):
-            return f"no judge: {plain.message[:60]}"
-        difference = next(filter(None, map(_differ, plain, compiled)), None)
-        if difference is None:
-            return None
-        again = self._run(self._plain, text, inputs, JUDGE)
-        if isinstance(again, Ending) or any(map(_differ, plain, again)):
-            return BugFinding("unsteady", CODE, "two runs give two results")
-        by_steps = self._by_steps(folder)
-        if isinstance(by_steps, BugFinding):
-            return by_steps
-        if any(_rounded.search(dump.module.text) for dump in dumped_steps(folder)):
-            return by_steps or "rounding alone"
-        return BugFinding("values", "" if by_steps else CODE, f"{difference}")
-
-    def _compiled(
-        self, text: str, flags: Mapping[str, Any], devices: list[int], folder: Path
-    ) -> BugFinding | str | None:
-        """The verdict on a module for several devices, which does not run."""
-        call = partial(self._xla.call, compile_text, encode(text), devices=devices)
-        if (ending := _ending(partial(call, flags=dict(flags)))) is None:
-            return self._by_steps(folder)
-        return self._failed(ending, folder, lambda: _ending(partial(call, flags=JUDGE)) is None)
-
-    def _run(
-        self, xla: XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
-    ) -> list[Arrays] | Ending:
-        """The results for each set of inputs, or the end of the compilation."""
-        results: list[Arrays] = []
-
-        def run() -> None:
-            given = {"flags": dict(flags), "plain": flags is not JUDGE}
-            for types, blocks in map(pack_arrays, inputs):
-                answer = xla.call(run_text, encode(text), *blocks, types=types, **given)
-                results.append(unpack_arrays(*answer))
-
-        return _ending(run) or results
-
-
-class ChipJudge(Judge):
-    """XLA's compiler for a GPU or a TPU that is not there: only its steps run."""
-
-    def __init__(self, python: Path | None, chip: Chip, **given: Any) -> None:
-        """`python` is an interpreter with the compiler for the chip; None for this one."""
-        super().__init__(**given)
-        platform = "tpu" if chip.is_tpu else "cuda"
-        compiler = XlaCompiler(
-            python, timeout=CHIP_SECONDS, platform=platform, deadline=self._deadline
-        )
-        self._compiler, self._chip = self._stack.enter_context(compiler), chip
-
-    def _judged(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
-        flags = f"--xla_dump_large_constants {DUMPING}{folder}"
-        if self._only:
-            flags = f"--{ONLY_PASSES}={','.join(self._only)} {flags}"
-        devices = _devices(text)
-        ending = self._compiler.compile(text, self._chip.description, flags, devices)
-        if ending.status == "ok" or self._is_partial(folder):
-            return self._by_steps(folder)
-
-        def compiles() -> bool:
-            try:
-                return bool(self._reference.run(text, inputs[0], flags=JUDGE))
-            except NotRun:
-                return False
-
-        return self._failed(ending, folder, compiles)
-
-
 class HuntCompiler(NamedTuple):
     """A compiler to hunt in."""
 
-    python: Path | None
+    python: Path | None = None
     """None for this interpreter."""
-    target: str
-    release: str
+    target: str = CPU
+    release: str = ""
 
     @property
     def name(self) -> str:
         """`0.10.2 cpu`."""
         return f"{self.release} {self.target}"
-
-    def judge(self, **given: Any) -> Judge:
-        """The judge of what it compiles."""
-        if self.target in (CPU, GPU):
-            return RunJudge(self.python, on_gpu=self.target == GPU, **given)
-        return ChipJudge(self.python, target_of(self.target), **given)
 
 
 def compilers_of(
@@ -343,11 +145,178 @@ def compilers_of(
                 yield HuntCompiler(python, target, parser.release)
 
 
+class Judge(ExitStack):
+    """The judge of modules for one compiler of one release.
+
+    What is compiled for a CPU, or a GPU that is there, runs; of other chips only the steps do.
+    """
+
+    def __init__(
+        self,
+        compiler: HuntCompiler | None = None,
+        *,
+        passes: Sequence[str] = (),
+        rules: bool = True,
+        deadline: Deadline | None = None,
+    ) -> None:
+        """`passes` are the only ones to run; `rules` says if dumps are checked, too."""
+        super().__init__()
+        self._only, self._rules, self._deadline = passes, rules, deadline or Deadline()
+        python, target, _ = compiler or HuntCompiler()
+        self._reference = self._plain = self._runner(None)
+        self._runs = self._reference
+        self._chip = None if target in (CPU, GPU) else target_of(target)
+        if self._chip is not None:
+            platform = "tpu" if self._chip.is_tpu else "cuda"
+            self._compiler = self.enter_context(
+                XlaCompiler(python, timeout=CHIP_SECONDS, platform=platform, deadline=deadline)
+            )
+        else:
+            self._runs = self._runner(python, on_gpu=target == GPU)
+            self._plain = self._runs if target == CPU else self._reference
+
+    def _runner(self, python: Path | None, *, on_gpu: bool = False) -> XlaCpu:
+        return self.enter_context(
+            XlaCpu(
+                python,
+                seconds=CHIP_SECONDS if on_gpu else SECONDS,
+                memory=GPU_MEMORY if on_gpu else MEMORY,
+                deadline=self._deadline,
+                environment=ON_GPU if on_gpu else SEVERAL,
+            )
+        )
+
+    def __call__(self, text: str) -> JudgeVerdict:
+        """The verdict on a module.
+
+        Raises:
+            NoTimeLeft: the time for all modules is over.
+        """
+        module = parse_file(text).modules[0]
+        if reason := unfair(module):
+            return JudgeVerdict(f"unfair: {reason}")
+        with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as name:
+            folder = Path(name)
+            inputs = [hunt_inputs(module, seed) for seed in SEEDS]
+            verdict = self.bug(text, inputs, folder)
+            if verdict is None and self._rules:
+                verdict = broken_rule(folder)
+            passes = frozenset(passes_in(folder))
+        if isinstance(verdict, BugFinding):
+            return JudgeVerdict(FOUND, passes, verdict)
+        return JudgeVerdict(verdict or SAME, passes)
+
+    def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
+        """The bug, or why nothing is known; the dumps are written into the folder."""
+        compiled = self._compiled(text, inputs, folder)
+        if self._only and last_pass(folder) not in self._only:
+            return self.by_steps(folder)  # no other pass lowers what is left
+        if isinstance(compiled, Ending):
+            return self._failed(text, inputs, compiled, folder)
+        if not compiled:
+            return self.by_steps(folder)
+        plain = self._run(self._plain, text, inputs, JUDGE)
+        if isinstance(plain, Ending):
+            return f"no judge: {plain.message[:60]}"
+        difference = next(filter(None, map(_differ, plain, compiled)), None)
+        if difference is None:
+            return None
+        again = self._run(self._plain, text, inputs, JUDGE)
+        if isinstance(again, Ending) or any(map(_differ, plain, again)):
+            return BugFinding("unsteady", CODE, "two runs give two results")
+        by_steps = self.by_steps(folder)
+        if isinstance(by_steps, BugFinding):
+            return by_steps
+        if any(_rounded.search(dump.module.text) for dump in dumped_steps(folder)):
+            return by_steps or "rounding alone"
+        return BugFinding("values", "" if by_steps else CODE, f"{difference}")
+
+    def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
+        """The results for each set of inputs, none for what does not run, or how it ends."""
+        only, devices = ",".join(self._only), _devices(text)
+        if self._chip is not None:
+            flags = f"--xla_dump_large_constants {DUMPING}{folder}"
+            flags += f" --{ONLY_PASSES}={only}" * bool(only)
+            ending = self._compiler.compile(text, self._chip.description, flags, devices)
+            return ending if ending.status != "ok" else []
+        dumped = {**DUMPED, "xla_dump_to": str(folder), **({ONLY_PASSES: only} if only else {})}
+        return self._run(self._runs, text, inputs, dumped, devices)
+
+    def _run(
+        self,
+        xla: XlaCpu,
+        text: str,
+        inputs: Sequence[Arrays],
+        flags: Mapping[str, Any],
+        devices: Sequence[int] = (1, 1),
+    ) -> list[Arrays] | Ending:
+        """The results for each set of inputs; none for several devices; or how it ends."""
+        data, given, results = encode(text), dict(flags), []
+        try:
+            if prod(devices) > 1:
+                xla.call(compile_text, data, flags=given, devices=list(devices))
+                return []
+            for types, blocks in map(pack_arrays, inputs):
+                plain = flags is not JUDGE
+                answer = xla.call(run_text, data, *blocks, types=types, flags=given, plain=plain)
+                results.append(unpack_arrays(*answer))
+        except ChildDied as death:
+            status = "timeout" if death.is_late else "died"
+            return Ending(status, death.last_words or death.reason, death.log)
+        except ChildError as error:
+            return Ending("error", f"{error}".partition("\n\nSuspected")[0])
+        return results
+
+    def by_steps(self, folder: Path) -> BugFinding | str | None:
+        """The first pass after which the dumps compute something else, if it does so twice."""
+        changes = []
+        for _ in range(2):
+            result = validate_dumps("", dumped_steps(folder), self._reference, draw=hunt_value)
+            self._deadline.check()
+            change = next((one for one in result.changes if one.comparison.difference), None)
+            if change is None:
+                break
+            changes.append(change)
+        if len(changes) == 1:
+            return "the judge is of two minds"
+        if not changes:
+            return (
+                None if result.compared else f"not run: {(result.notes or ['no dumps'])[0][-60:]}"
+            )
+        difference = changes[0].comparison.difference
+        assert difference is not None
+        ends = (difference.before, difference.after)
+        if any(isinstance(end, float) and not isfinite(end) for end in ends):
+            return "signs of zeros, or NaNs, of floats"
+        name = changes[0].after.name
+        return BugFinding("values", name.after if name else "", f"{difference}")
+
+    def _failed(
+        self, text: str, inputs: Sequence[Arrays], ending: Ending, folder: Path
+    ) -> BugFinding | str:
+        """The verdict on a module that did not compile; what nobody compiles is refused."""
+        if ending.status == "error" and _unsupported.search(ending.message):
+            return f"unsupported: {ending.message[:60]}"
+        is_refused = ending.status == "refused"
+        if ending.status == "error" and not ending.message.startswith("INTERNAL"):
+            plain = self._run(self._plain, text, inputs[:1], JUDGE, _devices(text))
+            is_refused = isinstance(plain, Ending) and plain.status == "error"
+        if is_refused:
+            return f"refused: {ending.message[:60]}"
+        kind = {"died": "crash", "timeout": "hang"}.get(ending.status, ending.status)
+        named = _failed_after.search(ending.message)
+        return BugFinding(
+            "memory" if "more memory" in ending.message else kind,
+            named[1] if named else last_pass(folder),
+            cause_of(ending),
+        )
+
+
 @contextmanager
 def judges_of(compilers: Iterable[HuntCompiler], **given: Any) -> Iterator[dict[str, Judge]]:
     """The judges of compilers by their names; arguments are those of `Judge`."""
     with ExitStack() as stack:
-        yield {one.name: stack.enter_context(one.judge(**given)) for one in compilers}
+        yield {one.name: stack.enter_context(Judge(one, **given)) for one in compilers}
 
 
 def _devices(text: str) -> list[int]:
@@ -355,18 +324,6 @@ def _devices(text: str) -> list[int]:
     head = text.partition("\n")[0]
     counts = (re.search(rf"{name}=(\d+)", head) for name in ("replica_count", "num_partitions"))
     return [int(count[1]) if count else 1 for count in counts]
-
-
-def _ending(run: Callable[[], object]) -> Ending | None:
-    """The end of what does not end well."""
-    try:
-        run()
-    except ChildDied as death:
-        status = "timeout" if death.is_late else "died"
-        return Ending(status, death.last_words or death.reason, death.log)
-    except ChildError as error:
-        return Ending("error", f"{error}".partition("\n\nSuspected")[0])
-    return None
 
 
 def _differ(ours: Arrays, theirs: Arrays) -> LargestDifference | None:
