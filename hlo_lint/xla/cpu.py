@@ -9,6 +9,7 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
@@ -48,8 +49,17 @@ FLAGS: Final[Flags] = {
 """Flags of the first attempt, which compiles fast and rewrites little."""
 DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
 """Flags of the second attempt: some texts compile only with every pass."""
+SEVERAL_DEVICES: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+"""The environment of a child that compiles for up to four devices."""
 MAX_EXECUTABLES: Final = 4
 """Executables that are kept: two programs, in their own types and in f64, run on several seeds."""
+
+
+def devices_of(text: str) -> list[int]:
+    """The numbers of replicas and of partitions that the header of a module says."""
+    head = re.sub("^//.*\n", "", text, flags=re.M).partition("\n")[0]
+    counts = (re.search(rf"{name}=(\d+)", head) for name in ("replica_count", "num_partitions"))
+    return [int(count[1]) if count else 1 for count in counts]
 
 
 class NotRun(HloLintError):

@@ -37,7 +37,15 @@ from hlo_lint.rules.findings import Severity
 from hlo_lint.text.source import encode
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import XlaCpu, compile_text, pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.cpu import (
+    SEVERAL_DEVICES,
+    XlaCpu,
+    compile_text,
+    devices_of,
+    pack_arrays,
+    run_text,
+    unpack_arrays,
+)
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.limits import Deadline
 from hlo_lint.xla.parser import XlaParser
@@ -52,8 +60,6 @@ if TYPE_CHECKING:
 CPU: Final = "cpu"
 GPU: Final = "gpu"
 """The target that is there, and runs what is compiled."""
-SEVERAL: Final = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-"""The devices of XLA:CPU, for modules of several."""
 ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 SECONDS: Final = 20.0
 """Time that one small module may take."""
@@ -182,7 +188,7 @@ class Judge(ExitStack):
                 seconds=CHIP_SECONDS if on_gpu else SECONDS,
                 memory=GPU_MEMORY if on_gpu else MEMORY,
                 deadline=self._deadline,
-                environment=ON_GPU if on_gpu else SEVERAL,
+                environment=ON_GPU if on_gpu else SEVERAL_DEVICES,
             )
         )
 
@@ -233,7 +239,7 @@ class Judge(ExitStack):
 
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
         """The results for each set of inputs, none for what does not run, or how it ends."""
-        only, devices = ",".join(self._only), _devices(text)
+        only, devices = ",".join(self._only), devices_of(text)
         if self._chip is not None:
             flags = f"--xla_dump_large_constants {DUMPING}{folder}"
             flags += f" --{ONLY_PASSES}={only}" * bool(only)
@@ -299,7 +305,7 @@ class Judge(ExitStack):
             return f"unsupported: {ending.message[:60]}"
         is_refused = ending.status == "refused"
         if ending.status == "error" and not ending.message.startswith("INTERNAL"):
-            plain = self._run(self._plain, text, inputs[:1], JUDGE, _devices(text))
+            plain = self._run(self._plain, text, inputs[:1], JUDGE, devices_of(text))
             is_refused = isinstance(plain, Ending) and plain.status == "error"
         if is_refused:
             return f"refused: {ending.message[:60]}"
@@ -317,13 +323,6 @@ def judges_of(compilers: Iterable[HuntCompiler], **given: Any) -> Iterator[dict[
     """The judges of compilers by their names; arguments are those of `Judge`."""
     with ExitStack() as stack:
         yield {one.name: stack.enter_context(Judge(one, **given)) for one in compilers}
-
-
-def _devices(text: str) -> list[int]:
-    """The numbers of replicas and of partitions that the header says."""
-    head = text.partition("\n")[0]
-    counts = (re.search(rf"{name}=(\d+)", head) for name in ("replica_count", "num_partitions"))
-    return [int(count[1]) if count else 1 for count in counts]
 
 
 def _differ(ours: Arrays, theirs: Arrays) -> LargestDifference | None:

@@ -7,8 +7,10 @@ run on, and what is right: `// input: int8 [1, 2]`, `// right: [3, 4]`.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,14 @@ import ml_dtypes
 import numpy as np
 
 from hlo_lint.text.source import encode
-from hlo_lint.xla.cpu import pack_arrays, run_text, unpack_arrays
+from hlo_lint.xla.cpu import (
+    SEVERAL_DEVICES,
+    compile_text,
+    devices_of,
+    pack_arrays,
+    run_text,
+    unpack_arrays,
+)
 
 WITHOUT = {
     "xla_disable_hlo_passes": "algsimp,constant_folding,cse,fusion,simplify-while-loops,"
@@ -34,13 +43,17 @@ def inputs(text: str) -> list[Any]:
     return arrays
 
 
-def run(text: str, flags: dict[str, Any]) -> list[Any]:
-    """The results."""
+def run(text: str, flags: dict[str, Any]) -> object:
+    """The results; of a module for several devices, that it compiles."""
+    if prod(devices := devices_of(text)) > 1:
+        compile_text(encode(text), flags=flags, devices=devices)
+        return "it compiles"
     types, blocks = pack_arrays(inputs(text))
     return unpack_arrays(*run_text(encode(text), *blocks, types=types, flags=flags, plain=True))
 
 
 if __name__ == "__main__":
+    os.environ.update(SEVERAL_DEVICES)
     module = Path(sys.argv[1]).read_text("utf-8")
     for title, options in (("as it is", {}), ("without passes", WITHOUT)):
         try:
