@@ -96,6 +96,7 @@ def test_a_signature_has_no_names_and_no_numbers() -> None:
     text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
     assert cause_signature(BugFinding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
     assert known_issue("values algsimp: add") == ""
+    assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
 
 
 def test_mutations_are_read_by_xla() -> None:

@@ -115,5 +115,5 @@ def _print(campaign: Campaign, out: Path) -> None:
     if not rows:
         click.echo("nothing was found")
         return
-    print_table([("pass", "cause", "shows in", "first seed", "found", "upstream"), *rows])
+    print_table([("pass", "cause", "shows in", "first seed", "found", "known"), *rows])
     click.echo(f"reduced modules, and programs that show them: {out / CAUSES}")

@@ -18,7 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, settled
+from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, known_issue, settled
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
 from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, JudgeVerdict, judges_of
@@ -132,7 +132,7 @@ class Campaign:
         entries = [one for of_cause in self.causes.values() for one in of_cause[:PER_CAUSE]]
         for entry in entries[share[0] :: share[1]]:
             by, seed = entry["by"], entry["seed"]
-            if f"{by} {seed}" in self.settled or by not in judges:
+            if f"{by} {seed}" in self.settled or by not in judges or known_issue(entry["cause"]):
                 continue
             note(f"reducing {entry['cause'][:60]}")
             text = (self.folder / MODULES / f"{seed}.hlo").read_text("utf-8")
@@ -163,7 +163,7 @@ class Campaign:
                 elif number == 0:
                     shows = ", ".join({one["by"]: 1 for one in entries})
                     head = [entry["found"][1], of, shows, str(entry["seed"]), 0]
-                    rows.setdefault(of, [*head, cause or "not reduced yet"])
+                    rows.setdefault(of, [*head, cause or known_issue(of) or "not reduced yet"])
                 rows[of][4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 

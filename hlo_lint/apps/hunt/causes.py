@@ -51,7 +51,7 @@ class BugCause:
 
     @property
     def issue(self) -> str:
-        """The report upstream; empty for what is new."""
+        """The place where it is told of; empty for what is new."""
         return known_issue(self.signature)
 
     def write(self, folder: Path) -> None:
@@ -109,8 +109,8 @@ def cause_signature(finding: BugFinding, text: str) -> str:
 
 
 def known_issue(of: str) -> str:
-    """The upstream issue of a signature, by the patterns of `known.toml`; empty for a new one."""
-    patterns = tomllib.loads(KNOWN.read_text("utf-8")).get("known", ())
+    """The place where a signature is told of, by `known.toml`; empty for what is new."""
+    patterns = tomllib.loads(KNOWN.read_text("utf-8"))["known"]
     return next((str(one["issue"]) for one in patterns if re.search(one["signature"], of)), "")
 
 
