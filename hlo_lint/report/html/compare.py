@@ -24,6 +24,7 @@ def render_comparisons(comparisons: Sequence[CostComparison], paths: tuple[str, 
         jinja_environment()
         .get_template("compare.html")
         .render(
+            title=" and ".join(map(shown, paths)),
             before=shown(paths[0]),
             after=shown(paths[1]),
             version=__version__,
