@@ -24,14 +24,22 @@ from hlo_lint.text.files import lock
 from hlo_lint.text.source import shown
 from hlo_lint.xla.pjrt import plugin_path
 
+PTX_ASSEMBLER = "nvidia-cuda-nvcc-cu12"
+"""Has `ptxas`, without which XLA:GPU compiles nothing where no CUDA toolkit is installed."""
+
 
 class Platform(Enum):
     """The platform that an environment compiles for: what is installed in it."""
 
-    CPU = ("CPU", "jaxlib-{}", (0, 4, 38), ("jaxlib",))
+    CPU = ("CPU", "jaxlib-{}", (0, 4, 38), ("jaxlib=={}",))
     """With the parser, and no jax."""
-    GPU = ("GPU", "jax-{}", (0, 4, 38), ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt"))
-    TPU = ("TPU", "jax-{}-tpu", (0, 5, 3), ("jax[tpu]", "jaxlib"))
+    GPU = (
+        "GPU",
+        "jax-{}",
+        (0, 4, 38),
+        ("jax=={}", "jaxlib=={}", "jax-cuda12-plugin=={}", "jax-cuda12-pjrt=={}", PTX_ASSEMBLER),
+    )
+    TPU = ("TPU", "jax-{}-tpu", (0, 5, 3), ("jax[tpu]=={}", "jaxlib=={}"))
 
     def __init__(
         self, title: str, name: str, oldest: tuple[int, ...], packages: tuple[str, ...]
@@ -163,7 +171,7 @@ def _make(
 ) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = _python_in(folder)
-    wanted = [f"{package}=={release}" for package in packages]
+    wanted = [package.format(release) for package in packages]
     oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
     newest = (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13)
     base = python_between(oldest, newest)

@@ -27,6 +27,7 @@ from hlo_lint.report.text import render_concise
 from hlo_lint.rules.base import Rule
 from hlo_lint.text.files import write
 from hlo_lint.xla import pjrt
+from hlo_lint.xla.environments import Platform
 
 FIXED = "fixed.hlo"
 _TEMPLATES = Path(__file__).parent
@@ -144,7 +145,6 @@ def _filled(name: str, repro: Repro) -> str:
     if repro.changes_values:
         flags = f"{flags} {DUMPING}dump"
         then = " && exec hlo-lint validate dump"
-    packages = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt")
     return Template((_TEMPLATES / f"{name}.txt").read_text("utf-8")).substitute(
         name=repro.name,
         identifier=re.sub(r"\W", "_", repro.name),
@@ -158,7 +158,7 @@ def _filled(name: str, repro: Repro) -> str:
         exec="" if then else "exec ",
         then=then,
         dumping=DUMPING,
-        packages=" ".join(f"{package}=={environment.jax}" for package in packages),
+        packages=" ".join(each.format(environment.jax) for each in Platform.GPU.packages),
         jax=environment.jax,
     )
 
