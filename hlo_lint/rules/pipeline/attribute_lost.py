@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.device_groups import count_of
-from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
@@ -34,6 +35,7 @@ _OF_A_NAME: Final = frozenset({*_KEPT, "the manual devices of the sharding"} - {
 """Things that a clone under a new name may do without: it may be of another kind."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
+_KEEPS_CALL: Final = 'inlineable="false"'
 _LOOP = """
 HloModule m
 
@@ -101,6 +103,29 @@ ENTRY e {{
 }}
 """
 _SUM = "a = f32[8]{0} add(p, p), sharding={devices=[4]<=[4]}"
+_CALLED: Final = """
+HloModule m
+
+b {{
+  x = f32[8]{{0}} parameter(0)
+  ROOT n.1 = f32[8]{{0}} negate(x){attributes}
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT c = f32[8]{{0}} {caller}
+}}
+"""
+_INLINED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT n.2 = f32[8]{{0}} negate(p){attributes}
+}}
+"""
+_CALL: Final = "call(p), to_apply=b"
+_KERNEL: Final = "fusion(p), kind=kLoop, calls=b"
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
@@ -123,10 +148,12 @@ class AttributeLost(Rule):
     how the result is sharded, whatever computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; a loop is followed through a new name, as `diff` does, and, for frontend
+    names tell no other; in what was fused, outlined or inlined, if opcode, type and name are, but
+    for the number. A loop is followed through a new name, as `diff` does, and, for frontend
     attributes, an operation that became asynchronous, or one with others. A fusion of another kind
-    is another one. Passes that turn annotations into something else are left alone, and those that
-    partition may drop shardings. One finding for each pass and each thing that it lost.
+    is another one. A call that says `inlineable="false"` is not inlined. Passes that turn
+    annotations into something else are left alone, and those that partition may drop shardings.
+    One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -159,6 +186,30 @@ class AttributeLost(Rule):
             _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
             file=_AFTER,
             beside={_BEFORE: _ROOT.format(root=_SUM)},
+        ),
+        Bad(
+            _CALLED.format(caller=_KERNEL, attributes="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
+        ),
+        Bad(
+            _INLINED.format(attributes="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _CALLED.format(
+                    caller=f'{_CALL}, frontend_attributes={{inlineable="false"}}', attributes=""
+                )
+            },
+        ),
+        Good(
+            _CALLED.format(caller=_KERNEL + _MARK, attributes=""),
+            file=_AFTER,
+            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
+        ),
+        Good(
+            _INLINED.format(attributes=""),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format(caller=_CALL + _MARK, attributes="")},
         ),
         Good(
             _REDUCED.format(reduce=_ASYNC.format(mark=_MARK)),
@@ -205,6 +256,9 @@ class AttributeLost(Rule):
             if not _may_have_lost(old, new) or _kind(old) != _kind(new):
                 continue
             lost = _lost(old, new)
+            if lost and is_renamed and old.computation.name != new.computation.name:
+                held = {name for user in _runners(new, change) for name in _frontend_names(user)}
+                lost = [thing for thing in lost if thing.rpartition(" ")[2] not in held]
             if is_free or is_renamed:
                 lost = [thing for thing in lost if thing not in _OF_A_NAME]
             if lost:
@@ -214,6 +268,8 @@ class AttributeLost(Rule):
         roots = None if is_free else _roots_without_sharding(change)
         if roots and not any(roots in pairs for pairs in by_reason.values()):
             by_reason.setdefault("the sharding of the result", []).append(roots)
+        for old, new in _inlined(change):
+            by_reason.setdefault("the frontend attribute inlineable", []).append((old, new))
         for old, new, names in _succeeded(change):
             if lost_names := sorted(_frontend_names(old) - names):
                 things = ", ".join(f"the frontend attribute {name}" for name in lost_names)
@@ -240,6 +296,22 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
             yield old, new, False
     for old, new in change.renamed("while", _is_marked):
         yield old, new, True
+    for old, new in change.moved(_may_lose):
+        yield old, new, True
+
+
+def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction]]:
+    """The calls that were not to be inlined, each with the root of what it called, in its place."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        for call in before.with_opcode("call"):
+            if call.name in after.index or _KEEPS_CALL not in call.attributes_text:
+                continue
+            body = change.before.callee(call)
+            root = None if body is None else body.root
+            for new in map(after.at, computation.added) if root else ():
+                if new.name not in before.index and root and is_clone(root.row, new.row):
+                    yield call, new
 
 
 def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set[str]]]:
@@ -262,6 +334,15 @@ def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set
                 if opcode == old.opcode and not is_same:
                     parts = [new, *new.users, *([] if root is None else [root])]
                     yield old, new, set().union(*map(_frontend_names, parts))
+
+
+def _runners(instruction: Instruction, change: PassPair) -> Iterator[Instruction]:
+    """The new instructions that run the computation of an instruction."""
+    body = instruction.computation.name
+    for computation in change.added:
+        for number, names in calls_of(computation).items():
+            if body in names:
+                yield computation.at(number)
 
 
 def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
