@@ -1,17 +1,22 @@
-"""Costly operations that run beside a fusion that has taken them in."""
+"""Costly operations that run twice on the same operands."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from hlo_lint.analysis.calls import fusions_of, holders
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.analysis.calls import fusions_of, holders, with_opcodes
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
 
 _COSTLY: Final = frozenset({"convolution", "custom-call", "dot", *COMMUNICATES})
+_PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
+_REMATERIALIZED: Final = ".remat"
+_CHOICES: Final = ("channel_id", "metadata")
+"""Attributes that say nothing of the result."""
 _PROGRAM: Final = """
 f {{
   x = f32[64]{{0}} parameter(0)
@@ -33,12 +38,30 @@ ENTRY e {{
   ROOT t = (f32[64]{{0}}, f32[4,64]{{1,0}}) tuple(c, s)
 }}
 """
+_GATHERS: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  a = f32[16]{{0}} all-gather(p), channel_id=1, replica_groups={{{{0,1}}}}, dimensions={{0}}
+  b = f32[16]{{0}} all-gather({read}), channel_id=2, replica_groups={{{{0,1}}}}, dimensions={{0}}{mark}
+  ROOT s = f32[16]{{0}} subtract(a, b)
+}}
+"""  # noqa: E501
+_BEFORE: Final = "module_0001.m.0001.p.after_pipeline-start.before_gather-mover.txt"
+_AFTER: Final = "module_0001.m.0002.p.after_gather-mover.before_pipeline-end.txt"
 
 
 class RepeatedCall(Rule):
-    """A library call, a dot or a collective that a fusion computes as well.
+    """A library call, a dot or a collective that runs twice on the same operands.
 
     ## Why
+    A pass that takes an operation apart, or makes one for each of its readers, may make the same
+    costly operation twice, and after the last common-subexpression elimination nothing merges the
+    two. It is reported of what a compilation ended with, or what its passes have added since its
+    first dump; rematerialization repeats operations on purpose.
+
     A fusion of one kernel and the slices around it takes its hero in. Where something else reads
     the hero, too, a pass has to give that reader the fusion's result: if it leaves the hero where
     it was, the costly operation runs twice, and one that has effects has them twice.
@@ -47,11 +70,34 @@ class RepeatedCall(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"fusion"})
+    opcodes = _COSTLY | {"fusion"}
     examples = (
         Bad.module(_PROGRAM.format(read="p", mark="  // error")),
         Good.module(_PROGRAM.format(read="q", mark="")),
+        Bad(
+            _GATHERS.format(read="p", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _GATHERS.format(read="q", mark="")},
+        ),
+        Good(
+            _GATHERS.format(read="p", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _GATHERS.format(read="p", mark="").replace("ROOT s", "ROOT t")},
+        ),
     )
+
+    def check_twins(self, compilation: Compilation) -> Findings:
+        """Each costly operation of the last dump that another one repeats, and did not at first."""
+        dumps = compilation.dumps
+        first, last = dumps[0].module, dumps[-1].module
+        twins = list(_twins(last))
+        if not twins or (first is last and not last.is_scheduled):
+            return
+        is_of_source = () if first is last else {_kind(one) for one, _ in _twins(first)}
+        for one, other in twins:
+            if _kind(one) not in is_of_source:
+                message = f"this {other.opcode} does what %{one.name} does, on the same operands"
+                yield Finding(other, message, file=len(dumps) - 1)
 
     def check(self, final: FinalModule) -> Findings:
         """Each such operation that stands outside of the fusion."""
@@ -68,6 +114,26 @@ class RepeatedCall(Rule):
                 if twin is not None:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
+
+
+def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
+    """The costly operations of a computation that one above them does already, each after it."""
+    for computation in module.computations:
+        known: dict[Hashable, Instruction] = {}
+        for call in with_opcodes(computation, _PURE):
+            target = call.custom_call_target if call.opcode == "custom-call" else ""
+            is_pure = "has_side_effect=true" not in call.attributes_text and call.operand_names
+            if not is_pure or target in MARKERS or target.startswith(SHARDY):
+                continue
+            if _REMATERIALIZED not in call.name:
+                one = known.setdefault(_value(call, call.operand_names), call)
+                if one is not call:
+                    yield one, call
+
+
+def _kind(instruction: Instruction) -> Hashable:
+    """What is left of an operation where passes have renamed its operands."""
+    return instruction.opcode, instruction.type_text.partition("{")[0]
 
 
 def _heroes(
@@ -89,5 +155,6 @@ def _heroes(
 def _value(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
     """An operation by all that decides what it computes."""
     attributes = {**instruction.attributes}
-    attributes.pop("metadata", None)
+    for name in _CHOICES:
+        attributes.pop(name, None)
     return instruction.opcode, instruction.type_text, reads, tuple(attributes.items())
