@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair, is_clone
@@ -19,19 +20,31 @@ _KEPT: Final = (
     "api_version",
     "async_execution_thread",
     "backend_config",
+    "channel_id",
+    "constrain_layout",
     "custom_call_has_side_effect",
+    "is_host_transfer",
     "is_stable",
     "operand_layout_constraints",
     "origin",
+    "padding_type",
+    "parameter_replication",
     "result_accuracy",
+    "schedule",
     "sharding",
     "use_global_device_ids",
 )
+_FIELDS: Final = ("force_earliest_schedule", "operation_queue_id", "wait_on_operation_queues")
+"""Fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_OF_MODULE: Final = ("frontend_attributes", "num_partitions", "replica_count")
 _MANUAL: Final = "manual}"
 """A part of a sharding whose devices the program tells apart itself."""
+_RESHARDED: Final = "the sharding for another one"
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line that has the side effect."""
-_OF_A_NAME: Final = frozenset({*_KEPT, "the manual devices of the sharding"} - {"origin"})
+_OF_A_NAME: Final = frozenset(
+    {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
+)
 """Things that a clone under a new name may do without: it may be of another kind."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
@@ -127,6 +140,7 @@ ENTRY e {{
 _CALL: Final = "call(p), to_apply=b"
 _KERNEL: Final = "fusion(p), kind=kLoop, calls=b"
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
+_QUEUE: Final = ', backend_config={"operation_queue_id":"2"}'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -142,8 +156,9 @@ class AttributeLost(Rule):
     which of its devices are manual, the thread, the layouts and the interface of a call, that a
     custom call has side effects. What is lost there is not missed until much later: a stream that
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
-    is removed as dead. A schedule that is lost is made anew, and no order that was chosen holds.
-    Of instructions with side effects, lost metadata is reported for
+    is removed as dead. Nor does it give the same array another sharding, or take a field out of the
+    configuration that says on which stream it runs. A schedule that is lost is made anew, and no
+    order that was chosen holds. Of instructions with side effects, lost metadata is reported for
     information: nothing says any more which line of the program it was. The root of the entry says
     how the result is sharded, whatever computes it.
 
@@ -186,6 +201,16 @@ class AttributeLost(Rule):
             _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
             file=_AFTER,
             beside={_BEFORE: _ROOT.format(root=_SUM)},
+        ),
+        Bad(
+            _ROOT.format(root="n = f32[8]{0} negate(p), sharding={replicated}  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ROOT.format(root="n = f32[8]{0} negate(p), sharding={manual}")},
+        ),
+        Bad(
+            _PROGRAM.format(opcode="copy", rest=_QUEUE.replace("2", "0") + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(opcode="copy", rest=_QUEUE)},
         ),
         Bad(
             _CALLED.format(caller=_KERNEL, attributes="  // error"),
@@ -248,19 +273,26 @@ class AttributeLost(Rule):
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
             )
+        is_free = may(change.pass_name, "shardings")
         if may(change.pass_name, "annotations"):
             return
-        is_free = may(change.pass_name, "shardings")
+        ours, theirs = change.before.attributes, change.after.attributes
+        for name in () if is_free else _OF_MODULE:
+            if name in ours and name not in theirs:
+                message = f"{change.pass_name} lost {name} of the module"
+                yield Finding(header_span(change.after), message, key=name)
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, is_renamed in _kept(change):
             if not _may_have_lost(old, new) or _kind(old) != _kind(new):
                 continue
             lost = _lost(old, new)
+            if count_of(change.before, "num_partitions") < 2 and _RESHARDED in lost:
+                lost.remove(_RESHARDED)
             if lost and is_renamed and old.computation.name != new.computation.name:
                 held = {name for user in _runners(new, change) for name in _frontend_names(user)}
                 lost = [thing for thing in lost if thing.rpartition(" ")[2] not in held]
-            if is_free or is_renamed:
-                lost = [thing for thing in lost if thing not in _OF_A_NAME]
+            excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
+            lost = [thing for thing in lost if thing not in excused]
             if lost:
                 by_reason.setdefault(", ".join(lost), []).append((old, new))
             elif not is_renamed and not is_free and _loses_metadata(old, new):
@@ -375,6 +407,10 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
         return True
     if _MANUAL in ours and _MANUAL not in theirs:
         return True
+    if ", sharding=" in ours and old.attributes.get("sharding") != new.attributes.get("sharding"):
+        return True
+    if any(field in ours for field in _FIELDS):
+        return True
     at = ours.find(", frontend_attributes=")
     return at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs
 
@@ -391,10 +427,25 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         lost.remove("sharding")  # made after the partitioner, of what was annotated for it
     if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
         lost.append("the manual devices of the sharding")
+    elif (
+        (old.name, old.type_text) == (new.name, new.type_text)
+        and "sharding" in ours
+        and ours["sharding"] != theirs.get("sharding", ours["sharding"])
+    ):
+        lost.append(_RESHARDED)
+    if old.name == new.name and "backend_config" in theirs:
+        there = _fields(new)
+        lost += [f"{field} of the backend_config" for field in _fields(old) if field not in there]
     if "frontend_attributes" in ours:
-        there = _frontend_names(new)
-        lost += [f"the frontend attribute {name}" for name in sorted(_frontend_names(old) - there)]
+        names = _frontend_names(old) - _frontend_names(new)
+        lost += [f"the frontend attribute {name}" for name in sorted(names)]
     return lost
+
+
+def _fields(instruction: Instruction) -> list[str]:
+    """The fields of the configuration that say where and when the instruction runs."""
+    config = configuration(instruction.attribute_text("backend_config") or "")
+    return [field for field in _FIELDS if config.get(field) not in (None, False, 0, "0", [])]
 
 
 def _frontend_names(instruction: Instruction) -> set[str]:

@@ -119,20 +119,20 @@ class RepeatedCall(Rule):
 def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     """The costly operations of a computation that one above them does already, each after it."""
     for computation in module.computations:
-        known: dict[Hashable, Instruction] = {}
+        by_value: dict[Hashable, Instruction] = {}
         for call in with_opcodes(computation, _PURE):
             target = call.custom_call_target if call.opcode == "custom-call" else ""
             is_pure = "has_side_effect=true" not in call.attributes_text and call.operand_names
             if not is_pure or target in MARKERS or target.startswith(SHARDY):
                 continue
             if _REMATERIALIZED not in call.name:
-                one = known.setdefault(_value(call, call.operand_names), call)
+                one = by_value.setdefault(_value(call, call.operand_names), call)
                 if one is not call:
                     yield one, call
 
 
 def _kind(instruction: Instruction) -> Hashable:
-    """What is left of an operation where passes have renamed its operands."""
+    """An operation but for its operands, which passes may have renamed."""
     return instruction.opcode, instruction.type_text.partition("{")[0]
 
 
