@@ -122,7 +122,7 @@ class PassPair:
         """The relevant instructions that are gone, each with its clone in another computation.
 
         A clone has the opcode, the type and, but for its number, the name; it counts where there is
-        one of them: a pass has fused, outlined or inlined the instruction.
+        one of them: a pass has fused, outlined or inlined the instruction, or cloned a loop.
         """
         kept = {id(pair.before): pair.after.index for pair in self.changed}
         gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
