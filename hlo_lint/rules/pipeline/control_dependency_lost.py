@@ -11,13 +11,7 @@ from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
-from hlo_lint.hlo.records import (
-    InstructionRecord,
-    attributes_of,
-    name_of,
-    opcode_of,
-    type_of,
-)
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
