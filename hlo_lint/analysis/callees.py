@@ -69,6 +69,9 @@ class EmittedRegion(NamedTuple):
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False
     """True if nothing is said where the release is not known: others do it, and may."""
+    is_of_pass: bool = False
+    """True if it is said of what a pass makes alone: a text that people wrote may be of any
+    backend, and no program."""
 
     def is_of(self, release: tuple[int, ...]) -> bool:
         """True if a release emits it so; no numbers stand for one that is not known."""

@@ -102,6 +102,29 @@ dim_labels=b01f_o01i->b01f
         }
     """
 }
+_FUSED = """
+f {{
+  a = c64[8]{{0}} parameter(0)
+  t = c64[8]{{0}} fft(a), fft_type=FFT, fft_length={{8}}
+  ROOT n = c64[8]{{0}} negate(t)
+}}
+
+ENTRY e {{
+  p = c64[8]{{0}} parameter(0)
+  ROOT r = c64[8]{{0}} fusion(p), kind=kLoop, calls=f{mark}
+}}
+"""
+_UNFUSED = {
+    next(iter(_FITS)): """
+        HloModule m
+
+        ENTRY e {
+          p = c64[8]{0} parameter(0)
+          t = c64[8]{0} fft(p), fft_type=FFT, fft_length={8}
+          ROOT n = c64[8]{0} negate(t)
+        }
+    """
+}
 _PRODUCT = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convForward": (0, 1, None),
@@ -127,8 +150,8 @@ class UnfitForCallee(Rule):
     end. A convolution of cuDNN, or a product of cuBLAS, is one of HLO with each array in a role of
     its own; what a pass makes of it is held against what HLO would infer. Regions that are emitted
     in their own way have no signature either: a small call of XLA:CPU has no thread pool, a command
-    buffer records what has a command. The rows, each with its releases and with how it is known,
-    are `hlo_lint/analysis/callees.toml`.
+    buffer records what has a command, a loop fusion computes one element at a time. The rows, each
+    with its releases and with how it is known, are `hlo_lint/analysis/callees.toml`.
 
     It is a warning where a row is of some releases, and that of the module is not known.
 
@@ -146,6 +169,7 @@ class UnfitForCallee(Rule):
         Bad.module(_COMMANDS.format(operation=_MOVE, mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
+        Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
@@ -163,6 +187,18 @@ class UnfitForCallee(Rule):
             for call, message in made:
                 yield Finding(call, f"{call.custom_call_target}: {message}")
 
+    def check_made(self, change: PassPair) -> Findings:
+        """Each fusion that a pass made, or changed, of what no fusion of its kind may hold."""
+        module = change.after
+        backend = (change.release or "").partition("-")[0]
+        if backend not in ("", "gpu") or ":T(" in module.header:
+            return
+        bodies = {computation.name for computation in change.added}
+        for region in (region for region in callees()[1] if region.is_of_pass):
+            for runner, message in _misused(region, module):
+                if not bodies.isdisjoint(runner.called_computations):
+                    yield Finding(runner, message, severity=Severity.WARNING)
+
     def check(self, module: Module, stage: Stage) -> Findings:
         """Each such call and region."""
         calls, regions = callees()
@@ -178,17 +214,11 @@ class UnfitForCallee(Rule):
                 yield Finding(call, f"{call.custom_call_target} {message}")
         release = jax_release(stage.release)
         for region in regions:
-            if not region.is_of(release):
+            if region.is_of_pass or not region.is_of(release):
                 continue
             severity = Severity.WARNING if region.releases and not release else None
-            for runner in instructions_of(module, region.opcode):
-                if any(word in runner.attributes_text for word in region.spells):
-                    held = _held(region, runner, module)
-                    if held is not None:
-                        message = (
-                            f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
-                        )
-                        yield Finding(runner, message, severity=severity)
+            for runner, message in _misused(region, module):
+                yield Finding(runner, message, severity=severity)
 
 
 def _misfits(computation: Computation) -> Iterator[tuple[Instruction, str]]:
@@ -223,6 +253,15 @@ def _dimensions(config: Mapping[str, Json]) -> str:
         if isinstance(numbers, Sequence) and numbers:
             attributes += f", {name}_dims={{{','.join(map(str, numbers))}}}"
     return attributes
+
+
+def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:
+    """What runs a region that holds what it may not, and the reason."""
+    for runner in instructions_of(module, region.opcode):
+        if any(word in runner.attributes_text for word in region.spells):
+            held = _held(region, runner, module)
+            if held is not None:
+                yield runner, f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
 
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
