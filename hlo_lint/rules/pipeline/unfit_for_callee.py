@@ -256,7 +256,7 @@ def _dimensions(config: Mapping[str, Json]) -> str:
 
 
 def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:
-    """What runs a region that holds what it may not, and the reason."""
+    """The instructions that run a region which holds what it may not, and the reason."""
     for runner in instructions_of(module, region.opcode):
         if any(word in runner.attributes_text for word in region.spells):
             held = _held(region, runner, module)
