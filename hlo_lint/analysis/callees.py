@@ -65,6 +65,8 @@ class EmittedRegion(NamedTuple):
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False
+    has_equal_results: bool = False
+    """True if all results have the same number of elements."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False

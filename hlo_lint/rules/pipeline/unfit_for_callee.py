@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 from hlo_lint.analysis.callees import EmittedRegion, callees, configuration
 from hlo_lint.analysis.calls import calls_of, instructions_of
@@ -114,6 +115,19 @@ ENTRY e {{
   ROOT r = c64[8]{{0}} fusion(p), kind=kLoop, calls=f{mark}
 }}
 """
+_SIZES = """
+f {{
+  a = f32[8]{{0}} parameter(0)
+  n = f32[8]{{0}} negate(a)
+  s = f32[{size}]{{0}} slice(a), slice={{[0:{size}]}}
+  ROOT t = (f32[8]{{0}}, f32[{size}]{{0}}) tuple(n, s)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT r = (f32[8]{{0}}, f32[{size}]{{0}}) fusion(p), kind=kLoop, calls=f{mark}
+}}
+"""
 _UNFUSED = {
     next(iter(_FITS)): """
         HloModule m
@@ -134,7 +148,8 @@ _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
 }
 """The operands that are what is convolved, the kernel and what that gives; None for the result."""
 _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
-_MOVES = frozenset({"dynamic-slice", "dynamic-update-slice"})
+_UPDATE = "dynamic-update-slice"
+_MOVES = frozenset({"dynamic-slice", _UPDATE})
 _STARTED = "fusion-start"
 _PACKED = frozenset({"s8", "u8"})
 """Element types of which an array may have its features in vectors, along another dimension."""
@@ -170,6 +185,8 @@ class UnfitForCallee(Rule):
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
         Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Bad.module(_SIZES.format(size=4, mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Good.module(_SIZES.format(size=8, mark=""), file=_AFTER, beside=_UNFUSED),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
@@ -262,6 +279,17 @@ def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instructio
             held = _held(region, runner, module)
             if held is not None:
                 yield runner, f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
+            elif region.has_equal_results and _differs_in_size(runner, module):
+                yield runner, f"{region.name} has results of different sizes: {region.why}"
+
+
+def _differs_in_size(fusion: Instruction, module: Module) -> bool:
+    """True if the arrays that a fusion computes have different numbers of elements."""
+    shape, body = fusion.shape_or_none, module.callee(fusion)
+    if not isinstance(shape, TupleShape) or body is None or _UPDATE in body.opcodes:
+        return False
+    arrays = [array for array in shape.elements if isinstance(array, ArrayShape)]
+    return len(arrays) == len(shape.elements) and len({prod(array.dims) for array in arrays}) > 1
 
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
