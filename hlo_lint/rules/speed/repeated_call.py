@@ -38,6 +38,27 @@ ENTRY e {{
   ROOT t = (f32[64]{{0}}, f32[4,64]{{1,0}}) tuple(c, s)
 }}
 """
+_FUSED: Final = """
+f {{
+  x = f32[8,8]{{1,0}} parameter(0)
+  d = f32[8,8]{{1,0}} dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT n = f32[8,8]{{1,0}} negate(d)
+}}
+
+g {{
+  y = f32[8,8]{{1,0}} parameter(0)
+  e = f32[8,8]{{1,0}} dot(y, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT m = f32[8,8]{{1,0}} sine(e)
+}}
+
+ENTRY e {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  q = f32[8,8]{{1,0}} parameter(1)
+  a = f32[8,8]{{1,0}} fusion(p), kind=kOutput, calls=f
+  b = f32[8,8]{{1,0}} fusion({read}), kind=kOutput, calls=g{mark}
+  ROOT t = (f32[8,8]{{1,0}}, f32[8,8]{{1,0}}) tuple(a, b)
+}}
+"""
 _GATHERS: Final = """
 HloModule m
 
@@ -64,7 +85,8 @@ class RepeatedCall(Rule):
 
     A fusion of one kernel and the slices around it takes its hero in. Where something else reads
     the hero, too, a pass has to give that reader the fusion's result: if it leaves the hero where
-    it was, the costly operation runs twice, and one that has effects has them twice.
+    it was, the costly operation runs twice, and one that has effects has them twice. So it does
+    where two fusions have taken it in.
 
     Reports: openxla/xla@dbcb883096.
     """
@@ -74,6 +96,8 @@ class RepeatedCall(Rule):
     examples = (
         Bad.module(_PROGRAM.format(read="p", mark="  // error")),
         Good.module(_PROGRAM.format(read="q", mark="")),
+        Bad.module(_FUSED.format(read="p", mark="  // error")),
+        Good.module(_FUSED.format(read="q", mark="")),
         Bad(
             _GATHERS.format(read="p", mark="  // error"),
             file=_AFTER,
@@ -109,9 +133,12 @@ class RepeatedCall(Rule):
             if computation not in outside:
                 costly = [call for code in _COSTLY for call in computation.with_opcode(code)]
                 outside[computation] = {_value(call, call.operand_names): call for call in costly}
-            for hero, names in _heroes(body, fusion) if outside[computation] else ():
-                twin = outside[computation].get(_value(hero, names))
-                if twin is not None:
+            for hero, names in _heroes(body, fusion) if _REMATERIALIZED not in fusion.name else ():
+                twin = outside[computation].setdefault(_value(hero, names), fusion)
+                if twin.opcode == "fusion" and twin is not fusion:
+                    message = f"this fusion computes the {hero.opcode} %{hero.name}"
+                    yield Finding(fusion, f"{message}, and so does %{twin.name}")
+                elif twin is not fusion:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
 
