@@ -12,7 +12,9 @@ from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, R
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
 
-_COSTLY: Final = frozenset({"convolution", "custom-call", "dot", *COMMUNICATES})
+_COSTLY: Final = COMMUNICATES.union(
+    "convolution custom-call dot reduce reduce-window select-and-scatter sort".split()
+)
 _PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
 _REMATERIALIZED: Final = ".remat"
 _CHOICES: Final = ("channel_id", "metadata")
@@ -75,7 +77,7 @@ _AFTER: Final = "module_0001.m.0002.p.after_gather-mover.before_pipeline-end.txt
 
 
 class RepeatedCall(Rule):
-    """A library call, a dot or a collective that runs twice on the same operands.
+    """A call, a dot, a reduction or a collective that runs twice on the same operands.
 
     ## Why
     A pass that takes an operation apart, or makes one for each of its readers, may make the same
