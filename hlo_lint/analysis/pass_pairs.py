@@ -124,25 +124,27 @@ class PassPair:
         A clone has the opcode, the type and, but for its number, the name; it counts where there is
         one of them: a pass has fused, outlined or inlined the instruction, or cloned a loop.
         """
-        kept = {id(pair.before): pair.after.index for pair in self.changed}
+        changed = {id(pair.before): pair for pair in self.changed}
         gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
         for computation in self.removed:
-            there = kept.get(id(computation), {})
-            for number, row in enumerate(computation.rows):
-                if is_relevant(row) and name_of(row) not in there:
+            pair = changed.get(id(computation))
+            for number in range(len(computation.rows)) if pair is None else pair.removed:
+                row = computation.rows[number]
+                if is_relevant(row) and not (pair and name_of(row) in pair.after.index):
                     gone[_identity(row)].append(computation.at(number))
         if not gone:
             return
-        earlier = {computation.name: computation.index for computation in self.before.computations}
+        made = {id(pair.after): pair for pair in self.changed}
         clones: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
         opcodes = {opcode for opcode, *_ in gone}
         for computation in self.added:
-            before = earlier.get(computation.name, {})
-            for opcode in opcodes & computation.opcodes:
-                for number in computation.positions(opcode):
-                    row = computation.rows[number]
-                    if name_of(row) not in before and (identity := _identity(row)) in gone:
-                        clones[identity].append(computation.at(number))
+            pair = made.get(id(computation))
+            for number in range(len(computation.rows)) if pair is None else pair.added:
+                row = computation.rows[number]
+                if opcode_of(row) not in opcodes or (pair and name_of(row) in pair.before.index):
+                    continue
+                if (identity := _identity(row)) in gone:
+                    clones[identity].append(computation.at(number))
         for identity, candidates in clones.items():
             if len(candidates) == len(gone[identity]) == 1:
                 (old,), (new,) = gone[identity], candidates

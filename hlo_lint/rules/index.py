@@ -75,7 +75,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.rules.pipeline.uncalled_computation': [('uncalled-computation', 'pipeline', 'hlo_lint.rules.pipeline.uncalled_computation', 'UncalledComputation', True, '', (('FinalModule',),), None, None)],
     'hlo_lint.rules.pipeline.unfit_for_callee': [('unfit-for-callee', 'pipeline', 'hlo_lint.rules.pipeline.unfit_for_callee', 'UnfitForCallee', True, '', (('Module', 'Stage'), ('PassPair',)), ('call', 'custom-call', 'fusion'), None)],
     'hlo_lint.rules.pipeline.unordered_collectives': [('unordered-collectives', 'pipeline', 'hlo_lint.rules.pipeline.unordered_collectives', 'UnorderedCollectives', True, '', (('FinalModule',),), None, ('-start',))],
-    'hlo_lint.rules.pipeline.unreduced_off_reduction': [('unreduced-off-reduction', 'pipeline', 'hlo_lint.rules.pipeline.unreduced_off_reduction', 'UnreducedOffReduction', True, '', (('PassPair',),), ('custom-call',), None)],
+    'hlo_lint.rules.pipeline.unreduced_off_reduction': [('unreduced-off-reduction', 'pipeline', 'hlo_lint.rules.pipeline.unreduced_off_reduction', 'UnreducedOffReduction', True, '', (('PassPair',),), None, ('unreduced={',))],
     'hlo_lint.rules.pipeline.unsupported_at_emission': [('unsupported-at-emission', 'pipeline', 'hlo_lint.rules.pipeline.unsupported_at_emission', 'UnsupportedAtEmission', True, '', (('Compilation',),), None, None)],
     'hlo_lint.rules.pipeline.validation_beyond_trip_count': [('validation-beyond-trip-count', 'pipeline', 'hlo_lint.rules.pipeline.validation_beyond_trip_count', 'ValidationBeyondTripCount', True, '', (('Module',),), ('while',), None)],
     'hlo_lint.rules.pipeline.values_changed': [('values-changed', 'pipeline', 'hlo_lint.rules.pipeline.values_changed', 'ValuesChanged', False, '', (), None, None)],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair, is_clone
@@ -15,6 +14,7 @@ from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
 
 _KEPT: Final = (
     "api_version",
@@ -34,7 +34,10 @@ _KEPT: Final = (
     "sharding",
     "use_global_device_ids",
 )
-_FIELDS: Final = ("force_earliest_schedule", "operation_queue_id", "wait_on_operation_queues")
+_find_fields = late(
+    r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
+    r'(?:true|"?[1-9]|\["?[0-9])'
+).findall
 """Fields of XLA:GPU's configurations that say where and when an instruction runs."""
 _OF_MODULE: Final = ("frontend_attributes", "num_partitions", "replica_count")
 _MANUAL: Final = "manual}"
@@ -407,9 +410,10 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
         return True
     if _MANUAL in ours and _MANUAL not in theirs:
         return True
-    if ", sharding=" in ours and old.attributes.get("sharding") != new.attributes.get("sharding"):
+    at = ours.find(", sharding=")
+    if at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs:
         return True
-    if any(field in ours for field in _FIELDS):
+    if _find_fields(ours) != _find_fields(theirs):
         return True
     at = ours.find(", frontend_attributes=")
     return at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs
@@ -434,18 +438,13 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
     ):
         lost.append(_RESHARDED)
     if old.name == new.name and "backend_config" in theirs:
-        there = _fields(new)
-        lost += [f"{field} of the backend_config" for field in _fields(old) if field not in there]
+        there = _find_fields(new.attributes_text)
+        fields = _find_fields(old.attributes_text)
+        lost += [f"{field} of the backend_config" for field in fields if field not in there]
     if "frontend_attributes" in ours:
         names = _frontend_names(old) - _frontend_names(new)
         lost += [f"the frontend attribute {name}" for name in sorted(names)]
     return lost
-
-
-def _fields(instruction: Instruction) -> list[str]:
-    """The fields of the configuration that say where and when the instruction runs."""
-    config = configuration(instruction.attribute_text("backend_config") or "")
-    return [field for field in _FIELDS if config.get(field) not in (None, False, 0, "0", [])]
 
 
 def _frontend_names(instruction: Instruction) -> set[str]:

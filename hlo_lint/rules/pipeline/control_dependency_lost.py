@@ -175,7 +175,7 @@ class ControlDependencyLost(Rule):
 
     def check_moved(self, change: PassPair) -> Findings:
         """Each such pair in a computation that a pass has inlined, outlined or cloned."""
-        if not change.before.mentions("control-predecessors="):
+        if not any(one.mentions("control-predecessors=") for one in change.removed):
             return
         clones = {(old.computation.name, old.name): new for old, new in change.moved(_has_effects)}
         for (name, second), behind in clones.items():

@@ -308,10 +308,11 @@ class MeaningChanged(Rule):
 
     def check_sizes(self, change: PassPair) -> Findings:
         """Each reduction that goes on over all of a dimension whose size was known at run time."""
-        if may(change.pass_name, "sizes") or not change.before.mentions("<="):
+        if may(change.pass_name, "sizes"):
             return
         for computation in change.changed:
-            for new in computation.after.with_opcode("reduce"):
+            reduces = computation.after.with_opcode("reduce")
+            for new in reduces if reduces and computation.before.mentions("<=") else ():
                 old = computation.before.instruction(new.name)
                 if old is None or old.opcode != new.opcode or _masks(new) or _is_full(old):
                     continue

@@ -210,10 +210,11 @@ class UnfitForCallee(Rule):
         backend = (change.release or "").partition("-")[0]
         if backend not in ("", "gpu") or ":T(" in module.header:
             return
-        bodies = {computation.name for computation in change.added}
+        fused = [body for body in change.added if body.name in module.fusion_computations]
         for region in (region for region in callees()[1] if region.is_of_pass):
-            for runner, message in _misused(region, module):
-                if not bodies.isdisjoint(runner.called_computations):
+            suspects = {body.name for body in fused if _may_misuse(region, body)}
+            for runner, message in _misused(region, module) if suspects else ():
+                if not suspects.isdisjoint(runner.called_computations):
                     yield Finding(runner, message, severity=Severity.WARNING)
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -270,6 +271,13 @@ def _dimensions(config: Mapping[str, Json]) -> str:
         if isinstance(numbers, Sequence) and numbers:
             attributes += f", {name}_dims={{{','.join(map(str, numbers))}}}"
     return attributes
+
+
+def _may_misuse(region: EmittedRegion, body: Computation) -> bool:
+    """True if a computation has what the region may not hold, or several results."""
+    if region.has_equal_results:
+        return body.root is not None and body.root.opcode == "tuple"
+    return any(opcode.removesuffix("-start") in region.holds_no for opcode in body.opcodes)
 
 
 def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:

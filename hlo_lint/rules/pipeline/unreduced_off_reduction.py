@@ -47,7 +47,7 @@ class UnreducedOffReduction(Rule):
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"custom-call"})
+    mentions = (_UNREDUCED,)
     examples = (
         Bad(
             _PROGRAM.format(product=_TURNED, of="t", mark="  // error"),
@@ -63,7 +63,7 @@ class UnreducedOffReduction(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Each sharding that was on a reduction, and is on something else."""
-        if may(change.pass_name, "shardings") or not change.before.mentions(_UNREDUCED):
+        if may(change.pass_name, "shardings"):
             return
         for computation in change.changed:
             for number, position in computation.kept:

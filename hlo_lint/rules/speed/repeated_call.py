@@ -17,7 +17,7 @@ _COSTLY: Final = COMMUNICATES.union(
 )
 _PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
 _REMATERIALIZED: Final = ".remat"
-_CHOICES: Final = ("channel_id", "metadata")
+_CHOICES: Final = {"channel_id", "metadata"}
 """Attributes that say nothing of the result."""
 _PROGRAM: Final = """
 f {{
@@ -126,21 +126,24 @@ class RepeatedCall(Rule):
                 yield Finding(other, message, file=len(dumps) - 1)
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such operation that stands outside of the fusion."""
+        """Each such operation outside of the fusion, and each fusion that computes it again."""
         module = final.module
         bodies = {body.name for opcode in _COSTLY for body in holders(module).get(opcode, ())}
-        outside: dict[Computation, dict[Hashable, Instruction]] = {}
+        runs_of: dict[Computation, dict[Hashable, list[tuple[Instruction, Instruction]]]] = {}
         for fusion, body in fusions_of(module, bodies):
-            computation = fusion.computation
-            if computation not in outside:
-                costly = [call for code in _COSTLY for call in computation.with_opcode(code)]
-                outside[computation] = {_value(call, call.operand_names): call for call in costly}
+            runs = runs_of.get(fusion.computation)
+            if runs is None:
+                runs = runs_of[fusion.computation] = {}
+                for call in with_opcodes(fusion.computation, _COSTLY):
+                    runs.setdefault(_place(call, call.operand_names), []).append((call, call))
             for hero, names in _heroes(body, fusion) if _REMATERIALIZED not in fusion.name else ():
-                twin = outside[computation].setdefault(_value(hero, names), fusion)
-                if twin.opcode == "fusion" and twin is not fusion:
+                others = runs.setdefault(_place(hero, names), [])
+                twin = next((run for run, call in others if _is_same(call, hero)), None)
+                others.append((fusion, hero))
+                if twin is not None and twin.opcode == "fusion":
                     message = f"this fusion computes the {hero.opcode} %{hero.name}"
                     yield Finding(fusion, f"{message}, and so does %{twin.name}")
-                elif twin is not fusion:
+                elif twin is not None:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
 
@@ -148,16 +151,20 @@ class RepeatedCall(Rule):
 def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
     """The costly operations of a computation that one above them does already, each after it."""
     for computation in module.computations:
-        by_value: dict[Hashable, Instruction] = {}
+        by_place: dict[Hashable, list[Instruction]] = {}
         for call in with_opcodes(computation, _PURE):
-            target = call.custom_call_target if call.opcode == "custom-call" else ""
-            is_pure = "has_side_effect=true" not in call.attributes_text and call.operand_names
-            if not is_pure or target in MARKERS or target.startswith(SHARDY):
-                continue
+            others = by_place.setdefault(_place(call, call.operand_names), [])
             if _REMATERIALIZED not in call.name:
-                one = by_value.setdefault(_value(call, call.operand_names), call)
-                if one is not call:
-                    yield one, call
+                twin = next((one for one in others if _is_same(one, call)), None)
+                if twin is not None and _is_pure(call):
+                    yield twin, call
+                others.append(call)
+
+
+def _is_pure(call: Instruction) -> bool:
+    target = call.custom_call_target if call.opcode == "custom-call" else ""
+    has_effects = "has_side_effect=true" in call.attributes_text or not call.operand_names
+    return not has_effects and target not in MARKERS and not target.startswith(SHARDY)
 
 
 def _kind(instruction: Instruction) -> Hashable:
@@ -181,9 +188,12 @@ def _heroes(
                 yield hero, tuple(names)
 
 
-def _value(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
-    """An operation by all that decides what it computes."""
-    attributes = {**instruction.attributes}
-    for name in _CHOICES:
-        attributes.pop(name, None)
-    return instruction.opcode, instruction.type_text, reads, tuple(attributes.items())
+def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
+    """The opcode, the type and the operands of an operation: cheap to compare."""
+    return instruction.opcode, instruction.type_text, reads
+
+
+def _is_same(one: Instruction, other: Instruction) -> bool:
+    """True if two operations on the same operands have the same attributes."""
+    ours, theirs = one.attributes, other.attributes
+    return all(ours.get(name) == theirs.get(name) for name in {*ours, *theirs} - _CHOICES)
