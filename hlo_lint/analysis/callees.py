@@ -65,10 +65,15 @@ class EmittedRegion(NamedTuple):
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False
+    has_equal_results: bool = False
+    """True if all results have the same number of elements."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False
     """True if nothing is said where the release is not known: others do it, and may."""
+    is_of_pass: bool = False
+    """True if it is said of what a pass makes alone: a text that people wrote may be of any
+    backend, and no program."""
 
     def is_of(self, release: tuple[int, ...]) -> bool:
         """True if a release emits it so; no numbers stand for one that is not known."""

@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, type_of
+from hlo_lint.text.patterns import late
+
+_NUMBERS = late(r"(\.(\d+|clone))+$")
+"""The end of the name of a clone."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,41 @@ class PassPair:
             if old is not None and old is not new and not old.has_text_of(new)
         )
 
+    def moved(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction]]:
+        """The relevant instructions that are gone, each with its clone in another computation.
+
+        A clone has the opcode, the type and, but for its number, the name; it counts where there is
+        one of them: a pass has fused, outlined or inlined the instruction, or cloned a loop.
+        """
+        changed = {id(pair.before): pair for pair in self.changed}
+        gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
+        for computation in self.removed:
+            pair = changed.get(id(computation))
+            for number in range(len(computation.rows)) if pair is None else pair.removed:
+                row = computation.rows[number]
+                if is_relevant(row) and not (pair and name_of(row) in pair.after.index):
+                    gone[_identity(row)].append(computation.at(number))
+        if not gone:
+            return
+        made = {id(pair.after): pair for pair in self.changed}
+        clones: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
+        opcodes = {opcode for opcode, *_ in gone}
+        for computation in self.added:
+            pair = made.get(id(computation))
+            for number in range(len(computation.rows)) if pair is None else pair.added:
+                row = computation.rows[number]
+                if opcode_of(row) not in opcodes or (pair and name_of(row) in pair.before.index):
+                    continue
+                if (identity := _identity(row)) in gone:
+                    clones[identity].append(computation.at(number))
+        for identity, candidates in clones.items():
+            if len(candidates) == len(gone[identity]) == 1:
+                (old,), (new,) = gone[identity], candidates
+                if old.computation.name != new.computation.name:
+                    yield old, new
+
     def renamed(
         self, opcode: str, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
@@ -171,6 +210,15 @@ def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
     left = [number for number, row in enumerate(one.rows) if id(row) not in there]
     equal = {row for row in other.rows if id(row) not in here}
     return tuple([number for number in left if one.rows[number] not in equal])
+
+
+def _identity(row: InstructionRecord) -> tuple[str, ...]:
+    return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
+
+
+def is_clone(one: InstructionRecord, other: InstructionRecord) -> bool:
+    """True if opcode, type and, but for its number, the name are the same."""
+    return _identity(one) == _identity(other)
 
 
 def _value(instruction: Instruction) -> tuple[object, ...]:

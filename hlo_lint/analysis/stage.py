@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
-from hlo_lint.dumps.pass_lists import jax_release
+from hlo_lint.dumps.pass_lists import (
+    PassList,
+    jax_release,
+    known_pass,
+    pass_lists,
+    passes_and_pipelines,
+)
+from hlo_lint.dumps.phases import HOST_OFFLOADER, LAYOUT_ASSIGNMENT, LAYOUT_NORMALIZATION
 from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.source import whole_number
 
@@ -172,18 +179,22 @@ def stage_at(backend: str | None, **fields: Any) -> Stage:
 
 
 def stage_pattern() -> str:
-    """A regular expression of texts that `parse_stage` reads, fields and their values aside."""
-    words = "|".join((*BACKENDS, *_WORDS))
-    return rf"^[\s,]*(({words}|[a-z_]+=[^\s,]*)([\s,]+|$))*$"
+    """A regular expression of texts that `parse_stage` reads, names and values aside."""
+    return r"^[\s,]*(([\w.-]+|[a-z_]+=[^\s,]*)([\s,]+|$))*$"
 
 
 @lru_cache(maxsize=1 << 8)
 def parse_stage(text: str) -> Stage:
     """The stage that words describe: a backend, places in the pipeline, fields with their values.
 
+    A pass or a pipeline that a release has is a place as well: where it has run.
+
     >>> stage = parse_stage("gpu post-layout allow_mixed_precision=true replica_count=4")
     >>> stage.backend, stage.layouts, stage.mixed_precision, stage.replica_count
     ('gpu', True, True, 4)
+    >>> stage = parse_stage("cublas-gemm-rewriter")
+    >>> stage.backend, stage.layouts, stage.normalized
+    ('gpu', True, None)
 
     Raises:
         UsageError: for a word that is not one of these, or a value that does not fit.
@@ -191,20 +202,61 @@ def parse_stage(text: str) -> Stage:
     backend: str | None = None
     fields: dict[str, Any] = {}
     options: dict[str, Any] = {}
+    places: list[tuple[str, int]] = []
     for word in text.replace(",", " ").split():
         name, has_value, value = word.partition("=")
         if has_value:
             field, is_negated = _field_of(name)
             given = _value_of(name, field, value)
             options[field] = not given if is_negated else given
+            if field == "next_pass":
+                places.append((value, -1))
         elif word in BACKENDS:
             backend = word
         elif word in _WORDS:
             fields.update(_WORDS[word])
+        elif word in passes_and_pipelines():
+            places.append((word, 0))
         else:
-            near = nearest(word, (*BACKENDS, *_WORDS))
-            raise UsageError(f"unknown stage {word!r}: {near}; or FIELD=VALUE")
+            words = (*BACKENDS, *_WORDS)
+            others = f"{', '.join(words)}, a pass or a pipeline of a release, FIELD=VALUE"
+            near = nearest(word, passes_and_pipelines().union(words), others)
+            raise UsageError(f"unknown stage {word!r}: {near}")
+    for name, offset in places:
+        runs = _runs(name, backend)
+        if backend is None and len(backends := {release.backend for release, _ in runs}) == 1:
+            (backend,) = backends
+        fields = {**_facts(runs, offset), **fields}
     return replace(stage_at(backend, **fields), **options)
+
+
+def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
+    """The releases that have a pass or a pipeline, and its places in each."""
+    runs = [
+        (release, [place for place, run in enumerate(release.passes) if name in run])
+        for release in pass_lists(backend)
+    ]
+    return [(release, places) for release, places in runs if places]
+
+
+def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str, Any]:
+    """The fields that hold at a distance from any of some runs, in all releases that have them."""
+
+    def is_behind(name: str) -> bool | None:
+        answers = set[bool | None]()
+        for release, places in runs:
+            last = release.layouts_from if name == LAYOUT_ASSIGNMENT else release.last_place(name)
+            if last is None:
+                return None
+            is_over, is_to_come = places[0] + offset >= last, places[-1] + offset < last
+            answers.add(True if is_over else False if is_to_come else None)
+        return answers.pop() if len(answers) == 1 else None
+
+    return {
+        "layouts": is_behind(LAYOUT_ASSIGNMENT) is True,
+        "normalized": is_behind(LAYOUT_NORMALIZATION),
+        "host_memory": is_behind(HOST_OFFLOADER) is not False,
+    }
 
 
 @cache
@@ -233,4 +285,6 @@ def _value_of(name: str, field: str, text: str) -> Any:
         if number is None or number < 0:
             raise UsageError(f"{name} takes a whole number, not {text!r}")
         return number
+    if field == "next_pass":
+        return known_pass(text)
     return frozenset(text.split("+")) if "frozenset" in annotation else text

@@ -11,9 +11,9 @@ from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump
+from hlo_lint.dumps.pass_lists import known_pass
 from hlo_lint.engine.limits import Limits
 from hlo_lint.engine.memo import RunMemo
-from hlo_lint.engine.preconditions import known_pass
 from hlo_lint.engine.reporter import Result
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.hlo.ir import Module

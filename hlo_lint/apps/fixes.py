@@ -12,7 +12,7 @@ from hlo_lint.apps.api import as_report, baseline_of, overridden
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Skipped
-from hlo_lint.engine.preconditions import known_pass
+from hlo_lint.dumps.pass_lists import known_pass
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage

@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hlo_lint.dumps.names import DumpName
-from hlo_lint.dumps.phases import AUTOTUNERS, BEFORE_CONFIG_ASSIGNMENT, HELPER_PIPELINES
+from hlo_lint.dumps.phases import (
+    AUTOTUNERS,
+    BEFORE_CONFIG_ASSIGNMENT,
+    BINDING_PASSES,
+    HELPER_PIPELINES,
+)
+from hlo_lint.text.errors import UsageError, nearest
 
 PassName = tuple[str, str]
 """Pipeline and pass, as dump file names spell them."""
@@ -262,6 +268,27 @@ def pass_list(name: str) -> PassList:
             pipeline, _, entry = line.partition(" ")
             passes.append((pipeline, unnumbered(entry)))
     return PassList(name, tuple(passes))
+
+
+@cache
+def passes_and_pipelines() -> frozenset[str]:
+    """The passes and pipelines that a release has: to read them takes longer than most checks."""
+    from hlo_lint.dumps.contracts import unlisted_passes
+
+    listed = (part for release in pass_lists() for run in release.passes for part in run)
+    return PARTITIONING.union(BINDING_PASSES, unlisted_passes(), listed)
+
+
+def known_pass(name: str | None) -> str | None:
+    """The name of a pass or a pipeline that a release has, or None.
+
+    Raises:
+        UsageError: naming the nearest.
+    """
+    if name is not None and name not in BINDING_PASSES and name not in passes_and_pipelines():
+        near = nearest(name, passes_and_pipelines(), ", ".join(BINDING_PASSES))
+        raise UsageError(f"no release has a pass or a pipeline named {name}: {near}")
+    return name
 
 
 class Recognition(NamedTuple):

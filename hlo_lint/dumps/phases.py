@@ -94,6 +94,9 @@ PRECONDITIONS = {
 DEMANDING = tuple(dict.fromkeys(demand.demanded_by for demand in PRECONDITIONS.values()))
 """The passes that have one."""
 
+BINDING_PASSES = (*DEMANDING, *AUTOTUNERS)
+"""The passes that a rule binds before."""
+
 BEFORE_LAYOUTS = ("before_optimizations", "after_spmd_partitioner")
 """Named dumps that are written before layout-assignment."""
 

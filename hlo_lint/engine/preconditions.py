@@ -8,11 +8,11 @@ it binds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.pass_lists import PARTITIONING, PassList, pass_lists
-from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING, Precondition
+from hlo_lint.dumps.pass_lists import PassList, pass_lists
+from hlo_lint.dumps.phases import Precondition
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import Fate, PreconditionStatus, status_of
 from hlo_lint.engine.history import FindingHistory, histories_of
@@ -22,32 +22,9 @@ from hlo_lint.engine.timeline import Timeline
 from hlo_lint.rules.base import Rule, UnmetPrecondition
 from hlo_lint.rules.checks import Check
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import UsageError, nearest
 
 if TYPE_CHECKING:  # loaded with the first defect that stops a compile
     from hlo_lint.dumps.contracts import Contract
-
-BINDING_PASSES: Final = (*DEMANDING, *AUTOTUNERS)
-"""The passes that a rule binds before."""
-
-
-def known_pass(name: str | None) -> str | None:
-    """The name of a pass or a pipeline that a release has, or None.
-
-    Raises:
-        UsageError: naming the nearest.
-    """
-    if name is not None and name not in BINDING_PASSES:
-        lists = pass_lists()  # to read them takes longer than most checks
-        names = {
-            *BINDING_PASSES,
-            *PARTITIONING,
-            *(part for release in lists for run in release.passes for part in run),
-        }
-        if name not in names:
-            near = nearest(name, sorted(names), ", ".join(BINDING_PASSES))
-            raise UsageError(f"no release has a pass or a pipeline named {name}: {near}")
-    return name
 
 
 def check_precondition(

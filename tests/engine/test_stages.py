@@ -328,6 +328,21 @@ def test_a_stage_that_names_the_next_pass_makes_its_demands_errors() -> None:
     assert "copy" in found.fix.title
 
 
+@pytest.mark.parametrize(
+    ("place", "as_words"),
+    [
+        ("cublas-gemm-rewriter", "gpu post-layout normalized=false host_memory=false"),
+        ("layout-assignment", "post-layout"),
+        ("before=layout-assignment", "before=layout-assignment"),
+        ("cpu copy-insertion", "cpu post-layout"),
+        ("gpu before=copy-insertion", "gpu normalized before=copy-insertion"),
+        ("spmd-partitioner", ""),
+    ],
+)
+def test_a_stage_is_a_pass_or_a_pipeline_of_a_release(place: str, as_words: str) -> None:
+    assert str(parse_stage(place)) == str(parse_stage(as_words))
+
+
 def test_a_stage_is_spelled_as_it_is_read() -> None:
     text = "gpu normalized scheduled replica_count=4 supported_unbounded_dynamic_op=add+dot"
     assert parse_stage(str(parse_stage(text))) == parse_stage(text)
@@ -338,6 +353,8 @@ def test_a_stage_is_spelled_as_it_is_read() -> None:
     ("text", "message"),
     [
         ("gpu post-layuot", "post-layout"),
+        ("gpu cublas-gem-rewriter", "did you mean cublas-gemm-rewriter"),
+        ("before=copyinsertion", "did you mean copy-insertion"),
         ("replica_count=many", "replica_count takes a whole number, not 'many'"),
         ("final=yes", "final takes true or false"),
         ("mixed_precison=true", "mixed_precision"),

@@ -64,7 +64,7 @@ def levels(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
 
 def pass_names(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     """The passes that a rule binds before."""
-    from hlo_lint.engine.preconditions import BINDING_PASSES
+    from hlo_lint.dumps.phases import BINDING_PASSES
 
     return _matching(BINDING_PASSES, begun)
 

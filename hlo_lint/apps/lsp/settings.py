@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hlo_lint.apps.settings.load import load_settings
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.engine.preconditions import known_pass
+from hlo_lint.dumps.pass_lists import known_pass
 from hlo_lint.text.errors import UsageError
 
 SECTION = "hlo-lint"

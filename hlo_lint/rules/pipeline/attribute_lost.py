@@ -5,35 +5,53 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.device_groups import count_of
-from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
 
 _KEPT: Final = (
     "api_version",
     "async_execution_thread",
     "backend_config",
+    "channel_id",
+    "constrain_layout",
     "custom_call_has_side_effect",
+    "is_host_transfer",
     "is_stable",
     "operand_layout_constraints",
     "origin",
+    "padding_type",
+    "parameter_replication",
     "result_accuracy",
+    "schedule",
     "sharding",
     "use_global_device_ids",
 )
+_find_fields = late(
+    r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
+    r'(?:true|"?[1-9]|\["?[0-9])'
+).findall
+"""Fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_OF_MODULE: Final = ("frontend_attributes", "num_partitions", "replica_count")
 _MANUAL: Final = "manual}"
 """A part of a sharding whose devices the program tells apart itself."""
+_RESHARDED: Final = "the sharding for another one"
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
 """Opcodes whose metadata is the only trace of the program line that has the side effect."""
-_OF_A_NAME: Final = frozenset({*_KEPT, "the manual devices of the sharding"} - {"origin"})
+_OF_A_NAME: Final = frozenset(
+    {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
+)
 """Things that a clone under a new name may do without: it may be of another kind."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
+_KEEPS_CALL: Final = 'inlineable="false"'
 _LOOP = """
 HloModule m
 
@@ -101,7 +119,31 @@ ENTRY e {{
 }}
 """
 _SUM = "a = f32[8]{0} add(p, p), sharding={devices=[4]<=[4]}"
+_CALLED: Final = """
+HloModule m
+
+b {{
+  x = f32[8]{{0}} parameter(0)
+  ROOT n.1 = f32[8]{{0}} negate(x){attributes}
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT c = f32[8]{{0}} {caller}
+}}
+"""
+_INLINED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT n.2 = f32[8]{{0}} negate(p){attributes}
+}}
+"""
+_CALL: Final = "call(p), to_apply=b"
+_KERNEL: Final = "fusion(p), kind=kLoop, calls=b"
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
+_QUEUE: Final = ', backend_config={"operation_queue_id":"2"}'
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -117,16 +159,19 @@ class AttributeLost(Rule):
     which of its devices are manual, the thread, the layouts and the interface of a call, that a
     custom call has side effects. What is lost there is not missed until much later: a stream that
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
-    is removed as dead. A schedule that is lost is made anew, and no order that was chosen holds.
-    Of instructions with side effects, lost metadata is reported for
+    is removed as dead. Nor does it give the same array another sharding, or take a field out of the
+    configuration that says on which stream it runs. A schedule that is lost is made anew, and no
+    order that was chosen holds. Of instructions with side effects, lost metadata is reported for
     information: nothing says any more which line of the program it was. The root of the entry says
     how the result is sharded, whatever computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; a loop is followed through a new name, as `diff` does, and, for frontend
+    names tell no other; in what was fused, outlined or inlined, if opcode, type and name are, but
+    for the number. A loop is followed through a new name, as `diff` does, and, for frontend
     attributes, an operation that became asynchronous, or one with others. A fusion of another kind
-    is another one. Passes that turn annotations into something else are left alone, and those that
-    partition may drop shardings. One finding for each pass and each thing that it lost.
+    is another one. A call that says `inlineable="false"` is not inlined. Passes that turn
+    annotations into something else are left alone, and those that partition may drop shardings.
+    One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -159,6 +204,40 @@ class AttributeLost(Rule):
             _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
             file=_AFTER,
             beside={_BEFORE: _ROOT.format(root=_SUM)},
+        ),
+        Bad(
+            _ROOT.format(root="n = f32[8]{0} negate(p), sharding={replicated}  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ROOT.format(root="n = f32[8]{0} negate(p), sharding={manual}")},
+        ),
+        Bad(
+            _PROGRAM.format(opcode="copy", rest=_QUEUE.replace("2", "0") + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(opcode="copy", rest=_QUEUE)},
+        ),
+        Bad(
+            _CALLED.format(caller=_KERNEL, attributes="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
+        ),
+        Bad(
+            _INLINED.format(attributes="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _CALLED.format(
+                    caller=f'{_CALL}, frontend_attributes={{inlineable="false"}}', attributes=""
+                )
+            },
+        ),
+        Good(
+            _CALLED.format(caller=_KERNEL + _MARK, attributes=""),
+            file=_AFTER,
+            beside={_BEFORE: _INLINED.format(attributes=_MARK)},
+        ),
+        Good(
+            _INLINED.format(attributes=""),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format(caller=_CALL + _MARK, attributes="")},
         ),
         Good(
             _REDUCED.format(reduce=_ASYNC.format(mark=_MARK)),
@@ -197,16 +276,26 @@ class AttributeLost(Rule):
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
             )
+        is_free = may(change.pass_name, "shardings")
         if may(change.pass_name, "annotations"):
             return
-        is_free = may(change.pass_name, "shardings")
+        ours, theirs = change.before.attributes, change.after.attributes
+        for name in () if is_free else _OF_MODULE:
+            if name in ours and name not in theirs:
+                message = f"{change.pass_name} lost {name} of the module"
+                yield Finding(header_span(change.after), message, key=name)
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, is_renamed in _kept(change):
             if not _may_have_lost(old, new) or _kind(old) != _kind(new):
                 continue
             lost = _lost(old, new)
-            if is_free or is_renamed:
-                lost = [thing for thing in lost if thing not in _OF_A_NAME]
+            if count_of(change.before, "num_partitions") < 2 and _RESHARDED in lost:
+                lost.remove(_RESHARDED)
+            if lost and is_renamed and old.computation.name != new.computation.name:
+                held = {name for user in _runners(new, change) for name in _frontend_names(user)}
+                lost = [thing for thing in lost if thing.rpartition(" ")[2] not in held]
+            excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
+            lost = [thing for thing in lost if thing not in excused]
             if lost:
                 by_reason.setdefault(", ".join(lost), []).append((old, new))
             elif not is_renamed and not is_free and _loses_metadata(old, new):
@@ -214,6 +303,8 @@ class AttributeLost(Rule):
         roots = None if is_free else _roots_without_sharding(change)
         if roots and not any(roots in pairs for pairs in by_reason.values()):
             by_reason.setdefault("the sharding of the result", []).append(roots)
+        for old, new in _inlined(change):
+            by_reason.setdefault("the frontend attribute inlineable", []).append((old, new))
         for old, new, names in _succeeded(change):
             if lost_names := sorted(_frontend_names(old) - names):
                 things = ", ".join(f"the frontend attribute {name}" for name in lost_names)
@@ -240,6 +331,22 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
             yield old, new, False
     for old, new in change.renamed("while", _is_marked):
         yield old, new, True
+    for old, new in change.moved(_may_lose):
+        yield old, new, True
+
+
+def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction]]:
+    """The calls that were not to be inlined, each with the root of what it called, in its place."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        for call in before.with_opcode("call"):
+            if call.name in after.index or _KEEPS_CALL not in call.attributes_text:
+                continue
+            body = change.before.callee(call)
+            root = None if body is None else body.root
+            for new in map(after.at, computation.added) if root else ():
+                if new.name not in before.index and root and is_clone(root.row, new.row):
+                    yield call, new
 
 
 def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set[str]]]:
@@ -262,6 +369,15 @@ def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set
                 if opcode == old.opcode and not is_same:
                     parts = [new, *new.users, *([] if root is None else [root])]
                     yield old, new, set().union(*map(_frontend_names, parts))
+
+
+def _runners(instruction: Instruction, change: PassPair) -> Iterator[Instruction]:
+    """The new instructions that run the computation of an instruction."""
+    body = instruction.computation.name
+    for computation in change.added:
+        for number, names in calls_of(computation).items():
+            if body in names:
+                yield computation.at(number)
 
 
 def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
@@ -294,6 +410,11 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
         return True
     if _MANUAL in ours and _MANUAL not in theirs:
         return True
+    at = ours.find(", sharding=")
+    if at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs:
+        return True
+    if _find_fields(ours) != _find_fields(theirs):
+        return True
     at = ours.find(", frontend_attributes=")
     return at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs
 
@@ -310,9 +431,19 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         lost.remove("sharding")  # made after the partitioner, of what was annotated for it
     if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
         lost.append("the manual devices of the sharding")
+    elif (
+        (old.name, old.type_text) == (new.name, new.type_text)
+        and "sharding" in ours
+        and ours["sharding"] != theirs.get("sharding", ours["sharding"])
+    ):
+        lost.append(_RESHARDED)
+    if old.name == new.name and "backend_config" in theirs:
+        there = _find_fields(new.attributes_text)
+        fields = _find_fields(old.attributes_text)
+        lost += [f"{field} of the backend_config" for field in fields if field not in there]
     if "frontend_attributes" in ours:
-        there = _frontend_names(new)
-        lost += [f"the frontend attribute {name}" for name in sorted(_frontend_names(old) - there)]
+        names = _frontend_names(old) - _frontend_names(new)
+        lost += [f"the frontend attribute {name}" for name in sorted(names)]
     return lost
 
 

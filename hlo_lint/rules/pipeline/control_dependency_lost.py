@@ -11,7 +11,7 @@ from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
 from hlo_lint.hlo.ir import Computation, Instruction
 from hlo_lint.hlo.opcodes import FORWARDS
-from hlo_lint.hlo.records import attributes_of, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -65,6 +65,31 @@ ENTRY e {{
 _ORDERED = _PROGRAM.format(
     between="c = s32[] negate(p), control-predecessors={a}", after=", control-predecessors={c}"
 )
+_CALLED: Final = """
+HloModule m
+
+f {{
+  x = s32[] parameter(0)
+  a.1 = s32[] custom-call(x), custom_call_target="first"
+  b.1 = s32[] custom-call(x), custom_call_target="second", control-predecessors={{a.1}}
+  ROOT t.1 = (s32[], s32[]) tuple(a.1, b.1)
+}}
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  ROOT c = (s32[], s32[]) call(p), to_apply=f
+}}
+"""
+_IN_PLACE: Final = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a.2 = s32[] custom-call(p), custom_call_target="first"
+  b.2 = s32[] custom-call(p), custom_call_target="second"{after}
+  ROOT t.2 = (s32[], s32[]) tuple(a.2, b.2)
+}}
+"""
 
 
 class ControlDependencyLost(Rule):
@@ -81,7 +106,8 @@ class ControlDependencyLost(Rule):
     other way round, whatever they are. A copy that became asynchronous ends where it is done.
 
     An order is kept where any path of operands and control dependencies leads from one to the
-    other, or where the module is scheduled and has them in this order.
+    other, or where the module is scheduled and has them in this order. In what a pass inlines,
+    outlines or clones, control dependencies of one instruction on another are looked at.
 
     Reports: openxla/xla#21680 (call-inliner).
     """
@@ -117,6 +143,16 @@ class ControlDependencyLost(Rule):
                 )
             },
         ),
+        Bad(
+            _IN_PLACE.format(after="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
+        Good(
+            _IN_PLACE.format(after=", control-predecessors={a.2}"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
         Good(
             _SCHEDULE.format(copy="", first="", then="", control="", read="p"),
             file=_AFTER,
@@ -136,6 +172,29 @@ class ControlDependencyLost(Rule):
             beside={_BEFORE: _ORDERED},
         ),
     )
+
+    def check_moved(self, change: PassPair) -> Findings:
+        """Each such pair in a computation that a pass has inlined, outlined or cloned."""
+        if not any(one.mentions("control-predecessors=") for one in change.removed):
+            return
+        clones = {(old.computation.name, old.name): new for old, new in change.moved(_has_effects)}
+        for (name, second), behind in clones.items():
+            computation = change.before.computation(name)
+            old = None if computation is None else computation.instruction(second)
+            for first in () if old is None else control_predecessors(old.attributes_text):
+                ahead = clones.get((name, first))
+                if ahead is None or ahead.computation is not behind.computation:
+                    continue
+                is_ordered = change.after.is_scheduled and ahead.number < behind.number
+                if not is_ordered and ahead.name not in _ancestors(behind.computation, behind.name):
+                    yield Finding(
+                        behind,
+                        f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
+                        notes=(
+                            f"before it, they were %{first} and %{second} of %{name}, and a "
+                            "control dependency made the first run before the second",
+                        ),
+                    )
 
     def check(self, change: PassPair) -> Findings:
         """Each such pair, at the instruction that came second."""
@@ -164,6 +223,10 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
+
+
+def _has_effects(row: InstructionRecord) -> bool:
+    return opcode_of(row) in _HAS_EFFECTS
 
 
 def _turned(

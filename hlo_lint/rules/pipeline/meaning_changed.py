@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.meaning_changes import meaning_changes
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.hlo.ir import Instruction
+from hlo_lint.dumps.transitions import may
+from hlo_lint.hlo.arrays import operand_array
+from hlo_lint.hlo.constants import number_of
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import shortened
@@ -104,6 +111,55 @@ ENTRY e {{
 }}
 """
 _EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
+_COMBINED: Final = """
+HloModule m, num_partitions=4
+
+max {{
+  x = f32[] parameter(0)
+  y = f32[] parameter(1)
+  ROOT z = f32[] maximum(x, y)
+}}
+
+sum {{
+  u = f32[] parameter(0)
+  v = f32[] parameter(1)
+  ROOT w = f32[] add(u, v)
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  q = f32[8] parameter(1)
+  {collectives}
+}}
+"""
+_SIZED: Final = """
+HloModule m
+
+sum {{
+  u = f32[] parameter(0)
+  v = f32[] parameter(1)
+  ROOT w = f32[] add(u, v)
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  n = s32[] parameter(1)
+  q = f32[8] negate(p)
+  s = f32[<=8] set-dimension-size(q, n), dimensions={{0}}
+  zero = f32[] constant(0)
+  ROOT r = f32[] reduce({read}, zero), dimensions={{0}}, to_apply=sum{mark}
+}}
+"""
+_ALONE: Final = _COMBINED.format(
+    collectives="""a = f32[8] all-reduce(p), replica_groups={{0,1},{2,3}}, channel_id=1,
+    use_global_device_ids=true, to_apply=sum
+  b = f32[8] all-reduce(q), replica_groups={{0,1},{2,3}}, channel_id=2,
+    use_global_device_ids=true, to_apply=sum
+  ROOT t = (f32[8], f32[8]) tuple(a, b)"""
+)
+_TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
+    replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
+_COMBINES: Final = ("all-gather", "all-reduce", "reduce-scatter")
 
 
 class MeaningChanged(Rule):
@@ -118,7 +174,9 @@ class MeaningChanged(Rule):
     and for another operation on the same operands, as in the computation of a reduction. It also
     holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
     devices that is no longer there, or from another value that cannot be equal, while all that
-    reads the result is as it was. Such a change gives wrong values that nothing checks.
+    reads the result is as it was; for collectives that became one, for other devices; and for a
+    reduction over a size that was known at run time. Such a change gives wrong values that nothing
+    checks.
 
     It is an error where the pass changed nothing else that could make up for it, and a warning
     where the instructions that read the value stayed as they were. Attributes that lower the
@@ -164,6 +222,43 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _BRANCHES_OF.format(first="f", second="g", mark="")},
         ),
+        Bad(
+            _COMBINED.format(
+                collectives=_TOGETHER.format(
+                    groups="{{0,2},{1,3}}", reducer="sum", mark="  // error"
+                )
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
+        Bad(
+            _COMBINED.format(
+                collectives=_TOGETHER.format(
+                    groups="{{0,1},{2,3}}", reducer="max", mark="  // error"
+                )
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
+        Good(
+            _COMBINED.format(
+                collectives=_TOGETHER.format(groups="{{2,3},{0,1}}", reducer="sum", mark="")
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
+        Bad(
+            _SIZED.format(read="q", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _SIZED.format(read="s", mark="")},
+        ),
+        Good(
+            _SIZED.format(read="q", mark="").replace("parameter(1)", "constant(8)"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _SIZED.format(read="s", mark="").replace("parameter(1)", "constant(8)")
+            },
+        ),
         Good(
             _SCALED.format(operand="p", mark="").replace("negate(r)", "multiply(r, b)"),
             file=_AFTER,
@@ -191,6 +286,49 @@ class MeaningChanged(Rule):
         ),
     )
 
+    def check_combined(self, change: PassPair) -> Findings:
+        """Each collective that does several at once, for other devices or by another operation."""
+        for computation in change.changed:
+            before, after = computation.before, computation.after
+            gone = [old for old in with_opcodes(before, _COMBINES) if old.name not in after.index]
+            for new in with_opcodes(after, _COMBINES) if gone else ():
+                theirs = _devices(new, change.after)
+                for old in gone if new.name not in before.index else ():
+                    ours = _devices(old, change.before)
+                    is_part = set(old.operand_names) < set(new.operand_names)
+                    is_other = ours != theirs and ours[0] and theirs[0]
+                    if old.opcode == new.opcode and is_part and is_other:
+                        yield Finding(
+                            new,
+                            f"{change.pass_name} made %{old.name} a part of this {new.opcode}, "
+                            "which is for other devices, or by another operation",
+                            notes=(f"before it: {_excerpt(old)}",),
+                        )
+                        break
+
+    def check_sizes(self, change: PassPair) -> Findings:
+        """Each reduction that goes on over all of a dimension whose size was known at run time."""
+        if may(change.pass_name, "sizes"):
+            return
+        for computation in change.changed:
+            reduces = computation.after.with_opcode("reduce")
+            for new in reduces if reduces and computation.before.mentions("<=") else ():
+                old = computation.before.instruction(new.name)
+                if old is None or old.opcode != new.opcode or _masks(new) or _is_full(old):
+                    continue
+                ours, theirs = operand_array(old, 0), operand_array(new, 0)
+                reduced = new.integers_attribute("dimensions") or ()
+                if ours is None or theirs is None or ours.dims != theirs.dims:
+                    continue
+                lost = [at for at in reduced if ours.is_dynamic(at) and not theirs.is_dynamic(at)]
+                if lost:
+                    yield Finding(
+                        new,
+                        f"{change.pass_name} has this reduce go over {theirs}, where its operand "
+                        f"was {ours}: what lies beyond the size at run time counts",
+                        severity=Severity.WARNING,
+                    )
+
     def check(self, change: PassPair) -> Findings:
         """Each kept instruction with another meaning."""
         for old, new, difference, is_accuracy, is_sure in meaning_changes(change):
@@ -200,6 +338,31 @@ class MeaningChanged(Rule):
                 notes=() if is_accuracy else (f"before it: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
+
+
+def _masks(reduce: Instruction) -> bool:
+    """True if what it reads may have other values beyond the size: a select, or a pad."""
+    source = reduce.producer()
+    return source is None or source.opcode in ("fusion", "pad", "select")
+
+
+def _is_full(reduce: Instruction) -> bool:
+    """True if what it reads is said to be as large as can be."""
+    source = reduce.producer()
+    if source is None or source.opcode != "set-dimension-size":
+        return False
+    array, at = operand_array(source, 0), source.integers_attribute("dimensions")
+    if array is None or not at:
+        return False
+    return number_of(source.producer(1)) == array.dims[at[0]]
+
+
+def _devices(collective: Instruction, module: Module) -> tuple[object, ...]:
+    """The groups of devices of a collective, and the operation that it reduces by."""
+    reducer = module.callee(collective)
+    root = None if reducer is None else reducer.root
+    groups = frozenset(device_groups(collective, module))
+    return groups, None if root is None else root.opcode
 
 
 def _excerpt(instruction: Instruction) -> str:

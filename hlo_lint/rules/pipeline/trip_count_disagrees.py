@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hlo_lint.analysis.loops import Counter, Loop, loops, read_loop
+from hlo_lint.analysis.loops import Counter, Loop, backend_config, integer_field, loops, read_loop
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -39,6 +40,8 @@ backend_config={{"known_trip_count":{{"n":"{count}"}}{more}}}{mark}
 _COUNTS = (
     ',"known_init_step":{"init":"0","step":"%d"},"known_induction_variable":{"tuple_index":"0"}'
 )
+_COUNTS_WITH: Final = ("known_induction_variable", "dynamic_variables")
+_OTHERS = ',"dynamic_variables":[{"tuple_index":"%d","init":"0","step":"%d"}]'
 _MAX_STEP: Final = 1 << 31
 """Larger steps are negative numbers of an unsigned type."""
 _BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.txt"
@@ -54,7 +57,9 @@ class TripCountDisagrees(Rule):
     and does not evaluate the condition (service/gpu: WhileThunk), and passes unroll by it: with a
     wrong count, the loop computes wrong values. So do copies of slices in loops, whose addresses
     follow `known_init_step`. It is held against the constants that the counter
-    begins with, is raised by and is compared with; a loop without such constants is left alone.
+    begins with, is raised by and is compared with; a loop without such constants is left alone. An
+    element that `known_induction_variable` or `dynamic_variables` names has to be an integer that
+    each iteration raises so: a pass that takes elements out of the state renumbers the rest.
     It is an error in a scheduled module, and a warning after a pass that made the two disagree, or
     in a loose text.
 
@@ -74,7 +79,22 @@ class TripCountDisagrees(Rule):
                 scheduled=", is_scheduled=true", count=5, more=_COUNTS % 1, mark="  // error"
             )
         ),
+        Bad(
+            _PROGRAM.format(
+                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (1, 2), mark="  // error"
+            )
+        ),
+        Bad(
+            _PROGRAM.format(
+                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (0, 1), mark="  // error"
+            )
+        ),
         Good(_PROGRAM.format(scheduled=", is_scheduled=true", count=5, more=_COUNTS % 2, mark="")),
+        Good(
+            _PROGRAM.format(
+                scheduled=", is_scheduled=true", count=5, more=_OTHERS % (0, 2), mark=""
+            )
+        ),
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -83,11 +103,18 @@ class TripCountDisagrees(Rule):
             severity = Severity.ERROR if stage.scheduled else Severity.WARNING
             for loop, counter in _disagreeing(module):
                 yield _finding(loop, counter, severity)
+            for loop, message in _stale(module):
+                yield Finding(loop.instruction, message, severity=severity)
 
     def check_pass(self, change: PassPair, stage: Stage) -> Findings:
         """Each loop that agreed before a pass; what a program began with is not its fault."""
         if change.after.is_scheduled or stage.assumed:
             return
+        stale = list(_stale(change.after))
+        was_stale = {loop.instruction.name for loop, _ in (_stale(change.before) if stale else ())}
+        for loop, message in stale:
+            if loop.instruction.name not in was_stale:
+                yield Finding(loop.instruction, message, severity=Severity.WARNING)
         loops_after = list(_disagreeing(change.after))
         if not loops_after:
             return
@@ -105,6 +132,39 @@ def _disagreeing(module: Module) -> Iterator[tuple[Loop, Counter]]:
             trips = counter.trip_count
             if trips is not None and (trips != declared or _wrong_annotation(loop, counter)):
                 yield loop, counter
+
+
+def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
+    """The loops that are said to count with an element of their state which does not, and why."""
+    for loop in loops(module):
+        if not any(name in loop.instruction.attributes_text for name in _COUNTS_WITH):
+            continue
+        shape = loop.instruction.shape_or_none
+        has_counter = loop.declared_trip_count is not None and loop.counter is not None
+        if not isinstance(shape, TupleShape):
+            continue
+        config = backend_config(loop.instruction)
+        others = config.get(_COUNTS_WITH[1])
+        annotated = read_loop(loop.instruction)
+        claims: list[tuple[str, object, int | None]] = []
+        if not has_counter:  # else it is compared with the annotation
+            step = annotated.step if annotated else None
+            claims.append((_COUNTS_WITH[0], config.get(_COUNTS_WITH[0]), step))
+        counted = others if isinstance(others, Sequence) else ()
+        claims += [(_COUNTS_WITH[1], other, integer_field(other, "step")) for other in counted]
+        for name, claim, step in claims:
+            index = integer_field(claim, "tuple_index")
+            if index is None:
+                continue
+            element = shape.elements[index] if index < len(shape.elements) else None
+            if not isinstance(element, ArrayShape) or element.dims or element.dtype[0] not in "su":
+                yield loop, f"{name} is element {index} of the state, which is {element or 'none'}"
+            elif loop.trip_count != 1 and step and loop.step(index) not in (None, step):
+                yield (
+                    loop,
+                    f"{name} is element {index} of the state, by {step}, and each iteration adds "
+                    f"{loop.step(index)}",
+                )
 
 
 def _wrong_annotation(loop: Loop, counter: Counter) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
 
 from hlo_lint.analysis.callees import EmittedRegion, callees, configuration
 from hlo_lint.analysis.calls import calls_of, instructions_of
+from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.shape_inference.shape_check import check_shape
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_lists import jax_release
-from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import TupleShape
+from hlo_lint.hlo.attributes.configuration import Json
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -20,6 +24,15 @@ b = f32[{columns}]{{0}} parameter(2)
 ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(p, q, b), \
 custom_call_target="__cublas$lt$matmul", \
 backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"BIAS"}}}}{mark}
+"""
+_PLAIN = """
+p = f32[6,4]{{1,0}} parameter(0)
+q = f32[4,35]{{1,0}} parameter(1)
+ROOT g = (f32[6,35]{{1,0}}, s8[64]{{0}}) custom-call(p, q), \
+custom_call_target="__cublas$lt$matmul", \
+backend_config={{"gemm_backend_config":{{"beta":0,"epilogue":"DEFAULT",\
+"dot_dimension_numbers":{{"lhs_contracting_dimensions":["{dimension}"],\
+"rhs_contracting_dimensions":["0"]}}}}}}{mark}
 """
 _ONEDNN = """
 p = f32[6,4]{{1,0}} parameter(0)
@@ -70,9 +83,76 @@ ENTRY e {{
 }}
 """
 _MOVE = "dynamic-slice(x, i), dynamic_slice_sizes={32}"
+_CONVOLUTION = """
+p = f32[2,9,9,4]{{3,2,1,0}} parameter(0)
+q = f32[8,3,3,4]{{3,2,1,0}} parameter(1)
+ROOT c = (f32[2,4,4,8]{{3,2,1,0}}, u8[0]{{0}}) custom-call(p, q), \
+window={{size=3x3 stride={stride}}}, dim_labels=b01f_o01i->b01f, \
+custom_call_target="__cudnn$convForward"{mark}
+"""
+_AFTER = "module_0001.m.0002.conv.after_conv-padding.before_pipeline-end.txt"
+_FITS = {
+    "module_0001.m.0001.conv.after_pipeline-start.before_conv-padding.txt": """
+        HloModule m
+
+        ENTRY e {
+          p = f32[2,9,9,4]{3,2,1,0} parameter(0)
+          q = f32[8,3,3,4]{3,2,1,0} parameter(1)
+          ROOT r = f32[2,4,4,8]{3,2,1,0} convolution(p, q), window={size=3x3 stride=2x2}, \
+dim_labels=b01f_o01i->b01f
+        }
+    """
+}
+_FUSED = """
+f {{
+  a = c64[8]{{0}} parameter(0)
+  t = c64[8]{{0}} fft(a), fft_type=FFT, fft_length={{8}}
+  ROOT n = c64[8]{{0}} negate(t)
+}}
+
+ENTRY e {{
+  p = c64[8]{{0}} parameter(0)
+  ROOT r = c64[8]{{0}} fusion(p), kind=kLoop, calls=f{mark}
+}}
+"""
+_SIZES = """
+f {{
+  a = f32[8]{{0}} parameter(0)
+  n = f32[8]{{0}} negate(a)
+  s = f32[{size}]{{0}} slice(a), slice={{[0:{size}]}}
+  ROOT t = (f32[8]{{0}}, f32[{size}]{{0}}) tuple(n, s)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT r = (f32[8]{{0}}, f32[{size}]{{0}}) fusion(p), kind=kLoop, calls=f{mark}
+}}
+"""
+_UNFUSED = {
+    next(iter(_FITS)): """
+        HloModule m
+
+        ENTRY e {
+          p = c64[8]{0} parameter(0)
+          t = c64[8]{0} fft(p), fft_type=FFT, fft_length={8}
+          ROOT n = c64[8]{0} negate(t)
+        }
+    """
+}
+_PRODUCT = ("__cublas$gemm", "__cublas$lt$matmul")
+_CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
+    "__cudnn$convForward": (0, 1, None),
+    "__cudnn$convBackwardInput": (None, 1, 0),
+    "__cudnn$convBackwardFilter": (0, None, 1),
+    "__cudnn$convBiasActivationForward": (0, 1, None),
+}
+"""The operands that are what is convolved, the kernel and what that gives; None for the result."""
 _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
-_MOVES = frozenset({"dynamic-slice", "dynamic-update-slice"})
+_UPDATE = "dynamic-update-slice"
+_MOVES = frozenset({"dynamic-slice", _UPDATE})
 _STARTED = "fusion-start"
+_PACKED = frozenset({"s8", "u8"})
+"""Element types of which an array may have its features in vectors, along another dimension."""
 
 
 class UnfitForCallee(Rule):
@@ -82,9 +162,11 @@ class UnfitForCallee(Rule):
     XLA's own custom calls carry no signature: the pass that makes one and the thunk that runs it
     agree on operands, results and the fields of the configuration, and nothing between them looks.
     A missing operand is a RET_CHECK of the emitter; a bias that is too short is read beyond its
-    end. So do regions that are emitted in their own way: a small call of XLA:CPU has no thread
-    pool, a command buffer records what has a command. The rows, each with its releases and with how
-    it is known, are `hlo_lint/analysis/callees.toml`.
+    end. A convolution of cuDNN, or a product of cuBLAS, is one of HLO with each array in a role of
+    its own; what a pass makes of it is held against what HLO would infer. Regions that are emitted
+    in their own way have no signature either: a small call of XLA:CPU has no thread pool, a command
+    buffer records what has a command, a loop fusion computes one element at a time. The rows, each
+    with its releases and with how it is known, are `hlo_lint/analysis/callees.toml`.
 
     It is a warning where a row is of some releases, and that of the module is not known.
 
@@ -101,12 +183,39 @@ class UnfitForCallee(Rule):
         ),
         Bad.module(_COMMANDS.format(operation=_MOVE, mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
+        Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
+        Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Bad.module(_SIZES.format(size=4, mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Good.module(_SIZES.format(size=8, mark=""), file=_AFTER, beside=_UNFUSED),
+        Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
+        Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
+        Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_GEMM.format(columns=35, mark="")),
         Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
         Good.module(_SMALL.format(operation="negate(q)", mark="")),
         Good.module(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
     )
+
+    def check_convolutions(self, change: PassPair) -> Findings:
+        """Each call of cuDNN or cuBLAS that a pass made, or changed, of arrays that do not fit."""
+        made = [call for computation in change.added for call in _misfits(computation)]
+        if made and not any(any(_misfits(one)) for one in change.before.computations):
+            for call, message in made:
+                yield Finding(call, f"{call.custom_call_target}: {message}")
+
+    def check_made(self, change: PassPair) -> Findings:
+        """Each fusion that a pass made, or changed, of what no fusion of its kind may hold."""
+        module = change.after
+        backend = (change.release or "").partition("-")[0]
+        if backend not in ("", "gpu") or ":T(" in module.header:
+            return
+        fused = [body for body in change.added if body.name in module.fusion_computations]
+        for region in (region for region in callees()[1] if region.is_of_pass):
+            suspects = {body.name for body in fused if _may_misuse(region, body)}
+            for runner, message in _misused(region, module) if suspects else ():
+                if not suspects.isdisjoint(runner.called_computations):
+                    yield Finding(runner, message, severity=Severity.WARNING)
 
     def check(self, module: Module, stage: Stage) -> Findings:
         """Each such call and region."""
@@ -123,17 +232,72 @@ class UnfitForCallee(Rule):
                 yield Finding(call, f"{call.custom_call_target} {message}")
         release = jax_release(stage.release)
         for region in regions:
-            if not region.is_of(release):
+            if region.is_of_pass or not region.is_of(release):
                 continue
             severity = Severity.WARNING if region.releases and not release else None
-            for runner in instructions_of(module, region.opcode):
-                if any(word in runner.attributes_text for word in region.spells):
-                    held = _held(region, runner, module)
-                    if held is not None:
-                        message = (
-                            f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
-                        )
-                        yield Finding(runner, message, severity=severity)
+            for runner, message in _misused(region, module):
+                yield Finding(runner, message, severity=severity)
+
+
+def _misfits(computation: Computation) -> Iterator[tuple[Instruction, str]]:
+    """The convolutions and products of libraries that are not of their arrays, and why."""
+    for call in computation.with_opcode("custom-call"):
+        target = call.custom_call_target
+        roles = _CONVOLVED.get(target) or ((0, 1, None) if target.startswith(_PRODUCT) else None)
+        if roles is None:
+            continue
+        shape = call.shape_or_none
+        result = shape.elements[0] if isinstance(shape, TupleShape) and shape.elements else shape
+        arrays = [result if at is None else call.operand_shape(at) for at in roles]
+        if any(not isinstance(array, ArrayShape) or array.dtype in _PACKED for array in arrays):
+            continue
+        left, right, made = map(str, arrays)
+        opcode, attributes = "convolution", call.attributes_text
+        if target not in _CONVOLVED:
+            config = configuration(call.attribute_text("backend_config") or "")
+            opcode, attributes = "dot", _dimensions(config)
+        errors = (
+            check_shape(opcode, made, (left, right), attributes, ()).errors if attributes else ()
+        )
+        for message in errors[:1]:
+            yield call, message
+
+
+def _dimensions(config: Mapping[str, Json]) -> str:
+    """The attributes of a dot, by the configuration of a product; empty if it has none."""
+    attributes = ""
+    for name in ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting"):
+        numbers = config.get(f"{name}_dimensions", ())
+        if isinstance(numbers, Sequence) and numbers:
+            attributes += f", {name}_dims={{{','.join(map(str, numbers))}}}"
+    return attributes
+
+
+def _may_misuse(region: EmittedRegion, body: Computation) -> bool:
+    """True if a computation has what the region may not hold, or several results."""
+    if region.has_equal_results:
+        return body.root is not None and body.root.opcode == "tuple"
+    return any(opcode.removesuffix("-start") in region.holds_no for opcode in body.opcodes)
+
+
+def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:
+    """The instructions that run a region which holds what it may not, and the reason."""
+    for runner in instructions_of(module, region.opcode):
+        if any(word in runner.attributes_text for word in region.spells):
+            held = _held(region, runner, module)
+            if held is not None:
+                yield runner, f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
+            elif region.has_equal_results and _differs_in_size(runner, module):
+                yield runner, f"{region.name} has results of different sizes: {region.why}"
+
+
+def _differs_in_size(fusion: Instruction, module: Module) -> bool:
+    """True if the arrays that a fusion computes have different numbers of elements."""
+    shape, body = fusion.shape_or_none, module.callee(fusion)
+    if not isinstance(shape, TupleShape) or body is None or _UPDATE in body.opcodes:
+        return False
+    arrays = [array for array in shape.elements if isinstance(array, ArrayShape)]
+    return len(arrays) == len(shape.elements) and len({prod(array.dims) for array in arrays}) > 1
 
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:

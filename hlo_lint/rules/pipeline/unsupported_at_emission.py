@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis import match as m
+from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import CONTROL_FLOW
+from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, KEEPS_TYPE
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -66,9 +67,39 @@ NOT_EMITTED = {
 FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, TRIANGULAR_SOLVE, ORDERING_COPY, ODD_CONSTANT)
 """The patterns that releases before jax 0.9 emit, or may emit."""
 
+_REDUCED = frozenset({"f4e2m1fn", "f8e4m3", "f8e8m0fnu", "s16", "s4", "u16"})
+_MOVED = frozenset({"f4e2m1fn", "f8e4m3", "s4"})
+NOT_OF_NCCL = {
+    "all-gather": _MOVED,
+    "all-gather-start": _MOVED,
+    "all-reduce": _REDUCED,
+    "all-reduce-start": _REDUCED,
+    "reduce-scatter": _REDUCED,
+}
+"""The element types that NCCL has no collective of, as XLA:GPU of jaxlib 0.11.2 says."""
+_REDUCES = frozenset({"add", "maximum", "minimum", "multiply"})
+_OF_TRUTH = frozenset({"and", "or"})
+"""Reductions of NCCL that truth values have as well."""
+
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
 _BEFORE = "HloModule jit_f\n\nENTRY %main {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
 _STEP = "module_0001.jit_f.0300.fusion.after_sort-iota-fusion.before_priority-fusion.txt"
+
+_REDUCTION = """
+HloModule jit_f, is_scheduled=true, num_partitions=2
+
+%r (a: {dtype}[], b: {dtype}[]) -> {dtype}[] {{
+  %a = {dtype}[] parameter(0)
+  %b = {dtype}[] parameter(1)
+  ROOT %c = {dtype}[] {opcode}(%a, %b)
+}}
+
+ENTRY %main (p: {dtype}[8]) -> {dtype}[8] {{
+  %p = {dtype}[8]{{0}} parameter(0)
+  ROOT %s = {dtype}[8]{{0}} all-reduce(%p), channel_id=1, replica_groups={{{{0,1}}}}, \
+use_global_device_ids=true, to_apply=%r{mark}
+}}
+"""
 
 _AFTER_EMISSION = (".thunk_sequence.txt", ".ptx")
 """Endings of what XLA writes once thunks and kernels are emitted."""
@@ -86,8 +117,10 @@ class UnsupportedAtEmission(Rule):
     layout_normalization spells it so, and a kernel does it; the copy that is left moves bytes as
     they are, and the emitter stops at another one (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A
     constant is a global variable of the PTX under its own name: sanitize-constant-names takes the
-    dots out, since no name in PTX has one. These are reported of known releases from jax 0.9 on;
-    earlier ones emit them, or may. The text is written before the emitter runs, so it is there even
+    dots out, since no name in PTX has one. All but the first are reported of known releases from
+    jax 0.9 on; earlier ones emit them, or may. NCCL has no sums of integers of 16 bits, which
+    all-reduce-promotion makes wider, and reduces by add, multiply, minimum and maximum alone.
+    The text is written before the emitter runs, so it is there even
     when the compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
     """
 
@@ -96,6 +129,7 @@ class UnsupportedAtEmission(Rule):
         "thunk_emitter.cc: LayoutUtil::LayoutsInShapesEqual( instr->operand(0)->shape()",
         "Stable sort not supported. Did stable_sort_expander run?",
         "Block level fusion config is required for Triton fusions",
+        "element type … not supported by NCCL",
         "ptxas exited with non-zero error code",
     )
     severity = Severity.ERROR
@@ -152,6 +186,9 @@ class UnsupportedAtEmission(Rule):
             file=_FINAL,
             beside={_STEP: _BEFORE},
         ),
+        Bad(_REDUCTION.format(dtype="s16", opcode="add", mark="  // error"), file=_FINAL),
+        Bad(_REDUCTION.format(dtype="s32", opcode="xor", mark="  // error"), file=_FINAL),
+        Good(_REDUCTION.format(dtype="s32", opcode="add", mark=""), file=_FINAL),
         Good(
             """
             HloModule jit_f, is_scheduled=true
@@ -202,6 +239,24 @@ class UnsupportedAtEmission(Rule):
                     for hit in m.find(pattern, computation):
                         reason = message.format(hit.instruction.opcode)
                         yield Finding(hit.instruction, reason, file=file)
+            for collective, reason in _not_of_nccl(module):
+                yield Finding(collective, reason, file=file)
+
+
+def _not_of_nccl(module: Module) -> Iterator[tuple[Instruction, str]]:
+    """The collectives that NCCL has not, and the reason."""
+    for opcode, refused in NOT_OF_NCCL.items():
+        for collective in instructions_of(module, opcode):
+            array = operand_array(collective, 0)
+            if array is None:
+                continue
+            reducer = module.callee(collective)
+            root = None if reducer is None else reducer.root
+            reduces = _REDUCES | _OF_TRUTH if array.dtype == "pred" else _REDUCES
+            if array.dtype in refused:
+                yield collective, f"NCCL has no {opcode} of {array.dtype}"
+            elif root is not None and root.opcode in KEEPS_TYPE & BINARY - reduces:
+                yield collective, f"NCCL has no reduction by {root.opcode} of {array.dtype}"
 
 
 def _running(module: Module) -> Iterator[Computation]:

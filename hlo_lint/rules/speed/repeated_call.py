@@ -1,17 +1,24 @@
-"""Costly operations that run beside a fusion that has taken them in."""
+"""Costly operations that run twice on the same operands."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from hlo_lint.analysis.calls import fusions_of, holders
-from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.analysis.calls import fusions_of, holders, with_opcodes
+from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
-from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
+from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
 
-_COSTLY: Final = frozenset({"convolution", "custom-call", "dot", *COMMUNICATES})
+_COSTLY: Final = COMMUNICATES.union(
+    "convolution custom-call dot reduce reduce-window select-and-scatter sort".split()
+)
+_PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
+_REMATERIALIZED: Final = ".remat"
+_CHOICES: Final = {"channel_id", "metadata"}
+"""Attributes that say nothing of the result."""
 _PROGRAM: Final = """
 f {{
   x = f32[64]{{0}} parameter(0)
@@ -33,41 +40,136 @@ ENTRY e {{
   ROOT t = (f32[64]{{0}}, f32[4,64]{{1,0}}) tuple(c, s)
 }}
 """
+_FUSED: Final = """
+f {{
+  x = f32[8,8]{{1,0}} parameter(0)
+  d = f32[8,8]{{1,0}} dot(x, x), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT n = f32[8,8]{{1,0}} negate(d)
+}}
+
+g {{
+  y = f32[8,8]{{1,0}} parameter(0)
+  e = f32[8,8]{{1,0}} dot(y, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  ROOT m = f32[8,8]{{1,0}} sine(e)
+}}
+
+ENTRY e {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  q = f32[8,8]{{1,0}} parameter(1)
+  a = f32[8,8]{{1,0}} fusion(p), kind=kOutput, calls=f
+  b = f32[8,8]{{1,0}} fusion({read}), kind=kOutput, calls=g{mark}
+  ROOT t = (f32[8,8]{{1,0}}, f32[8,8]{{1,0}}) tuple(a, b)
+}}
+"""
+_GATHERS: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  a = f32[16]{{0}} all-gather(p), channel_id=1, replica_groups={{{{0,1}}}}, dimensions={{0}}
+  b = f32[16]{{0}} all-gather({read}), channel_id=2, replica_groups={{{{0,1}}}}, dimensions={{0}}{mark}
+  ROOT s = f32[16]{{0}} subtract(a, b)
+}}
+"""  # noqa: E501
+_BEFORE: Final = "module_0001.m.0001.p.after_pipeline-start.before_gather-mover.txt"
+_AFTER: Final = "module_0001.m.0002.p.after_gather-mover.before_pipeline-end.txt"
 
 
 class RepeatedCall(Rule):
-    """A library call, a dot or a collective that a fusion computes as well.
+    """A call, a dot, a reduction or a collective that runs twice on the same operands.
 
     ## Why
+    A pass that takes an operation apart, or makes one for each of its readers, may make the same
+    costly operation twice, and after the last common-subexpression elimination nothing merges the
+    two. It is reported of what a compilation ended with, or what its passes have added since its
+    first dump; rematerialization repeats operations on purpose.
+
     A fusion of one kernel and the slices around it takes its hero in. Where something else reads
     the hero, too, a pass has to give that reader the fusion's result: if it leaves the hero where
-    it was, the costly operation runs twice, and one that has effects has them twice.
+    it was, the costly operation runs twice, and one that has effects has them twice. So it does
+    where two fusions have taken it in.
 
     Reports: openxla/xla@dbcb883096.
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"fusion"})
+    opcodes = _COSTLY | {"fusion"}
     examples = (
         Bad.module(_PROGRAM.format(read="p", mark="  // error")),
         Good.module(_PROGRAM.format(read="q", mark="")),
+        Bad.module(_FUSED.format(read="p", mark="  // error")),
+        Good.module(_FUSED.format(read="q", mark="")),
+        Bad(
+            _GATHERS.format(read="p", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _GATHERS.format(read="q", mark="")},
+        ),
+        Good(
+            _GATHERS.format(read="p", mark=""),
+            file=_AFTER,
+            beside={_BEFORE: _GATHERS.format(read="p", mark="").replace("ROOT s", "ROOT t")},
+        ),
     )
 
+    def check_twins(self, compilation: Compilation) -> Findings:
+        """Each costly operation of the last dump that another one repeats, and did not at first."""
+        dumps = compilation.dumps
+        first, last = dumps[0].module, dumps[-1].module
+        twins = list(_twins(last))
+        if not twins or (first is last and not last.is_scheduled):
+            return
+        is_of_source = () if first is last else {_kind(one) for one, _ in _twins(first)}
+        for one, other in twins:
+            if _kind(one) not in is_of_source:
+                message = f"this {other.opcode} does what %{one.name} does, on the same operands"
+                yield Finding(other, message, file=len(dumps) - 1)
+
     def check(self, final: FinalModule) -> Findings:
-        """Each such operation that stands outside of the fusion."""
+        """Each such operation outside of the fusion, and each fusion that computes it again."""
         module = final.module
         bodies = {body.name for opcode in _COSTLY for body in holders(module).get(opcode, ())}
-        outside: dict[Computation, dict[Hashable, Instruction]] = {}
+        runs_of: dict[Computation, dict[Hashable, list[tuple[Instruction, Instruction]]]] = {}
         for fusion, body in fusions_of(module, bodies):
-            computation = fusion.computation
-            if computation not in outside:
-                costly = [call for code in _COSTLY for call in computation.with_opcode(code)]
-                outside[computation] = {_value(call, call.operand_names): call for call in costly}
-            for hero, names in _heroes(body, fusion) if outside[computation] else ():
-                twin = outside[computation].get(_value(hero, names))
-                if twin is not None:
+            runs = runs_of.get(fusion.computation)
+            if runs is None:
+                runs = runs_of[fusion.computation] = {}
+                for call in with_opcodes(fusion.computation, _COSTLY):
+                    runs.setdefault(_place(call, call.operand_names), []).append((call, call))
+            for hero, names in _heroes(body, fusion) if _REMATERIALIZED not in fusion.name else ():
+                others = runs.setdefault(_place(hero, names), [])
+                twin = next((run for run, call in others if _is_same(call, hero)), None)
+                others.append((fusion, hero))
+                if twin is not None and twin.opcode == "fusion":
+                    message = f"this fusion computes the {hero.opcode} %{hero.name}"
+                    yield Finding(fusion, f"{message}, and so does %{twin.name}")
+                elif twin is not None:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
+
+
+def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
+    """The costly operations of a computation that one above them does already, each after it."""
+    for computation in module.computations:
+        by_place: dict[Hashable, list[Instruction]] = {}
+        for call in with_opcodes(computation, _PURE):
+            others = by_place.setdefault(_place(call, call.operand_names), [])
+            if _REMATERIALIZED not in call.name:
+                twin = next((one for one in others if _is_same(one, call)), None)
+                if twin is not None and _is_pure(call):
+                    yield twin, call
+                others.append(call)
+
+
+def _is_pure(call: Instruction) -> bool:
+    target = call.custom_call_target if call.opcode == "custom-call" else ""
+    has_effects = "has_side_effect=true" in call.attributes_text or not call.operand_names
+    return not has_effects and target not in MARKERS and not target.startswith(SHARDY)
+
+
+def _kind(instruction: Instruction) -> Hashable:
+    """An operation but for its operands, which passes may have renamed."""
+    return instruction.opcode, instruction.type_text.partition("{")[0]
 
 
 def _heroes(
@@ -86,8 +188,12 @@ def _heroes(
                 yield hero, tuple(names)
 
 
-def _value(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
-    """An operation by all that decides what it computes."""
-    attributes = {**instruction.attributes}
-    attributes.pop("metadata", None)
-    return instruction.opcode, instruction.type_text, reads, tuple(attributes.items())
+def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
+    """The opcode, the type and the operands of an operation: cheap to compare."""
+    return instruction.opcode, instruction.type_text, reads
+
+
+def _is_same(one: Instruction, other: Instruction) -> bool:
+    """True if two operations on the same operands have the same attributes."""
+    ours, theirs = one.attributes, other.attributes
+    return all(ours.get(name) == theirs.get(name) for name in {*ours, *theirs} - _CHOICES)

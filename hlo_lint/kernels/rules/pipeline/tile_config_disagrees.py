@@ -1,0 +1,112 @@
+"""Fusions and dots whose tiles have another rank than the arrays that they tile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.hlo.attributes.configuration import Json, read_backend_config
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
+from hlo_lint.rules.base import Bad, Findings, Good, Rule
+from hlo_lint.rules.findings import Finding
+
+_FUSION: Final = "fusion_backend_config"
+_BLOCKS: Final = "block_level_fusion_config"
+_PROGRAM: Final = """
+f {{
+  a = f32[8,16]{{1,0}} parameter(0)
+  n = f32[8,16]{{1,0}} negate(a)
+  ROOT b = f32[128]{{0}} bitcast(n)
+}}
+
+ENTRY e {{
+  p = f32[8,16]{{1,0}} parameter(0)
+  ROOT r = f32[128]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
+{{"fusion_backend_config":{{"kind":"__triton","block_level_fusion_config":\
+{{"num_warps":"4","output_tiles":[{tiles}]}}}}}}{mark}
+}}
+"""
+_DOT: Final = """
+f {{
+  a = f32[16,32]{{1,0}} parameter(0)
+  b = f32[32,16]{{1,0}} parameter(1)
+  ROOT d = f32[16,16]{{1,0}} dot(a, b), lhs_contracting_dims={{1}}, \
+rhs_contracting_dims={{0}}, backend_config={{"sizes":[{sizes}]}}{mark}
+}}
+
+ENTRY e {{
+  a = f32[16,32]{{1,0}} parameter(0)
+  b = f32[32,16]{{1,0}} parameter(1)
+  ROOT r = f32[16,16]{{1,0}} fusion(a, b), kind=kCustom, calls=f, backend_config=\
+{{"fusion_backend_config":{{"kind":"__triton_nested_gemm_fusion"}}}}
+}}
+"""
+
+
+class TileConfigDisagrees(Rule):
+    """A fusion for Triton whose tiles have another rank than what they tile.
+
+    ## Why
+    `block_level_fusion_config` has a tile for each result of a fusion, with a size for each
+    dimension, and a dot in it has a size for each dimension that it contracts. A pass that moves a
+    reshape or a bitcast out of the fusion, or into it, or adds a result, has to change the tiles as
+    well: the emitter looks a size up by the number of the dimension, and stops, or dies, where
+    there is none.
+    """
+
+    opcodes = frozenset({"dot", "fusion"})
+    messages = ("was expected to have … tile sizes but had",)
+    examples = (
+        Bad.module(_PROGRAM.format(tiles='{"sizes":["8","16"]}', mark="  // error")),
+        Bad.module(_DOT.format(sizes='"16","16"', mark="  // error")),
+        Good.module(_PROGRAM.format(tiles='{"sizes":["128"]}', mark="")),
+        Good.module(_DOT.format(sizes='"16"', mark="")),
+    )
+
+    def check(self, module: Module) -> Findings:
+        """Each fusion and each dot, in whatever computation."""
+        for fusion in instructions_of(module, "fusion"):
+            if _BLOCKS in fusion.attributes_text:
+                yield from _of_results(fusion)
+        for dot in instructions_of(module, "dot"):
+            if '"sizes"' in dot.attributes_text:
+                yield from _of_contraction(dot)
+
+
+def _of_results(fusion: Instruction) -> Iterator[Finding]:
+    kernel = _config(fusion).get(_FUSION)
+    blocks = kernel.get(_BLOCKS) if isinstance(kernel, Mapping) else None
+    tiles = blocks.get("output_tiles", ()) if isinstance(blocks, Mapping) else None
+    shape = fusion.shape_or_none
+    if not isinstance(tiles, Sequence) or shape is None:
+        return
+    results = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    if len(tiles) != len(results):
+        return  # of several results, those that others read need no tile
+    for number, (tile, result) in enumerate(zip(tiles, results, strict=True)):
+        sizes = _count(tile)
+        if isinstance(result, ArrayShape) and sizes not in (None, len(result.dims)):
+            which = f" {number}" if len(results) > 1 else ""
+            message = f"result{which} has {len(result.dims)} dimensions, and its tile {sizes} sizes"
+            yield Finding(fusion, message)
+
+
+def _of_contraction(dot: Instruction) -> Iterator[Finding]:
+    sizes = _count(_config(dot))
+    contracted = dot.attribute_or_none("lhs_contracting_dims")
+    if isinstance(contracted, Sequence) and sizes not in (None, len(contracted)):
+        message = f"{len(contracted)} dimensions are contracted, and the tile has {sizes} sizes"
+        yield Finding(dot, message)
+
+
+def _config(instruction: Instruction) -> Mapping[str, Json]:
+    config = read_backend_config(instruction.attribute_text("backend_config") or "")
+    return config if isinstance(config, Mapping) else {}
+
+
+def _count(tile: Json) -> int | None:
+    """The number of sizes of a tile; None if it says none."""
+    sizes = tile.get("sizes") if isinstance(tile, Mapping) else None
+    return len(sizes) if isinstance(sizes, Sequence) and not isinstance(sizes, str) else None
