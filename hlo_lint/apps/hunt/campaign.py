@@ -230,7 +230,7 @@ class HuntPlan:
         """Hunt, then reduce what was found; the campaign with what was there before.
 
         Raises:
-            DumpError: the folder cannot be read or written, or a process has ended.
+            DumpError: the folder cannot be read or written, or all processes have ended.
         """
         begin = time.time()
         for work, share in ((_hunt, 1 - SETTLING), (_settle, 1.0)):
@@ -250,8 +250,10 @@ class HuntPlan:
                 workers[0].join(1.0)
                 note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
                 time.sleep(1.0)
-            if any(worker.exitcode for worker in workers):
-                raise DumpError("a process that hunted has ended, of too little memory perhaps")
+            if all(worker.exitcode for worker in workers):
+                raise DumpError(
+                    "the processes that hunted have ended, of too little memory perhaps"
+                )
         return Campaign.at(self.folder)
 
 
