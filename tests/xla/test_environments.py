@@ -8,6 +8,7 @@ import threading
 import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_for_the_cpu_any_environment_of_the_release_will_do(
     (folder / INSTALLED).touch()
     found = environment_of("0.11.2", platform=Platform.CPU)
     assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.2")
+
+
+def test_this_python_will_do_where_it_has_the_release(cache: Path) -> None:
+    release = version("jaxlib")
+    assert environment_of(release, platform=Platform.CPU).path == Path(sys.executable)
+    assert not cache.exists()
 
 
 def test_a_python_without_jax_is_an_error(tmp_path: Path) -> None:
