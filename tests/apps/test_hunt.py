@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
 from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
-from hlo_lint.apps.hunt.causes import cause_signature, known_issue
+from hlo_lint.apps.hunt.causes import BugCause, cause_signature, known_issue
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import generate
@@ -96,7 +96,18 @@ def test_a_signature_has_no_names_and_no_numbers() -> None:
     text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
     assert cause_signature(BugFinding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
     assert known_issue("values algsimp: add") == ""
+    assert known_issue("values simplify-while-loops: compare, subtract, while, xor")
     assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
+
+
+def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
+    finding = BugFinding("values", "algsimp", "1 of 3 elements differ")
+    text = _entry("p = s8[3] parameter(0)", "ROOT r = s8[3] add(p, p)")
+    for target, file in (("cpu", "REPORT.md"), ("h200", "gpu.pbtxt")):
+        BugCause(finding, text, (9, 2), (f"0.11.2 {target}",), 1).write(tmp_path / target)
+        assert (tmp_path / target / file).exists()
+    (numbers,) = inputs((tmp_path / "cpu" / "reduced.hlo").read_text("utf-8"))
+    assert (numbers.dtype.name, numbers.shape) == ("int8", (3,))
 
 
 def test_mutations_are_read_by_xla() -> None:

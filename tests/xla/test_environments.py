@@ -50,12 +50,12 @@ def test_a_release_that_does_not_do_is_an_error(
 def test_for_the_cpu_any_environment_of_the_release_will_do(
     cache: Path, platform: Platform
 ) -> None:
-    folder = platform.folder("0.11.2")
+    folder = platform.folder("0.11.1")
     assert folder.parent == cache
     folder.mkdir(parents=True)
     (folder / INSTALLED).touch()
-    found = environment_of("0.11.2", platform=Platform.CPU)
-    assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.2")
+    found = environment_of("0.11.1", platform=Platform.CPU)
+    assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.1")
 
 
 def test_this_python_will_do_where_it_has_the_release(cache: Path) -> None:
