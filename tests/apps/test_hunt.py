@@ -135,9 +135,7 @@ def test_modules_to_mutate_are_small_and_fair(tmp_path: Path) -> None:
 
 def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     finding = BugFinding("crash", "cse", "died: a.cc:1")
-    verdicts = iter(
-        [JudgeVerdict(SAME, frozenset(["algsimp"])), JudgeVerdict(FOUND, frozenset(), finding)]
-    )
+    verdicts = iter([JudgeVerdict(SAME, ("algsimp",)), JudgeVerdict(FOUND, (), finding)])
     campaign = Campaign.at(tmp_path)
     modules = [generate(3), generate(4)]
     campaign.run({"0 cpu": lambda _: next(verdicts)}, Deadline(60), modules)
@@ -171,7 +169,7 @@ def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None
         module = generate(seed)
         rare = "sorting" in module.traits
         passes = ["algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else [])]
-        entry = {"seed": seed, "by": "x", "traits": module.traits, "outcome": SAME}
+        entry = {"seed": seed, "by": "x", "traits": module.traits, "outcome": SAME, "finding": None}
         campaign._count({**entry, "passes": passes})
     weights = campaign.weights()
     assert weights["sorting"] == max(weights.values()) > 1

@@ -109,7 +109,7 @@ class JudgeVerdict:
 
     outcome: str
     """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason why nothing is known."""
-    passes: frozenset[str] = frozenset()
+    passes: tuple[str, ...] = ()
     """The passes that changed something."""
     finding: BugFinding | None = None
 
@@ -208,7 +208,7 @@ class Judge(ExitStack):
             verdict = self.bug(text, inputs, folder)
             if verdict is None and self._rules:
                 verdict = broken_rule(folder)
-            passes = frozenset(passes_in(folder))
+            passes = tuple(sorted({*passes_in(folder)}))
         if isinstance(verdict, BugFinding):
             return JudgeVerdict(FOUND, passes, verdict)
         return JudgeVerdict(verdict or SAME, passes)
