@@ -132,7 +132,8 @@ def environment_of(
         absent = " that is not there" if platform is not Platform.CPU else ""
         raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
     if release == _release_here() and platform.is_here:
-        return Interpreter(Path(sys.executable), release)
+        here = Path(sys.executable)
+        return Interpreter(here, release) if platform is Platform.CPU else interpreter_at(here)
     for other in Platform if platform is Platform.CPU else ():
         if (other.folder(release) / INSTALLED).exists():
             return Interpreter(_python_in(other.folder(release)), release)

@@ -8,6 +8,7 @@ import threading
 import zipfile
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -49,12 +50,18 @@ def test_a_release_that_does_not_do_is_an_error(
 def test_for_the_cpu_any_environment_of_the_release_will_do(
     cache: Path, platform: Platform
 ) -> None:
-    folder = platform.folder("0.11.2")
+    folder = platform.folder("0.11.1")
     assert folder.parent == cache
     folder.mkdir(parents=True)
     (folder / INSTALLED).touch()
-    found = environment_of("0.11.2", platform=Platform.CPU)
-    assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.2")
+    found = environment_of("0.11.1", platform=Platform.CPU)
+    assert (found.path, found.jax) == (folder / "bin" / "python", "0.11.1")
+
+
+def test_this_python_will_do_where_it_has_the_release(cache: Path) -> None:
+    release = version("jaxlib")
+    assert environment_of(release, platform=Platform.CPU).path == Path(sys.executable)
+    assert not cache.exists()
 
 
 def test_a_python_without_jax_is_an_error(tmp_path: Path) -> None:

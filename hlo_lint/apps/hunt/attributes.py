@@ -282,6 +282,8 @@ def _pooling(c: DrawnCall) -> str:
     select, scatter = c.callees
     zero = c.draft.scalar(c.x.dtype, 0)
     pooled = c.draft.add("reduce-window", (*c.operands, zero), f"{window}, to_apply=%{scatter}")
+    if not pooled.array.elements:
+        raise NotDrawn
     c.operands += [c.draft.source(pooled.array), zero]
     return f"{window}, select=%{select}, scatter=%{scatter}"
 

@@ -14,6 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
+from itertools import zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +22,7 @@ from typing import Any, Final
 from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, known_issue, settled
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
-from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, JudgeVerdict, judges_of
+from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, judges_of
 from hlo_lint.apps.hunt.mutate import mutated
 from hlo_lint.apps.reduction import parser
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
@@ -99,7 +100,8 @@ class Campaign:
                 if verdict.finding:
                     kept = self.folder / MODULES / f"{module.seed}.hlo"
                     kept.write_text(module.text, "utf-8")
-                self._keep(_entry(module, name, verdict))
+                of_module = {"seed": module.seed, "by": name, "traits": module.traits}
+                self._keep({**of_module, **asdict(verdict)})
             note(f"{len(self.seeds)} modules, {len(self.causes)} causes")
 
     def generated(self, seeds: Iterable[int]) -> Iterator[Generated]:
@@ -129,16 +131,17 @@ class Campaign:
         Raises:
             DumpError: the folder cannot be written.
         """
-        entries = [one for of_cause in self.causes.values() for one in of_cause[:PER_CAUSE]]
+        turns = zip_longest(*(of_cause[:PER_CAUSE] for of_cause in self.causes.values()))
+        entries = [entry for turn in turns for entry in turn if entry]
         for entry in entries[share[0] :: share[1]]:
-            by, seed = entry["by"], entry["seed"]
-            if f"{by} {seed}" in self.settled or by not in judges or known_issue(entry["cause"]):
+            by, seed, finding = entry["by"], entry["seed"], BugFinding(**entry["finding"])
+            if f"{by} {seed}" in self.settled or by not in judges or known_issue(finding.cause):
                 continue
-            note(f"reducing {entry['cause'][:60]}")
+            note(f"reducing {finding.cause[:60]}")
             text = (self.folder / MODULES / f"{seed}.hlo").read_text("utf-8")
             cause: BugCause | str
             try:
-                cause = settled(text, by, BugFinding(*entry["found"]), judges, seed)
+                cause = settled(text, by, finding, judges, seed)
             except NoTimeLeft:
                 return
             except UsageError as error:
@@ -152,8 +155,7 @@ class Campaign:
     def table(self) -> list[tuple[str, ...]]:
         """A row for each cause: pass, cause, where it shows, first seed, how often it was found."""
         rows: dict[str, list[Any]] = {}
-        for entries in self.causes.values():
-            of = entries[0]["cause"]
+        for of, entries in self.causes.items():
             for number, entry in enumerate(entries):
                 cause = self.settled.get(f"{entry['by']} {entry['seed']}")
                 if isinstance(cause, BugCause):
@@ -162,7 +164,7 @@ class Campaign:
                     rows.setdefault(of, [*head, cause.issue or "new"])
                 elif number == 0:
                     shows = ", ".join({one["by"]: 1 for one in entries})
-                    head = [entry["found"][1], of, shows, str(entry["seed"]), 0]
+                    head = [entry["finding"]["pass_name"], of, shows, str(entry["seed"]), 0]
                     rows.setdefault(of, [*head, cause or known_issue(of) or "not reduced yet"])
                 rows[of][4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
@@ -189,22 +191,8 @@ class Campaign:
         rarity = sum(1 / counts[changed] for changed in entry["passes"])
         for trait in set(entry["traits"]):
             self._rarity[trait].append(rarity)
-        if "cause" in entry:
-            self.causes[entry["cause"]].append(dict(entry))
-
-
-def _entry(module: Generated, name: str, verdict: JudgeVerdict) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        "seed": module.seed,
-        "by": name,
-        "traits": module.traits,
-        "outcome": verdict.outcome,
-        "passes": sorted(verdict.passes),
-    }
-    if finding := verdict.finding:
-        entry["found"] = [finding.kind, finding.pass_name, finding.message]
-        entry["cause"] = finding.cause
-    return entry
+        if finding := entry["finding"]:
+            self.causes[BugFinding(**finding).cause].append(dict(entry))
 
 
 @dataclass(frozen=True)
@@ -230,7 +218,7 @@ class HuntPlan:
         """Hunt, then reduce what was found; the campaign with what was there before.
 
         Raises:
-            DumpError: the folder cannot be read or written, or a process has ended.
+            DumpError: the folder cannot be read or written, or all processes have ended.
         """
         begin = time.time()
         for work, share in ((_hunt, 1 - SETTLING), (_settle, 1.0)):
@@ -250,8 +238,10 @@ class HuntPlan:
                 workers[0].join(1.0)
                 note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
                 time.sleep(1.0)
-            if any(worker.exitcode for worker in workers):
-                raise DumpError("a process that hunted has ended, of too little memory perhaps")
+            if all(worker.exitcode for worker in workers):
+                raise DumpError(
+                    "the processes that hunted have ended, of too little memory perhaps"
+                )
         return Campaign.at(self.folder)
 
 

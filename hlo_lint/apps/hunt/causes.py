@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from hlo_lint.apps.hunt import show
-from hlo_lint.apps.hunt.judge import BugFinding, JudgeVerdict, hunt_inputs
+from hlo_lint.apps.hunt.judge import CPU, GPU, BugFinding, JudgeVerdict, hunt_inputs
+from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.reduction import parser
 from hlo_lint.engine.reduce.interest import InterestVerdict
 from hlo_lint.engine.reduce.search import Reduction, Search
 from hlo_lint.engine.values.validate import SEEDS
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.report.repro import Environment, Repro, write_repro
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.files import write
 
@@ -55,11 +57,16 @@ class BugCause:
         return known_issue(self.signature)
 
     def write(self, folder: Path) -> None:
-        """Write the module with what it is run on, and a report, for a maintainer.
+        """Write the directory of `hlo-lint repro` for a GPU, else the module and a report.
 
         Raises:
             DumpError: they cannot be written.
         """
+        release, _, target = self.shows[0].partition(" ")
+        if target not in (CPU, GPU) and not (chip := target_of(target)).is_tpu:
+            given = Environment(release, chip.description)
+            write_repro(Repro(self.text, self.finding.message, self.size, given), folder)
+            return
         lines = []
         for array in hunt_inputs(parse_file(self.text).modules[0], SEEDS[0]):
             numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()

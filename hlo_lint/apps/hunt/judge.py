@@ -109,7 +109,7 @@ class JudgeVerdict:
 
     outcome: str
     """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason why nothing is known."""
-    passes: frozenset[str] = frozenset()
+    passes: tuple[str, ...] = ()
     """The passes that changed something."""
     finding: BugFinding | None = None
 
@@ -169,6 +169,7 @@ class Judge(ExitStack):
         super().__init__()
         self._only, self._rules, self._deadline = passes, rules, deadline or Deadline()
         python, target, _ = compiler or HuntCompiler()
+        self._is_gpu = target == GPU
         self._reference = self._plain = self._runner(None)
         self._runs = self._reference
         self._chip = None if target in (CPU, GPU) else target_of(target)
@@ -178,7 +179,7 @@ class Judge(ExitStack):
                 XlaCompiler(python, timeout=CHIP_SECONDS, platform=platform, deadline=deadline)
             )
         else:
-            self._runs = self._runner(python, on_gpu=target == GPU)
+            self._runs = self._runner(python, on_gpu=self._is_gpu)
             self._plain = self._runs if target == CPU else self._reference
 
     def _runner(self, python: Path | None, *, on_gpu: bool = False) -> XlaCpu:
@@ -207,13 +208,15 @@ class Judge(ExitStack):
             verdict = self.bug(text, inputs, folder)
             if verdict is None and self._rules:
                 verdict = broken_rule(folder)
-            passes = frozenset(passes_in(folder))
+            passes = tuple(sorted({*passes_in(folder)}))
         if isinstance(verdict, BugFinding):
             return JudgeVerdict(FOUND, passes, verdict)
         return JudgeVerdict(verdict or SAME, passes)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         """The bug, or why nothing is known; the dumps are written into the folder."""
+        if self._is_gpu and prod(devices_of(text)) > 1:
+            return "it is for several devices"
         compiled = self._compiled(text, inputs, folder)
         if self._only and last_pass(folder) not in self._only:
             return self.by_steps(folder)  # no other pass lowers what is left

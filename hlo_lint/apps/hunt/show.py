@@ -29,7 +29,7 @@ from hlo_lint.xla.cpu import (
 
 WITHOUT = {
     "xla_disable_hlo_passes": "algsimp,constant_folding,cse,fusion,simplify-while-loops,"
-    "simplify-conditional,simplification,while-loop-trip-count-annotator",
+    "simplify-conditional,simplification,while-loop-trip-count-annotator"
 }
 
 
