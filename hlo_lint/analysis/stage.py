@@ -194,7 +194,7 @@ def parse_stage(text: str) -> Stage:
     ('gpu', True, True, 4)
     >>> stage = parse_stage("cublas-gemm-rewriter")
     >>> stage.backend, stage.layouts, stage.normalized
-    ('gpu', True, None)
+    ('gpu', True, False)
 
     Raises:
         UsageError: for a word that is not one of these, or a value that does not fit.

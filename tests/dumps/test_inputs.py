@@ -164,7 +164,7 @@ def test_the_buffer_assignment_of_a_protocol_buffer_is_that_of_the_text(folder: 
 
 
 def test_a_file_that_a_profiler_writes_of_one_program_is_read() -> None:
-    folder = FIXTURES / "profiles/programs"
+    folder = FIXTURES / "profiled_programs"
     assert modules_in(one(folder, "*.hlo_proto.pb")) == ["jit_step"]
     status, said = checked(folder)
     assert status == 0, said

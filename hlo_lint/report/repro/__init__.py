@@ -158,7 +158,7 @@ def _filled(name: str, repro: Repro) -> str:
         exec="" if then else "exec ",
         then=then,
         dumping=DUMPING,
-        packages=" ".join(each.format(environment.jax) for each in Platform.GPU.packages),
+        packages=" ".join(package.format(environment.jax) for package in Platform.GPU.packages),
         jax=environment.jax,
     )
 
