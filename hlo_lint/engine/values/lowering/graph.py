@@ -354,6 +354,15 @@ def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
             raise NotLowered("it has fewer results than its type says")
 
 
+def element_of(value: LoweredValue, index: Sequence[int]) -> LoweredValue:
+    """One element of a tuple."""
+    for number in index:
+        if not isinstance(value, tuple) or number >= len(value):
+            raise NotLowered("an element is read of what is not a tuple")
+        value = value[number]
+    return value
+
+
 def nodes_in_order(roots: Iterable[Node]) -> list[Node]:
     """The nodes that results depend on, operands first."""
     return operands_first(roots, lambda node: node.operands)
