@@ -90,7 +90,8 @@ def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: 
     validation = validate_dumps(pipeline.title, in_order(pipeline), xla, all_steps=all_steps)
     assert validation.changes == []
     assert validation.compared == sum(validation.counts.values()) > 20
-    assert validation.counts[StepOutcome.SAME_GRAPH] > 20
+    by_graph = validation.counts[StepOutcome.SAME_GRAPH]
+    assert by_graph > 20 if all_steps else by_graph <= 1
 
 
 WRONG = {
