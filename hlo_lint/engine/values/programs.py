@@ -118,10 +118,10 @@ class Runs:
     """True if programs that are equal otherwise run on such inputs as well."""
     draw: DrawInput = value
     """Gives the values of an input, as `value` of `inputs.py`."""
+    wide_first: bool = False
+    """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, those used last at the end."""
-    _rounded: set[tuple[int, int]] = field(default_factory=set)
-    """The graphs that differ by rounding alone for some seed: f64 may decide the others."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -129,8 +129,7 @@ class Runs:
         Raises:
             NotRun: they are too large.
         """
-        shapes = [input_.shape for input_ in inputs]
-        size = sum(prod(shape.dims) * BITS.get(shape.dtype, 8) // 8 for shape in shapes)
+        size = sum(map(_bytes, inputs))
         if size > MAX_INPUT_BYTES:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return self._once(
@@ -194,14 +193,23 @@ class Runs:
 
     def failure(self, program: Program, inputs: Inputs, seed: int) -> NotRun | None:
         """The reason why a program runs neither in its own types nor in f64; None if it runs."""
-        try:
-            self.results(program, inputs, seed)
-        except NotRun:
+        reason = None
+        for types in self._order(inputs):
             try:
-                self.results(program, inputs, seed, WIDE)
+                self.results(program, inputs, seed, types)
             except NotRun as error:
-                return error
-        return None
+                reason = error
+            else:
+                return None
+        return reason
+
+    def _order(self, inputs: Inputs) -> tuple[Mapping[str, str], ...]:
+        """The types in which a program runs, those first that are to decide.
+
+        Of large inputs f64 takes a multiple of the memory, and may not be needed.
+        """
+        is_large = sum(map(_bytes, inputs)) > MIN_OPTIMIZED_BYTES
+        return (WIDE, NATIVE) if self.wide_first and not is_large else (NATIVE, WIDE)
 
     def compare(
         self, before: Program, after: Program, inputs: Inputs, seeds: Sequence[int]
@@ -239,7 +247,7 @@ class Runs:
         from numpy import isfinite
 
         try:
-            results = self.results(program, inputs, seed)
+            results = self.results(program, inputs, seed, self._order(inputs)[0])
         except NotRun:
             return False
         return any(is_rounded(array) and not isfinite(array).any() for array in results)
@@ -247,21 +255,26 @@ class Runs:
     def _compared(self, before: Program, after: Program, inputs: Inputs, seed: int) -> Comparison:
         from numpy import errstate
 
-        native: list[list[NDArray[Any]]] = []
-        wide: list[list[NDArray[Any]]] = []
         failures: list[NotRun] = []
-        if self._is_rounding(before, after, inputs, seed):
-            return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=WIDE_BOUND)
-        try:
-            native = [self.results(side, inputs, seed) for side in (before, after)]
-        except NotRun as error:
-            failures.append(error)
+
+        def both(types: Mapping[str, str]) -> list[list[NDArray[Any]]]:
+            try:
+                return [self.results(side, inputs, seed, types) for side in (before, after)]
+            except NotRun as error:
+                failures.append(error)
+                return []
+
+        is_narrowed = bool(narrowed(after, True) - narrowed(before, False))
+        if self._order(inputs)[0] is WIDE and not is_narrowed and (wide := both(WIDE)):
+            if result_difference(wide[0], wide[1]) is None:
+                return Comparison(StepOutcome.SAME_BITS, seed=seed)
+            bound = wide_bound(before, after, (), wide[0])  # a run in other types only widens it
+            if result_difference(wide[0], wide[1], bound) is None:
+                return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=bound)
+        native = both(NATIVE)
         if native and result_difference(native[0], native[1]) is None:
             return Comparison(StepOutcome.SAME_BITS, seed=seed)
-        try:
-            wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
-        except NotRun as error:
-            failures.append(error)
+        wide = both(WIDE)
         if wide:
             bound = wide_bound(before, after, native[:1], wide[0])
             divergence = result_difference(wide[0], wide[1], bound)
@@ -285,28 +298,14 @@ class Runs:
             if any(error and factor * error.error >= divergence.error for error in errors):
                 reason = "rounding alone changes the results as much"
                 return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
-        if divergence is None and native and narrowed(after, True) - narrowed(before, False):
+        if divergence is None and native and is_narrowed:
             divergence = result_difference(native[0], native[1])
             return Comparison(StepOutcome.CHANGED, "", divergence, seed)
         if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
             reason = "XLA:CPU gives other results with its passes off"
             return Comparison(StepOutcome.NOT_RUN, reason, seed=seed)
         outcome = StepOutcome.WITHIN_BOUND if divergence is None else StepOutcome.CHANGED
-        if divergence is None:
-            self._rounded.add((before.graph.number, after.graph.number))
         return Comparison(outcome, "", divergence, seed, bound)
-
-    def _is_rounding(self, before: Program, after: Program, inputs: Inputs, seed: int) -> bool:
-        """True if f64 alone shows it: they differ so for another seed, and no type decides."""
-        if (before.graph.number, after.graph.number) not in self._rounded:
-            return False
-        if narrowed(after, True) - narrowed(before, False):
-            return False
-        try:
-            wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
-        except NotRun:
-            return False
-        return result_difference(wide[0], wide[1], WIDE_BOUND) is None
 
     def _confirmed(
         self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound
@@ -346,6 +345,11 @@ def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Progra
     )
     extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS)))
     return [*seeds, *(seed for seed in extra if seed not in seeds)]
+
+
+def _bytes(input_: Input) -> int:
+    """The bytes of an input in its own type."""
+    return prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
 
 
 def _size(made: list[NDArray[Any]] | NotRun) -> int:

@@ -114,7 +114,10 @@ def validate_dumps(
     change that a later pass takes back is then not seen. `draw` gives the inputs.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
-    run, runs = RunSteps(dumps, deadline, progress), Runs(xla, edges, at_edges=True, draw=draw)
+    run, runs = (
+        RunSteps(dumps, deadline, progress),
+        Runs(xla, edges, at_edges=True, wide_first=True, draw=draw),
+    )
     result = Validation(title, run.steps)
     stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     if all_steps:
@@ -140,7 +143,7 @@ def validate_pair(
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True),
+        Runs(xla, edges, at_edges=True, wide_first=True),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
@@ -344,7 +347,10 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [runs, *(Runs(xla, runs.edges, draw=runs.draw) for xla in siblings)]
+        pool = [
+            runs,
+            *(Runs(xla, runs.edges, runs.at_edges, runs.draw, runs.wide_first) for xla in siblings),
+        ]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):

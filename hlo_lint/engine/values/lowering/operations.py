@@ -97,6 +97,11 @@ def on_device(
             return lowering.nodes.broadcast(node, shape.dims, dimensions)
         case "convert" if isinstance(shape, ArrayShape):
             return lowering.nodes.convert(leaves[0], shape.dtype)
+        case "pad":
+            paddings = instruction.attribute("padding")
+            if isinstance(paddings, tuple) and any(min(edges[:2]) < 0 for edges in paddings):
+                # Only algsimp takes them away, and XLA:CPU has no code for them.
+                return lowering.nodes.pad(leaves[0], leaves[1], paddings)
         case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
             from hlo_lint.engine.values.lowering.convolutions import plain
 
