@@ -44,7 +44,7 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-MIN_OPTIMIZED_BYTES: Final = 1 << 24
+MIN_OPTIMIZED_BYTES: Final = 1 << 26
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
 """Flags for such a program: LLVM optimizes its loops. It changes no value."""
@@ -64,6 +64,8 @@ JUDGE: Final[Mapping[str, bool | int | str]] = {
 
 Without one of the others XLA:CPU 0.10.2 refuses a program, aborts, or computes something else:
 they expand what it emits no code for (`logistic`, random bits, 8-bit floats), or assign layouts."""
+MAX_WIDE_BYTES: Final = 1 << 27
+"""Programs with inputs of more bytes run in their own types first: f64 takes a multiple."""
 MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 MAX_KEPT_BYTES: Final = 1 << 30
@@ -122,6 +124,8 @@ class Runs:
     """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, those used last at the end."""
+    _failures: dict[tuple[int, bool], NotRun] = field(default_factory=dict)
+    """Of graphs in their own types, or in f64, the reason why they do not run."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -164,11 +168,17 @@ class Runs:
         def run() -> list[NDArray[Any]]:
             if program.endless:
                 raise NotRun(program.endless[0])
+            if failure := self._failures.get((program.graph.number, bool(types))):
+                raise failure  # a refusal, or too long a run, on other inputs too
             arguments = in_types(self.inputs(inputs, seed), program, types)
             text = emit_graph(program.graph, types)
             size = sum(array.nbytes for array in arguments)
             flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
-            return self.xla.run(text, arguments, flags=flags)
+            try:
+                return self.xla.run(text, arguments, flags=flags)
+            except NotRun as error:
+                self._failures[program.graph.number, bool(types)] = error
+                raise
 
         return self._once((inputs, seed, program.graph.number, bool(types)), run)
 
@@ -204,11 +214,8 @@ class Runs:
         return reason
 
     def _order(self, inputs: Inputs) -> tuple[Mapping[str, str], ...]:
-        """The types in which a program runs, those first that are to decide.
-
-        Of large inputs f64 takes a multiple of the memory, and may not be needed.
-        """
-        is_large = sum(map(_bytes, inputs)) > MIN_OPTIMIZED_BYTES
+        """The types in which a program runs, those first that are to decide."""
+        is_large = sum(map(_bytes, inputs)) > MAX_WIDE_BYTES
         return (WIDE, NATIVE) if self.wide_first and not is_large else (NATIVE, WIDE)
 
     def compare(
