@@ -32,6 +32,7 @@ ALLOWED = {
     "kernels/rules/pipeline/gemm_epilogue_changed.py _followed": "each step is one user down",
     "kernels/rules/pipeline/gemm_epilogue_changed.py _term": "each step is one operand up",
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
+    "engine/values/lowering/bounded.py collected": "as deep as a shape",
     "engine/values/lowering/operations.py _literal": "as deep as a shape",
     "engine/values/lowering/watch.py _like": "as deep as a value",
 }

@@ -101,8 +101,8 @@ class RunSteps:
         """The program of a step; `before` is one before it, which tells the devices of the run."""
         if not step.is_tried:
             self.progress(step.dump.path.name)
-            known = None if before is None or self._layout is not None else before.program
-            devices = 1 if known is None else known.devices
+            program = None if before is None or self._layout is not None else before.program
+            devices = 1 if program is None else program.devices
             key = step.dump.text_identity, step.number >= self._first, devices
             same = self._texts.setdefault(key, step)
             if same is step:

@@ -351,7 +351,7 @@ def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     ]
     assert validation.notes == [
         "not comparable: operations that are not run differ: opaque after (1 step)",
-        "not lowered: f32[<=4] has a size that is known at run time only (1 step)",
+        "not lowered: f32[4] does not say which dimensions have a size of their own (1 step)",
         "not run, equal for equal operands: opaque",
     ]
 

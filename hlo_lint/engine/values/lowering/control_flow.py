@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.endless_loops import endless
 from hlo_lint.analysis.loops import Loop, read_loop
+from hlo_lint.engine.values.lowering.bounded import collected, with_sizes
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
     Node,
     NotLowered,
     Shapes,
-    assembled,
     element_of,
     leaf_nodes,
 )
@@ -33,7 +33,7 @@ def while_results(lowering: Lowering, instruction: Instruction, states: Values) 
     if reason := endless(Loop(instruction, computation, test)):
         lowering.endless.append(f"the loop %{instruction.name} {reason}")
     carried = _carried(lowering, computation.name)
-    leaves = [node for value in states for node in leaf_nodes(value)]
+    leaves = [node for value in states for node in with_sizes(lowering.nodes, value, shape)]
     leaves += lowering.watch.initial_values(carried) if lowering.watch is not None else []
     shapes = tuple(leaf.shape for leaf in leaves)
     begin = len(lowering.nodes.made)
@@ -71,7 +71,7 @@ def _state(
     After them are the values of watched instructions in the iteration before.
     """
     nodes = iter([lowering.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
-    state = [assembled(shape, nodes) for _ in range(lowering.devices)]
+    state = [collected(lowering.nodes, shape, nodes) for _ in range(lowering.devices)]
     return state, lowering.watch.last_values(carried, nodes) if lowering.watch is not None else []
 
 
@@ -86,7 +86,9 @@ def _body(
     """The body of a loop, or a branch: from a tuple to a tuple."""
     watch = None if lowering.watch is None else lowering.watch.scoped(last)
     results = replace(lowering, scope=body.name, watch=watch).computation(body, [state])
-    roots = [node for value in results for node in leaf_nodes(value)]
+    assert body.root is not None
+    shape = lowering.shape(body.root)
+    roots = [node for value in results for node in with_sizes(lowering.nodes, value, shape)]
     roots += [] if watch is None else watch.results(carried)
     return lowering.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
 
@@ -96,7 +98,7 @@ def _results(
 ) -> Values:
     """The result of a loop or a conditional on each device; what is watched in it is seen."""
     every = iter(lowering.nodes.elements(node))
-    values = [assembled(shape, every) for _ in range(lowering.devices)]
+    values = [collected(lowering.nodes, shape, every) for _ in range(lowering.devices)]
     if lowering.watch is not None:
         for instruction, last in lowering.watch.last_values(carried, every):
             lowering.watch.see(instruction, *last)
@@ -129,13 +131,17 @@ def conditional_results(
     bodies = [lowering.body(name) for name in instruction.called_computations]
     shape = lowering.shape(instruction)
     predicate = next(leaf_nodes(operands[0][0]))
-    leaves = [[node for value in values for node in leaf_nodes(value)] for values in operands[1:]]
+    parameters = [lowering.shape(body.parameters[0]) for body in bodies]
+    leaves = [
+        [node for value in values for node in with_sizes(lowering.nodes, value, parameter)]
+        for parameter, values in zip(parameters, operands[1:], strict=True)
+    ]
     branches: list[Graph] = []
     carried = _carried(lowering, *instruction.called_computations)
-    for body, arguments in zip(bodies, leaves, strict=True):
+    for body, parameter, arguments in zip(bodies, parameters, leaves, strict=True):
         shapes = tuple(leaf.shape for leaf in arguments)
         begin = len(lowering.nodes.made)
-        state, _ = _state(lowering, lowering.shape(body.parameters[0]), shapes)
+        state, _ = _state(lowering, parameter, shapes)
         branches.append(_body(lowering, body, state, shapes, carried))
         del lowering.nodes.made[begin:]  # they are inside the branch
     shapes = tuple(root.shape for root in branches[0].roots)

@@ -32,6 +32,8 @@ class NotLowered(HloLintError):
 
 
 Shapes = tuple[ArrayShape, ...]
+Sizes = Sequence["Node | None"]
+"""Of a bounded array, its size in each dimension; None where that is its bound."""
 Attributes = tuple[tuple[str, str], ...]
 
 
@@ -50,6 +52,8 @@ class Node:
     """The computations it calls, each with its attribute."""
     literal: NDArray[Any] | None = field(default=None, repr=False)
     """The value of a constant."""
+    sizes: Sizes = ()
+    """Empty for an array that is not bounded."""
 
     @property
     def shape(self) -> ArrayShape:
@@ -83,6 +87,8 @@ class Nodes:
         self._nodes: list[Node] = []
         self._graph_numbering = ValueNumbering()
         self._graphs: list[Graph] = []
+        self.has_bounded = False
+        """True once there was an array with a size that is known at run time."""
         self.asked = 0
         """The number of nodes asked for by the program that is being lowered."""
         self.made: list[Node] = []

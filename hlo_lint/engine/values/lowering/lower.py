@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.cycles import cycles_of
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering import control_flow
+from hlo_lint.engine.values.lowering.bounded import collected, shapes_of, with_sizes
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
     LoweredValue,
@@ -108,7 +109,8 @@ class Lowering:
             results = self.computation(entry, arguments)
         except RecursionError:
             raise NotLowered("it has too many calls inside calls") from None
-        leaves = [list(leaf_nodes(value)) for value in results]
+        shape = self.shape(entry.root)
+        leaves = [list(with_sizes(self.nodes, value, shape)) for value in results]
         if self.watch is not None:
             roots = self.watch.results(list(self.watch.seen))
         elif self.layout is None:
@@ -163,8 +165,13 @@ class Lowering:
                 leaf += len(list(arrays(parameter.shape_or_none)))
                 continue
             with _named(parameter):
-                shapes = list(bare(self.shape(parameter)))
+                sized = list(shapes_of(self.shape(parameter)))
                 limit = index_limit(parameter, self.module)
+            shapes = [shape for shape, _ in sized]
+            bounds = [bound for _, bound in sized]
+            places = [at - 1 for at in accumulate(bound is None for bound in bounds)]
+            if self.devices > 1 and any(bounds):
+                raise NotLowered(f"%{parameter.name} has a size on each device")
             number = parameter.parameter_number or 0
             shared = number in self.replicated or self.layout is not None
             own = shapes
@@ -178,16 +185,22 @@ class Lowering:
                 if not (shared and device):
                     first = len(inputs)
                     inputs += [
-                        Input(leaf + at, device, shape, limit, given.get((number, device), ()))
-                        for at, shape in enumerate(shapes)
+                        Input(
+                            leaf + at,
+                            device,
+                            shape,
+                            limit if bound is None else bound + 1,
+                            given.get((number, device), ()),
+                        )
+                        for at, shape, bound in zip(places, shapes, bounds, strict=True)
                     ]
                 whole = [self.nodes.parameter(first + at, shape) for at, shape in enumerate(shapes)]
                 if own is not shapes:
                     pairs = zip(spread, whole, strict=True)
                     whole = [sharded.cut(self.nodes, node, device) for sharded, node in pairs]
-                values.append(assembled(self.shape(parameter), iter(whole)))
+                values.append(collected(self.nodes, self.shape(parameter), iter(whole)))
             arguments.append(values)
-            leaf += len(shapes)
+            leaf += sum(bound is None for bound in bounds)
         return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:

@@ -71,6 +71,13 @@ def on_device(
     if opcode == "copy-start":
         parts = shape.elements if isinstance(shape, TupleShape) else ()
         return (operands[0], operands[0], *lowering.contexts(parts))
+    if (isinstance(shape, ArrayShape) and any(shape.dynamic)) or (
+        lowering.nodes.has_bounded
+        and any(node.sizes for value in operands for node in leaf_nodes(value))
+    ):
+        from hlo_lint.engine.values.lowering.bounded import bounded_value
+
+        return bounded_value(lowering, instruction, opcode, operands, shape)
     if opcode == "custom-call":
         from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 
