@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 
-_LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$")
+_LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
 """Calls of XLA's own that layout-assignment may give operands in any layout."""
 
 
