@@ -65,6 +65,8 @@ OPERATIONS = {
     "rows side by side": "c = s32[4,<=3] concatenate(e, e), dimensions={0} "
     "x = s32[<=12] reshape(c)",
     "a reshape": "x = s32[<=6] reshape(e)",
+    "a reshape to given sizes": "t = s32[2,<=3] set-dimension-size(b, two), dimensions={1} "
+    "w = s32[<=3,2] dynamic-reshape(t, two, two) x = s32[<=6] reshape(w)",
     "a transpose": "t = s32[<=3,2] transpose(e), dimensions={1,0} x = s32[<=6] reshape(t)",
     "a broadcast": "w = s32[2,<=4] broadcast(d), dimensions={1} x = s32[<=8] reshape(w)",
     "a slice": "s = s32[1,<=3] slice(e), slice={[1:2], [0:3]} x = s32[<=3] reshape(s)",

@@ -128,7 +128,7 @@ def on_device(
 
             largest = instruction.attribute("largest") is not False
             return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
-        case "scan" | "ragged-dot" | "scaled-dot":
+        case "scan" | "ragged-dot" | "reduce-window" | "scaled-dot":
             expanded = _expanded(lowering, instruction, opcode, leaves, list(bare(shape)))
             if expanded:
                 return assembled(shape, iter(expanded))
@@ -156,7 +156,8 @@ def _expanded(
         return expansions.scan(lowering, instruction, leaves, results)
     if opcode == "ragged-dot":
         return [expansions.ragged_dot(lowering, instruction, leaves, results[0])]
-    result = expansions.scaled_dot(lowering, instruction, leaves, results[0])
+    lowered = expansions.reduce_window if opcode == "reduce-window" else expansions.scaled_dot
+    result = lowered(lowering, instruction, leaves, results[0])
     return [] if result is None else [result]
 
 
