@@ -9,6 +9,7 @@ which XLA aborts ends the child, not the caller: the next text starts another ch
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -45,6 +46,7 @@ FLAGS: Final[Flags] = {
     "xla_backend_optimization_level": 0,
     "xla_cpu_use_fusion_emitters": False,
     "xla_cpu_multi_thread_eigen": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
 }
 """Flags of the first attempt, which compiles fast and rewrites little."""
 DEFAULT_FLAGS: Final[Flags] = {"xla_allow_excess_precision": False}
@@ -179,7 +181,7 @@ def compile_text(text: bytes, *, flags: dict[str, Any], devices: list[int]) -> A
 
 
 def load_runtime() -> Answer:
-    """Import jax, or jaxlib alone."""
+    """Import jaxlib, and jax where it needs that."""
     _device()
     return None, ()
 
@@ -215,22 +217,20 @@ def _compiled(
 def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
     """The CPU, a function that puts an array on it, and one that fetches an array from it."""
     jaxlib = import_module("jaxlib._jax")
-    try:
+    # Before 0.11 its arrays are written in Python, in jax, which takes 0.4 s to import.
+    is_alone = hasattr(jaxlib.ArrayImpl, "_to_np_array_did_copy")
+    if not is_alone or os.environ.get("JAX_PLATFORMS") != "cpu":
         jax = import_module("jax")
-    except ImportError:
-        # jaxlib alone does, from 0.11 on: the classes of its arrays were written in Python before.
-        if not hasattr(jaxlib.ArrayImpl, "_to_np_array_did_copy"):
-            raise
-        device = import_module("jaxlib.xla_client").make_cpu_client().devices()[0]
-        sharding = jaxlib.SingleDeviceSharding(device)
+        first = jax.devices()[0]
+        return first, lambda array: jax.device_put(array, first), import_module("numpy").asarray
+    device = import_module("jaxlib.xla_client").make_cpu_client().devices()[0]
+    sharding = jaxlib.SingleDeviceSharding(device)
 
-        def put(array: NDArray[Any]) -> Any:
-            shape = _ShapedArray(array.shape, array.dtype)
-            return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
+    def put(array: NDArray[Any]) -> Any:
+        shape = _ShapedArray(array.shape, array.dtype)
+        return jaxlib.batched_device_put(shape, sharding, [array], [device], enable_x64=True)
 
-        return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
-    device = jax.devices()[0]
-    return device, lambda array: jax.device_put(array, device), import_module("numpy").asarray
+    return device, put, lambda array: array._single_device_array_to_np_array_did_copy()[0]
 
 
 class _ShapedArray(NamedTuple):

@@ -28,12 +28,12 @@ ALLOWED = {
     "engine/values/lowering/cuts.py _mean": "the halves of a complex number",
     "engine/values/lowering/graph.py transpose": "none of these reads another",
     "engine/values/lowering/lower.py _in_order": "calls a function of its name",
-    "engine/values/lowering/lower.py cut": "calls a function of its name",
     "kernels/autotuning/cublaslt_fission.py _only_renamed": "each step is one user down",
     "kernels/rules/pipeline/gemm_epilogue_changed.py _followed": "each step is one user down",
     "kernels/rules/pipeline/gemm_epilogue_changed.py _term": "each step is one operand up",
     "engine/values/lowering/graph.py assembled": "as deep as a shape",
-    "engine/values/lowering/lower.py _literal": "as deep as a shape",
+    "engine/values/lowering/bounded.py collected": "as deep as a shape",
+    "engine/values/lowering/operations.py _literal": "as deep as a shape",
     "engine/values/lowering/watch.py _like": "as deep as a value",
 }
 """Walks by hand, each with why it ends."""

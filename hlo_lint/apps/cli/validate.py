@@ -13,7 +13,6 @@ from hlo_lint.apps.cli.printing import write_report
 from hlo_lint.apps.targets import open_paths
 from hlo_lint.apps.validation import ValidationResult, validate
 from hlo_lint.report.formats import FORMATS, render
-from hlo_lint.report.html.page import render_html
 from hlo_lint.report.text import print_text
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
@@ -117,6 +116,8 @@ def command(
 
 def _rendered(result: ValidationResult, output_format: str, paths: tuple[str, ...]) -> str:
     if output_format == "html":
+        from hlo_lint.report.html.page import render_html
+
         return render_html(open_paths(paths), result.report, title=paths[0], sources=())
     return render(
         result.report, output_format, lambda line: click.echo(f"hlo-lint: {line}", err=True)

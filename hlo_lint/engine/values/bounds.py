@@ -77,10 +77,11 @@ def _is_short(number: float) -> bool:
 
 
 SMOOTH: Final = frozenset(
-    "abs add broadcast clamp complex concatenate conditional constant convert convolution copy "
-    "cosine dot dynamic-slice dynamic-update-slice erf exponential fft gather get-tuple-element "
-    "imag iota logistic maximum minimum multiply negate pad parameter real reduce reduce-window "
-    "reshape reverse scatter select sine slice subtract tanh transpose tuple".split()
+    "abs add bounded broadcast clamp complex concatenate conditional constant convert convolution "
+    "copy cosine dot dynamic-slice dynamic-update-slice erf exponential fft gather "
+    "get-tuple-element imag iota logistic maximum minimum multiply negate pad parameter real "
+    "reduce reduce-window reshape reverse scatter select sine slice subtract tanh transpose "
+    "tuple".split()
 )
 """Opcodes that make a small error of an operand no larger error of another kind: the others divide,
 decide, or take the bits."""

@@ -280,6 +280,9 @@ def _limits(user: Instruction, source: Instruction) -> Iterator[int]:
             for axis in ragged or ():
                 if isinstance(groups, ArrayShape) and groups.dims and axis < array.rank:
                     yield array.dims[axis] // max(groups.dims[-1], 1) + 1
+        case "set-dimension-size" if operands[1:] == [source]:
+            for axis in user.integers_attribute("dimensions") or ():
+                yield array.dims[axis] + 1
         case "conditional" if operands[0] is source:
             yield len(user.called_computations)
         case "dynamic-slice" | "dynamic-update-slice":

@@ -44,7 +44,7 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-MIN_OPTIMIZED_BYTES: Final = 1 << 24
+MIN_OPTIMIZED_BYTES: Final = 1 << 26
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
 """Flags for such a program: LLVM optimizes its loops. It changes no value."""
@@ -64,6 +64,8 @@ JUDGE: Final[Mapping[str, bool | int | str]] = {
 
 Without one of the others XLA:CPU 0.10.2 refuses a program, aborts, or computes something else:
 they expand what it emits no code for (`logistic`, random bits, 8-bit floats), or assign layouts."""
+MAX_WIDE_BYTES: Final = 1 << 27
+"""Programs with inputs of more bytes run in their own types first: f64 takes a multiple."""
 MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 MAX_KEPT_BYTES: Final = 1 << 30
@@ -118,10 +120,12 @@ class Runs:
     """True if programs that are equal otherwise run on such inputs as well."""
     draw: DrawInput = value
     """Gives the values of an input, as `value` of `inputs.py`."""
+    wide_first: bool = False
+    """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
     """Inputs and results, those used last at the end."""
-    _rounded: set[tuple[int, int]] = field(default_factory=set)
-    """The graphs that differ by rounding alone for some seed: f64 may decide the others."""
+    _failures: dict[tuple[int, bool], NotRun] = field(default_factory=dict)
+    """Of graphs in their own types, or in f64, the reason why they do not run."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -129,8 +133,7 @@ class Runs:
         Raises:
             NotRun: they are too large.
         """
-        shapes = [input_.shape for input_ in inputs]
-        size = sum(prod(shape.dims) * BITS.get(shape.dtype, 8) // 8 for shape in shapes)
+        size = sum(map(_bytes, inputs))
         if size > MAX_INPUT_BYTES:
             raise NotRun(f"its inputs are {size >> 20} MB, more than {MAX_INPUT_BYTES >> 20}")
         return self._once(
@@ -165,11 +168,17 @@ class Runs:
         def run() -> list[NDArray[Any]]:
             if program.endless:
                 raise NotRun(program.endless[0])
+            if failure := self._failures.get((program.graph.number, bool(types))):
+                raise failure  # a refusal, or too long a run, on other inputs too
             arguments = in_types(self.inputs(inputs, seed), program, types)
             text = emit_graph(program.graph, types)
             size = sum(array.nbytes for array in arguments)
             flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
-            return self.xla.run(text, arguments, flags=flags)
+            try:
+                return self.xla.run(text, arguments, flags=flags)
+            except NotRun as error:
+                self._failures[program.graph.number, bool(types)] = error
+                raise
 
         return self._once((inputs, seed, program.graph.number, bool(types)), run)
 
@@ -194,14 +203,20 @@ class Runs:
 
     def failure(self, program: Program, inputs: Inputs, seed: int) -> NotRun | None:
         """The reason why a program runs neither in its own types nor in f64; None if it runs."""
-        try:
-            self.results(program, inputs, seed)
-        except NotRun:
+        reason = None
+        for types in self._order(inputs):
             try:
-                self.results(program, inputs, seed, WIDE)
+                self.results(program, inputs, seed, types)
             except NotRun as error:
-                return error
-        return None
+                reason = error
+            else:
+                return None
+        return reason
+
+    def _order(self, inputs: Inputs) -> tuple[Mapping[str, str], ...]:
+        """The types in which a program runs, those first that are to decide."""
+        is_large = sum(map(_bytes, inputs)) > MAX_WIDE_BYTES
+        return (WIDE, NATIVE) if self.wide_first and not is_large else (NATIVE, WIDE)
 
     def compare(
         self, before: Program, after: Program, inputs: Inputs, seeds: Sequence[int]
@@ -228,7 +243,8 @@ class Runs:
             verdict = self._compared(before, after, inputs, SPARSE)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
-        if self.at_edges and not self.edges:
+        has_sizes = any(node.opcode == "bounded" for node in all_nodes(before))
+        if self.at_edges and not self.edges and not has_sizes:  # the ends of integers are no sizes
             verdict = self._compared(before, after, inputs, EDGES)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
@@ -239,7 +255,7 @@ class Runs:
         from numpy import isfinite
 
         try:
-            results = self.results(program, inputs, seed)
+            results = self.results(program, inputs, seed, self._order(inputs)[0])
         except NotRun:
             return False
         return any(is_rounded(array) and not isfinite(array).any() for array in results)
@@ -247,21 +263,26 @@ class Runs:
     def _compared(self, before: Program, after: Program, inputs: Inputs, seed: int) -> Comparison:
         from numpy import errstate
 
-        native: list[list[NDArray[Any]]] = []
-        wide: list[list[NDArray[Any]]] = []
         failures: list[NotRun] = []
-        if self._is_rounding(before, after, inputs, seed):
-            return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=WIDE_BOUND)
-        try:
-            native = [self.results(side, inputs, seed) for side in (before, after)]
-        except NotRun as error:
-            failures.append(error)
+
+        def both(types: Mapping[str, str]) -> list[list[NDArray[Any]]]:
+            try:
+                return [self.results(side, inputs, seed, types) for side in (before, after)]
+            except NotRun as error:
+                failures.append(error)
+                return []
+
+        is_narrowed = bool(narrowed(after, True) - narrowed(before, False))
+        if self._order(inputs)[0] is WIDE and not is_narrowed and (wide := both(WIDE)):
+            if result_difference(wide[0], wide[1]) is None:
+                return Comparison(StepOutcome.SAME_BITS, seed=seed)
+            bound = wide_bound(before, after, (), wide[0])  # a run in other types only widens it
+            if result_difference(wide[0], wide[1], bound) is None:
+                return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=bound)
+        native = both(NATIVE)
         if native and result_difference(native[0], native[1]) is None:
             return Comparison(StepOutcome.SAME_BITS, seed=seed)
-        try:
-            wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
-        except NotRun as error:
-            failures.append(error)
+        wide = both(WIDE)
         if wide:
             bound = wide_bound(before, after, native[:1], wide[0])
             divergence = result_difference(wide[0], wide[1], bound)
@@ -285,28 +306,14 @@ class Runs:
             if any(error and factor * error.error >= divergence.error for error in errors):
                 reason = "rounding alone changes the results as much"
                 return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
-        if divergence is None and native and narrowed(after, True) - narrowed(before, False):
+        if divergence is None and native and is_narrowed:
             divergence = result_difference(native[0], native[1])
             return Comparison(StepOutcome.CHANGED, "", divergence, seed)
         if divergence is not None and not self._confirmed(before, after, inputs, seed, bound):
             reason = "XLA:CPU gives other results with its passes off"
             return Comparison(StepOutcome.NOT_RUN, reason, seed=seed)
         outcome = StepOutcome.WITHIN_BOUND if divergence is None else StepOutcome.CHANGED
-        if divergence is None:
-            self._rounded.add((before.graph.number, after.graph.number))
         return Comparison(outcome, "", divergence, seed, bound)
-
-    def _is_rounding(self, before: Program, after: Program, inputs: Inputs, seed: int) -> bool:
-        """True if f64 alone shows it: they differ so for another seed, and no type decides."""
-        if (before.graph.number, after.graph.number) not in self._rounded:
-            return False
-        if narrowed(after, True) - narrowed(before, False):
-            return False
-        try:
-            wide = [self.results(side, inputs, seed, WIDE) for side in (before, after)]
-        except NotRun:
-            return False
-        return result_difference(wide[0], wide[1], WIDE_BOUND) is None
 
     def _confirmed(
         self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound
@@ -346,6 +353,11 @@ def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Progra
     )
     extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS)))
     return [*seeds, *(seed for seed in extra if seed not in seeds)]
+
+
+def _bytes(input_: Input) -> int:
+    """The bytes of an input in its own type."""
+    return prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
 
 
 def _size(made: list[NDArray[Any]] | NotRun) -> int:

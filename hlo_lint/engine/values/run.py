@@ -159,21 +159,22 @@ def _arguments(
     from hlo_lint.hlo.parser.literals import numpy_dtype
 
     assert module.entry is not None
-    names = [
-        parameter.name
+    leaves = [
+        (parameter.name, leaf)
         for parameter in module.entry.parameters
-        for _ in arrays(parameter.shape_or_none)
+        for leaf in arrays(parameter.shape_or_none)
     ]
-    if len(inputs) != len(names):
-        raise NoValue(f"the entry takes {len(names)} arrays, {len(inputs)} are given")
+    if len(inputs) != len(leaves):
+        raise NoValue(f"the entry takes {len(leaves)} arrays, {len(inputs)} are given")
     arguments = []
     for parameter in program.parameters:
+        name, leaf = leaves[parameter.leaf]
+        if any(leaf.dynamic):
+            raise NoValue(f"%{name}: {leaf} has a size that is known at run time only")
         array, shape = inputs[parameter.leaf], parameter.shape
         if array.shape != shape.dims:
             dims = list(array.shape)
-            raise NoValue(
-                f"%{names[parameter.leaf]}: the input has the dimensions {dims}, not {shape}"
-            )
+            raise NoValue(f"%{name}: the input has the dimensions {dims}, not {shape}")
         arguments.append(array.astype(numpy_dtype(shape.dtype)))
     return arguments
 

@@ -1,16 +1,16 @@
 """The first pass after which a module computes something else.
 
-The dumps of one compilation become programs (`lowering`). Those of equal graphs need not run; of
-the others the first is compared with the last, and where these differ the step is found by
-bisection. Where the interface changes (other parameters, another custom call that cannot be run) a
-new stretch begins, and the step between is not compared.
+The first dump of a compilation and the last one become programs (`lowering`), which need not run
+where they are one graph; where they differ the step is found by bisection, and only the dumps that
+it looks at are lowered. Where the interface changes (other parameters, another custom call that
+cannot be run) a new stretch begins, and the step between is not compared.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -21,10 +21,7 @@ from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.inputs import value
-from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
-from hlo_lint.engine.values.lowering.lower import Lowering
-from hlo_lint.engine.values.lowering.program import Program
-from hlo_lint.engine.values.lowering.shards import ProgramShardings, layout_of
+from hlo_lint.engine.values.lowering.graph import Nodes
 from hlo_lint.engine.values.programs import (
     Comparison,
     DrawInput,
@@ -34,38 +31,15 @@ from hlo_lint.engine.values.programs import (
     incomparable,
 )
 from hlo_lint.engine.values.replay import Culprit, culprit
-from hlo_lint.text.errors import DumpError
+from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
-from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 SEEDS: Final = (0, 1)
 """One seed of small numbers of both signs, one of positive numbers."""
 
 MIN_SHARE: Final = 4
 """Steps for which another child is worth its start."""
-
-StepProgress = Callable[[str], None]
-
-
-@dataclass
-class ValidatedStep:
-    """One dump with what became of it."""
-
-    dump: PassDump
-    program: Program | None
-    comparison: Comparison
-    """The verdict against the dump before it."""
-    before: ValidatedStep | None = None
-    """The step before it that became a program."""
-    is_judged: bool = True
-    """False for the first dump of a run, which is compared with nothing."""
-
-    @property
-    def label(self) -> str:
-        """The pass and its pipeline, or the name of the file."""
-        name = self.dump.name
-        return name.label if name is not None else self.dump.path.name
 
 
 @dataclass
@@ -139,28 +113,13 @@ def validate_dumps(
     With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
     change that a later pass takes back is then not seen. `draw` gives the inputs.
     """
-    result, ran = Validation(title), xla.texts_run
-    deadline = xla.limits.deadline
-    runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True, draw=draw),
-        Nodes(deadline),
-        _replicated(dumps, deadline),
+    ran, deadline = xla.texts_run, xla.limits.deadline
+    run, runs = (
+        RunSteps(dumps, deadline, progress),
+        Runs(xla, edges, at_edges=True, wide_first=True, draw=draw),
     )
-    first, layout = _partitioned(dumps, deadline)
-    texts: dict[tuple[tuple[int, ...], bool, int], ValidatedStep] = {}
-    for number, dump in enumerate(dumps):
-        progress(dump.path.name)
-        last = result.steps[-1].program if result.steps else None
-        devices = 1 if last is None or layout is not None else last.devices
-        key = dump.text_identity, number >= first, devices
-        same = texts.get(key)
-        if same is None:
-            texts[key] = _lowered(dump, nodes, replicated, deadline, layout, *key[1:])
-            result.steps.append(texts[key])
-        else:  # as a third of them
-            result.steps.append(ValidatedStep(dump, same.program, same.comparison))
-        result.steps[0].is_judged = False
-    stretches = [_Stretch(steps, result, seeds, progress) for steps in _stretches(result)]
+    result = Validation(title, run.steps)
+    stretches = [_Stretch(steps, run, result, seeds) for steps in _stretches(run, all_steps)]
     if all_steps:
         _compare_all(stretches, runs, jobs)
     for stretch in stretches:
@@ -184,18 +143,18 @@ def validate_pair(
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True),
+        Runs(xla, edges, at_edges=True, wide_first=True),
         Nodes(deadline),
-        _replicated(ours.dumps, deadline),
+        shared_parameters(ours.dumps, deadline),
     )
     verdicts: dict[tuple[int, int], Comparison] = {}
     for aligned in aligned_steps(ours, theirs):
         if aligned.before is None or aligned.after is None:
             continue
         progress(aligned.title)
-        one, other = (
-            _lowered(step, nodes, replicated, deadline) for step in (aligned.before, aligned.after)
-        )
+        one, other = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
+        for step in (one, other):
+            step.lower(nodes, replicated, deadline)
         result.steps.append(one)
         if one.program is None or other.program is None:
             other.comparison = one.comparison if one.program is None else other.comparison
@@ -214,100 +173,45 @@ def validate_pair(
     return result
 
 
-def _replicated(dumps: Sequence[PassDump], deadline: Deadline) -> frozenset[int]:
-    """The parameters that all devices share, by the first dump that shards any."""
-    for dump in dumps:
-        if deadline.left <= 0:
-            break
-        try:
-            entry = dump.module.entry
-        except (DumpError, OSError):
-            continue
-        shardings = {
-            parameter.parameter_number or 0: parameter.attributes["sharding"]
-            for parameter in (entry.parameters if entry is not None else ())
-            if "sharding=" in parameter.attributes_text and "sharding" in parameter.attributes
-        }
-        if shardings:
-            return frozenset(
-                number for number, text in shardings.items() if text.startswith("{replicated")
-            )
-    return frozenset()
+def _stretches(run: RunSteps, all_steps: bool) -> list[list[ValidatedStep]]:
+    """The steps whose programs run on the same inputs.
 
-
-def _partitioned(
-    dumps: Sequence[PassDump], deadline: Deadline
-) -> tuple[int, ProgramShardings | None]:
-    """The first dump whose module has the parts of arrays, and how the one before spreads them."""
-    for number, dump in enumerate(dumps):
-        if deadline.left <= 0:
-            break
-        try:
-            entry = dump.module.entry
-            ran = dump.name.after if dump.name is not None else ""
-            if entry is None or not (_is_part(entry.name) or ran in _PARTITIONERS):
-                continue
-            layout = layout_of(dumps[number - 1].module) if number else None
-        except (DumpError, NotLowered, OSError, ValueError):
-            break
-        return number, layout
-    return len(dumps), None
-
-
-_is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
-"""The partitioner gives the entry computation a new name."""
-_PARTITIONERS: Final = frozenset({"spmd-partitioning", "tpu-spmd-partitioning"})
-"""Passes that do, where a text has another name."""
-
-
-def _lowered(
-    dump: PassDump,
-    nodes: Nodes,
-    replicated: frozenset[int],
-    deadline: Deadline,
-    layout: ProgramShardings | None = None,
-    is_partitioned: bool = False,
-    devices: int = 1,
-) -> ValidatedStep:
-    try:
-        deadline.check()
-        modules = dump.file.modules
-        if len(modules) != 1:
-            raise NotLowered(f"it holds {len(modules)} modules")
-        try:
-            lowering = Lowering(
-                modules[0], nodes, replicated, layout, is_partitioned, devices=devices
-            )
-            program = lowering.program()
-        except NotLowered:
-            if layout is None:
-                raise
-            program = Lowering(modules[0], nodes, replicated).program()
-    except NoTimeLeft as error:
-        return ValidatedStep(dump, None, Comparison(StepOutcome.NOT_RUN, str(error)))
-    except (DumpError, NotLowered, OSError) as error:
-        return ValidatedStep(dump, None, Comparison(StepOutcome.NOT_LOWERED, str(error)))
-    return ValidatedStep(dump, program, Comparison(StepOutcome.SAME_GRAPH))
-
-
-def _stretches(result: Validation) -> list[list[ValidatedStep]]:
-    """The steps whose programs run on the same inputs; the first of each equal graph only."""
+    With `all_steps` all are lowered, and only the first of each equal graph is in a stretch.
+    """
+    steps = run.steps
+    lowered: list[ValidatedStep] = []
+    for step, before in zip(steps, [None, *steps], strict=False):
+        if (all_steps or not lowered) and run.lower(step, before):
+            lowered.append(step)
+    if not lowered:
+        return []
+    if not all_steps:
+        (first,) = lowered
+        end = next(step for step in reversed(steps) if run.lower(step, first))
+        lowered, steps = [first, end], steps[first.number : end.number + 1]
+    starts = {id(lowered[0])}
+    pairs = [*pairwise(lowered)]
+    while pairs:
+        one, other = pairs.pop()
+        assert one.program is not None
+        assert other.program is not None
+        reason = incomparable(one.program, other.program)
+        middle = run.between(one, other) if reason else None
+        if middle is not None:
+            pairs += [(one, middle), (middle, other)]
+        elif reason:
+            other.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
+            starts.add(id(other))
     stretches: list[list[ValidatedStep]] = []
     last: ValidatedStep | None = None
-    for step in result.steps:
-        if step.program is None:
-            continue
-        step.before = last
-        if last is None or last.program is None:
+    for step in lowered if all_steps else steps:
+        if id(step) in starts:
             stretches.append([step])
-        elif last.program.graph is not step.program.graph:
-            reason = incomparable(last.program, step.program)
-            if reason:
-                step.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
-                stretches.append([step])
-            else:
-                stretches[-1].append(step)
-        last = step
+        elif all_steps and step.has_graph_of(last):
+            step.comparison = Comparison(StepOutcome.SAME_GRAPH)
+        else:
+            stretches[-1].append(step)
+        step.before, last = last, step
     return stretches
 
 
@@ -316,26 +220,41 @@ class _Stretch:
     """Steps whose programs run on the same inputs."""
 
     steps: list[ValidatedStep]
+    run: RunSteps
     result: Validation
     seeds: Sequence[int]
-    progress: StepProgress
 
     def __post_init__(self) -> None:
         assert self.steps[0].program is not None
-        self.inputs = self.steps[0].program.inputs
+        self.first = self.steps[0].program
+        self.inputs = self.first.inputs
         """All steps run on what is in range for the first one."""
 
-    def _failure(self, step: ValidatedStep, runs: Runs) -> bool:
+    def _is_ready(self, step: ValidatedStep) -> bool:
+        """True if a step is a program that takes the inputs, which else becomes the verdict."""
+        program = self.run.lower(step, self.steps[0])
+        if program is None:
+            return False
+        reason = incomparable(self.first, program)
+        if reason:
+            step.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
+        return not reason
+
+    def _fails(self, step: ValidatedStep, runs: Runs) -> bool:
         """True if the program of a step does not run, which becomes the verdict on it."""
+        if not self._is_ready(step):
+            return True
         assert step.program is not None
-        self.progress(step.label)
+        self.run.progress(step.label)
         failure = runs.failure(step.program, self.inputs, self.seeds[0])
         if failure is not None:
             step.comparison = Comparison(StepOutcome.NOT_RUN, str(failure))
         return failure is not None
 
     def _verdict(self, one: ValidatedStep, other: ValidatedStep, runs: Runs) -> Comparison:
-        self.progress(other.label)
+        if not self._is_ready(other):
+            return other.comparison
+        self.run.progress(other.label)
         assert one.program is not None
         assert other.program is not None
         return runs.compare(one.program, other.program, self.inputs, self.seeds)
@@ -351,7 +270,7 @@ class _Stretch:
             if step.comparison.outcome is not StepOutcome.NOT_RUN:
                 continue
             refused = _find_refused(step.comparison.reason)
-            if refused is None or self._failure(before, runs):
+            if refused is None or self._fails(before, runs):
                 continue
             assert step.program is not None
             made = (i for (_, at), i in step.program.origins.items() if at == int(refused[1]))
@@ -364,10 +283,10 @@ class _Stretch:
     def compare(self, number: int, runs: Runs) -> ValidatedStep | None:
         """Compare a step with the nearest one before it that runs, which is returned."""
         step = self.steps[number]
-        if self._failure(step, runs):
+        if self._fails(step, runs):
             return None
         earlier = reversed(self.steps[:number])
-        before = next((one for one in earlier if not self._failure(one, runs)), None)
+        before = next((one for one in earlier if not self._fails(one, runs)), None)
         if before is not None:
             step.comparison = self._verdict(before, step, runs)
         return before
@@ -375,17 +294,18 @@ class _Stretch:
     def bisect(self, runs: Runs) -> None:
         """Find the first change: the first step is compared with the last one, then halves."""
         ends = (self.steps[0], self.steps[-1])
+        if ends[1].has_graph_of(ends[0]) and len(self.steps) > 1:
+            ends[1].comparison = Comparison(StepOutcome.SAME_GRAPH)
+            return
         running: list[ValidatedStep] = []
         for step in self.steps:
             is_tried = len(self.steps) > 1 and (step in ends or not running)
-            if not (is_tried and self._failure(step, runs)):
+            if not (is_tried and self._fails(step, runs)):
                 running.append(step)
         while len(running) > 1:
             first, last = running[0], running[-1]
             whole = self._verdict(first, last, runs)
             if whole.is_equal or len(running) == 2:
-                for step in running[1:-1]:
-                    step.comparison = Comparison(StepOutcome.BETWEEN)
                 last.comparison = whole
                 self.add_change(first, last, runs)
                 return
@@ -393,7 +313,7 @@ class _Stretch:
             while high - low > 1:
                 middle = (low + high) // 2
                 half = self._verdict(first, running[middle], runs)
-                if half.outcome is StepOutcome.NOT_RUN:
+                if half.outcome is StepOutcome.NOT_RUN or not self._is_ready(running[middle]):
                     running.pop(middle).comparison = half
                     high -= 1
                 elif half.is_equal:
@@ -402,8 +322,6 @@ class _Stretch:
                     high = middle
             one, other = running[low], running[high]
             other.comparison = self._verdict(one, other, runs)
-            for step in running[1:high]:
-                step.comparison = Comparison(StepOutcome.BETWEEN)
             self.add_change(one, other, runs)
             running = running[high:]
 
@@ -429,7 +347,10 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
 
     with ExitStack() as stack:
         siblings = [stack.enter_context(runs.xla.sibling()) for _ in range(count - 1)]
-        pool = [runs, *(Runs(xla, runs.edges, draw=runs.draw) for xla in siblings)]
+        pool = [
+            runs,
+            *(Runs(xla, runs.edges, runs.at_edges, runs.draw, runs.wide_first) for xla in siblings),
+        ]
         threads = stack.enter_context(ThreadPoolExecutor(count))
         befores = chain.from_iterable(threads.map(compare, pool, ends, ends[1:]))
         for (stretch, number), before in zip(steps, befores, strict=True):

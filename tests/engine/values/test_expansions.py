@@ -10,7 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import parse
+from hlo_lint.engine.values.bounds import all_nodes
 from hlo_lint.engine.values.inputs import inputs_of
+from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.run import arrays_of, values_of
 from hlo_lint.xla.cpu import XlaCpu
 
@@ -152,3 +155,20 @@ def test_a_slice_may_have_its_starts_in_one_array(xla: XlaCpu) -> None:
     }"""
     (result,) = ran(xla, text, x, np.array([1, 2], "i"))
     assert result.tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("pad", [1, 2])
+def test_a_window_that_holds_every_element_is_a_reduction(xla: XlaCpu, pad: int) -> None:
+    text = f"""HloModule m
+    add {{ p = f32[] parameter(0) q = f32[] parameter(1) ROOT r = f32[] add(p, q) }}
+    ENTRY e {{
+      x = f32[2,3] parameter(0)
+      one = f32[] constant(1)
+      ROOT r = f32[2,3] reduce-window(x, one), window={{size=1x{2 * pad + 1} pad=0_0x{pad}_{pad}}},
+          to_apply=add
+    }}"""
+    x = np.arange(6, dtype="f").reshape(2, 3)
+    opcodes = {node.opcode for node in all_nodes(Lowering(parse(text), Nodes()).program())}
+    assert ("reduce" in opcodes) == (pad == 2) != ("reduce-window" in opcodes)
+    (ours,), (theirs,) = ran(xla, text, x), xla.run(text, [x])
+    assert ours.tolist() == theirs.tolist()

@@ -184,7 +184,10 @@ ENTRY e {
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ("  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] negate(x)", "known at run time"),
+        (
+            "  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] reverse(x), dimensions={0}",
+            "known at run time",
+        ),
         ("  x = f32[4] parameter(0)\n  ROOT y = f32[4] add(x, gone)", "gone"),
         (
             "  x = f32[4] parameter(0)\n  ROOT y = f32[4] custom-call(x, x), "

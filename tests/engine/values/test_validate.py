@@ -90,7 +90,8 @@ def test_a_real_run_of_the_gpu_compiler_changes_nothing(xla: XlaCpu, all_steps: 
     validation = validate_dumps(pipeline.title, in_order(pipeline), xla, all_steps=all_steps)
     assert validation.changes == []
     assert validation.compared == sum(validation.counts.values()) > 20
-    assert validation.counts[StepOutcome.SAME_GRAPH] > 20
+    by_graph = validation.counts[StepOutcome.SAME_GRAPH]
+    assert by_graph > 20 if all_steps else by_graph <= 1
 
 
 WRONG = {
@@ -350,7 +351,7 @@ def test_what_is_not_compared_is_said(xla: XlaCpu) -> None:
     ]
     assert validation.notes == [
         "not comparable: operations that are not run differ: opaque after (1 step)",
-        "not lowered: f32[<=4] has a size that is known at run time only (1 step)",
+        "not lowered: f32[4] does not say which dimensions have a size of their own (1 step)",
         "not run, equal for equal operands: opaque",
     ]
 

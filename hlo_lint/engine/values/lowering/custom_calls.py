@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
     LoweredValue,
@@ -81,7 +82,7 @@ def lowered_call(
     except PayloadError as error:
         raise NotLowered(f"%{call.name}: {error}") from error
     if results is None:
-        return lowering.cut(call, target, operands, shape)
+        return cut(lowering, call, target, operands, shape)
     results = [*results, *_workspace(lowering, shape, len(results))]
     return assembled(shape, iter(results))
 
@@ -93,7 +94,7 @@ def _manual(
     shape = lowering.shape(call)
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
     results = [
-        lowering.cut(call, target, [value], element, [operand.shape])
+        cut(lowering, call, target, [value], element, [operand.shape])
         for value, operand, element in zip(operands, call.operands, shapes, strict=True)
     ]
     return tuple(results) if isinstance(shape, TupleShape) else results[0]

@@ -9,14 +9,82 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
-from hlo_lint.engine.values.lowering.graph import Node, Nodes
+from hlo_lint.engine.values.lowering.graph import (
+    LoweredValue,
+    Node,
+    Nodes,
+    assembled,
+    bare,
+    leaf_nodes,
+)
+from hlo_lint.engine.values.lowering.memory import from_memory, in_memory, untiled
+from hlo_lint.engine.values.lowering.program import Cut
 from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.lower import Lowering
 
 
-def cut(nodes: Nodes, what: str, rows: Sequence[Node], results: Sequence[ArrayShape]) -> list[Node]:
+_LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
+"""Calls of XLA's own that layout-assignment may give operands in any layout."""
+
+
+def cut(
+    lowering: Lowering,
+    instruction: Instruction,
+    what: str,
+    operands: Sequence[LoweredValue],
+    shape: Shape,
+    operand_shapes: Sequence[Shape | None] | None = None,
+) -> LoweredValue:
+    """The results of an operation that cannot be run: some function of its operands."""
+    read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
+    # What is not a kernel of its own is a function of indices, in whatever layout.
+    is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
+
+    def lying(shape: Shape | None) -> list[ArrayShape]:
+        return [leaf.with_layout(None) if is_logical else untiled(leaf) for leaf in arrays(shape)]
+
+    shapes = [lying(shape) for shape in read]
+    rows: list[Node] = []
+    for value, of_operand in zip(operands, shapes, strict=False):
+        for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
+            rows.append(in_memory(lowering.nodes, node, leaf) if leaf.dims else node)
+    results = lying(shape)
+    signature = (
+        f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
+    )
+    lowering.cuts.append(Cut(instruction, what, signature))
+    leaves = [
+        from_memory(lowering.nodes, row, leaf) if leaf.dims else row
+        for row, leaf in zip(
+            _function(lowering.nodes, what, rows, list(bare(shape))), results, strict=True
+        )
+    ]
+    return assembled(shape, iter(leaves))
+
+
+def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
+    """The shapes of the operands as an operation reads them: before layout-assignment only the
+    constraints of a custom call say how."""
+    constraints = instruction.attribute("operand_layout_constraints")
+    shapes = [operand.shape for operand in instruction.operands]
+    if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
+        return shapes
+    return [
+        given if isinstance(given, ArrayShape | TupleShape) else shape
+        for given, shape in zip(constraints, shapes, strict=True)
+    ]
+
+
+def _function(
+    nodes: Nodes, what: str, rows: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node]:
     """The results, each a row of elements in memory; `rows` are the operands in memory."""
     total = nodes.scalar(0.5, "f32")
     for number, row in enumerate(rows):

@@ -103,6 +103,8 @@ class _Writer:
                 return self.conditional(node, name, result, operands)
             case "bitcast-convert":
                 return self.bits(node, name, operands[0])
+            case "bounded":
+                return [f"{name} = {result} copy({operands[0]})"]
             case "convert" if result == self.shape(node.operands[0].shape):
                 return [f"{name} = {result} copy({operands[0]})"]
             case "reduce-precision" if self.types:

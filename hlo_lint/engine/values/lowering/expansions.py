@@ -1,4 +1,4 @@
-"""Operations that XLA expands into others: a scan as a loop, ragged and scaled dots as dots."""
+"""Operations in other words: a scan as a loop, ragged and scaled dots as dots, sums of all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, leaf_nodes
+from hlo_lint.hlo.attributes.windows import WindowDimension
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
 
@@ -179,3 +180,31 @@ def _scaled(nodes: Nodes, node: Node, scale: Node) -> Node:
         range(0, 2 * len(dims), 2),
     )
     return nodes.binary("multiply", nodes.convert(node, "f32"), nodes.reshape(wide, dims))
+
+
+def reduce_window(
+    lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
+) -> Node | None:
+    """A window around every element that holds all of them: a reduction, repeated.
+
+    XLA:TPU writes a sum beside its addends so, which takes the square of their number here.
+    """
+    window = instruction.attribute("window")
+    if len(leaves) != 2 or not isinstance(window, tuple):
+        return None
+    array, first = leaves
+    axes = []
+    for axis, (size, part) in enumerate(zip(array.shape.dims, window, strict=True)):
+        if part == WindowDimension(2 * size - 1, padding_low=size - 1, padding_high=size - 1):
+            axes += [axis] if size > 1 else []
+        elif part != WindowDimension(1):
+            return None
+    if not axes:
+        return None
+    nodes = lowering.nodes
+    called = lowering.function(lowering.called(instruction, "to_apply"))
+    kept = [axis for axis in range(result.rank) if axis not in axes]
+    shape = ArrayShape(result.dtype, tuple(result.dims[axis] for axis in kept))
+    dimensions = (("dimensions", spelled_index(axes)),)
+    reduced = nodes.make("reduce", shape, (array, first), dimensions, (("to_apply", called),))
+    return nodes.broadcast(reduced, result.dims, kept)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first
+from hlo_lint.hlo.attributes.plain import Padding
 from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, read_index, spelled_index
 from hlo_lint.text.errors import HloLintError
@@ -31,6 +32,8 @@ class NotLowered(HloLintError):
 
 
 Shapes = tuple[ArrayShape, ...]
+Sizes = Sequence["Node | None"]
+"""Of a bounded array, its size in each dimension; None where that is its bound."""
 Attributes = tuple[tuple[str, str], ...]
 
 
@@ -49,6 +52,8 @@ class Node:
     """The computations it calls, each with its attribute."""
     literal: NDArray[Any] | None = field(default=None, repr=False)
     """The value of a constant."""
+    sizes: Sizes = ()
+    """Empty for an array that is not bounded."""
 
     @property
     def shape(self) -> ArrayShape:
@@ -82,6 +87,8 @@ class Nodes:
         self._nodes: list[Node] = []
         self._graph_numbering = ValueNumbering()
         self._graphs: list[Graph] = []
+        self.has_bounded = False
+        """True once there was an array with a size that is known at run time."""
         self.asked = 0
         """The number of nodes asked for by the program that is being lowered."""
         self.made: list[Node] = []
@@ -289,14 +296,29 @@ class Nodes:
             self.reshape(self.slice(node, [at], [at + 1]), ()) for at in range(node.shape.dims[0])
         ]
 
+    def pad(self, node: Node, filler: Node, paddings: Sequence[Padding]) -> Node:
+        """The array with a scalar around and between its elements; negative edges take away."""
+        dims = tuple(
+            max(padding.low, 0) + size + max(size - 1, 0) * padding.interior + max(padding.high, 0)
+            for size, padding in zip(node.shape.dims, paddings, strict=True)
+        )
+        if dims != node.shape.dims:
+            spelled = (
+                f"{max(padding.low, 0)}_{max(padding.high, 0)}"
+                + f"_{padding.interior}" * bool(padding.interior)
+                for padding in paddings
+            )
+            shape = ArrayShape(node.shape.dtype, dims)
+            node = self.make("pad", shape, (node, filler), (("padding", "x".join(spelled)),))
+        starts = [max(-padding.low, 0) for padding in paddings]
+        ends = [max(-padding.high, 0) for padding in paddings]
+        return self.slice(node, starts, [size - end for size, end in zip(dims, ends, strict=True)])
+
     def padded(self, node: Node, dims: tuple[int, ...], number: float = 0) -> Node:
         """The array with a number after its elements in each dimension."""
-        if dims == node.shape.dims:
-            return node
-        edges = "x".join(f"0_{size - own}" for size, own in zip(dims, node.shape.dims, strict=True))
-        shape = ArrayShape(node.shape.dtype, dims)
-        filler = self.scalar(number, node.shape.dtype)
-        return self.make("pad", shape, (node, filler), (("padding", edges),))
+        sizes = zip(dims, node.shape.dims, strict=True)
+        paddings = [Padding(0, size - own) for size, own in sizes]
+        return self.pad(node, self.scalar(number, node.shape.dtype), paddings)
 
     def concatenate(self, parts: Sequence[Node], axis: int) -> Node:
         """Arrays after each other along one dimension."""
@@ -352,6 +374,15 @@ def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
             for leaf in leaves:
                 return leaf
             raise NotLowered("it has fewer results than its type says")
+
+
+def element_of(value: LoweredValue, index: Sequence[int]) -> LoweredValue:
+    """One element of a tuple."""
+    for number in index:
+        if not isinstance(value, tuple) or number >= len(value):
+            raise NotLowered("an element is read of what is not a tuple")
+        value = value[number]
+    return value
 
 
 def nodes_in_order(roots: Iterable[Node]) -> list[Node]:

@@ -10,64 +10,38 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.cycles import cycles_of
-from hlo_lint.analysis.endless_loops import endless
-from hlo_lint.analysis.loops import Loop, read_loop
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
-from hlo_lint.engine.values.lowering.cuts import cut
+from hlo_lint.engine.values.lowering import control_flow
+from hlo_lint.engine.values.lowering.bounded import collected, shapes_of, with_sizes
 from hlo_lint.engine.values.lowering.graph import (
-    Attributes,
     Graph,
     LoweredValue,
     Node,
     Nodes,
     NotLowered,
-    Shapes,
     assembled,
     bare,
+    element_of,
     leaf_nodes,
 )
-from hlo_lint.engine.values.lowering.memory import (
-    bitcast_value,
-    by_descriptor,
-    from_memory,
-    in_memory,
-    untiled,
-)
+from hlo_lint.engine.values.lowering.operations import on_device
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.watch import Lasts, Watch
+from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
-from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES, wrapped_opcode
-from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
-from hlo_lint.hlo.shape import (
-    ArrayShape,
-    Shape,
-    ShapeSyntaxError,
-    TupleShape,
-    arrays,
-    spelled_index,
-)
+from hlo_lint.hlo.opcodes import wrapped_opcode
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from hlo_lint.engine.values.lowering.shards import ProgramShardings
 
 MAX_DEVICES: Final = 32
 """A program of more devices is not simulated: each has its own copy of every value."""
-_FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
-"""Opcodes whose result is their first operand, wherever it lies in memory."""
-_DROPPED: Final = frozenset(
-    "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
-    "indices_are_sorted inferred_dimension is_composite is_stable operand_precision origin "
-    "output_to_operand_aliasing result_accuracy unique_indices use_global_device_ids".split()
-) | frozenset(COMMON)
-"""Attributes that say how a value is computed, and not which value it is."""
 
 Values = list[LoweredValue]
 """A value on each device."""
@@ -135,7 +109,8 @@ class Lowering:
             results = self.computation(entry, arguments)
         except RecursionError:
             raise NotLowered("it has too many calls inside calls") from None
-        leaves = [list(leaf_nodes(value)) for value in results]
+        shape = self.shape(entry.root)
+        leaves = [list(with_sizes(self.nodes, value, shape)) for value in results]
         if self.watch is not None:
             roots = self.watch.results(list(self.watch.seen))
         elif self.layout is None:
@@ -190,8 +165,13 @@ class Lowering:
                 leaf += len(list(arrays(parameter.shape_or_none)))
                 continue
             with _named(parameter):
-                shapes = list(bare(self.shape(parameter)))
+                sized = list(shapes_of(self.shape(parameter)))
                 limit = index_limit(parameter, self.module)
+            shapes = [shape for shape, _ in sized]
+            bounds = [bound for _, bound in sized]
+            places = [at - 1 for at in accumulate(bound is None for bound in bounds)]
+            if self.devices > 1 and any(bounds):
+                raise NotLowered(f"%{parameter.name} has a size on each device")
             number = parameter.parameter_number or 0
             shared = number in self.replicated or self.layout is not None
             own = shapes
@@ -205,16 +185,22 @@ class Lowering:
                 if not (shared and device):
                     first = len(inputs)
                     inputs += [
-                        Input(leaf + at, device, shape, limit, given.get((number, device), ()))
-                        for at, shape in enumerate(shapes)
+                        Input(
+                            leaf + at,
+                            device,
+                            shape,
+                            limit if bound is None else bound + 1,
+                            given.get((number, device), ()),
+                        )
+                        for at, shape, bound in zip(places, shapes, bounds, strict=True)
                     ]
                 whole = [self.nodes.parameter(first + at, shape) for at, shape in enumerate(shapes)]
                 if own is not shapes:
                     pairs = zip(spread, whole, strict=True)
                     whole = [sharded.cut(self.nodes, node, device) for sharded, node in pairs]
-                values.append(assembled(self.shape(parameter), iter(whole)))
+                values.append(collected(self.nodes, self.shape(parameter), iter(whole)))
             arguments.append(values)
-            leaf += len(shapes)
+            leaf += sum(bound is None for bound in bounds)
         return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:
@@ -233,7 +219,7 @@ class Lowering:
                 values = self._values(instruction, by_name, arguments)
             if self.watch is not None and instruction in self.watch.instructions:
                 operands = (
-                    _part(by_name[operand.name][0], operand.index)
+                    element_of(by_name[operand.name][0], operand.index)
                     for operand in instruction.operands
                 )
                 self.watch.computed(instruction, values[0], operands)
@@ -259,7 +245,7 @@ class Lowering:
                 raise NotLowered(f"%{instruction.name} is a parameter without a number")
             return arguments[number]
         operands = [
-            [_part(value, operand.index) for value in by_name[operand.name]]
+            [element_of(value, operand.index) for value in by_name[operand.name]]
             for operand in instruction.operands
         ]
         return self._instruction(instruction, operands)
@@ -311,13 +297,13 @@ class Lowering:
             case "fusion" | "call" | "async-start":
                 return self._call(instruction, operands)
             case "while":
-                return self._while(instruction, operands[0])
+                return control_flow.while_results(self, instruction, operands[0])
             case "conditional":
-                return self._conditional(instruction, operands)
+                return control_flow.conditional_results(self, instruction, operands)
             case "async-update":
                 return operands[0]
             case "async-done":
-                return [_part(value, (1,)) for value in operands[0]]
+                return [element_of(value, (1,)) for value in operands[0]]
         from hlo_lint.engine.values.lowering import collectives
 
         if opcode in collectives.LOWERED:
@@ -332,7 +318,7 @@ class Lowering:
         if base is not None:
             return self._sugar(instruction, base, operands)
         return [
-            self._on_device(instruction, opcode, [values[device] for values in operands])
+            on_device(self, instruction, opcode, [values[device] for values in operands])
             for device in range(self.devices)
         ]
 
@@ -370,7 +356,7 @@ class Lowering:
         """`slice-start(x)`: the operation that an async-start would call, written in its place."""
         if not instruction.opcode.endswith("-start"):
             return [
-                value if instruction.opcode.endswith("-update") else _part(value, (1,))
+                value if instruction.opcode.endswith("-update") else element_of(value, (1,))
                 for value in operands[0]
             ]
         from hlo_lint.engine.values.lowering.collectives import LOWERED, lowered
@@ -382,338 +368,10 @@ class Lowering:
             results = lowered(self, instruction, operands, base, shape)
         else:
             results = [
-                self._on_device(instruction, base, [values[at] for values in operands], shape)
+                on_device(self, instruction, base, [values[at] for values in operands], shape)
                 for at in range(self.devices)
             ]
         return self._started(instruction, operands, results)
-
-    def _while(self, instruction: Instruction, states: Values) -> Values:
-        shape = self.shape(instruction)
-        computation = self.called(instruction, "body")
-        test = self.called(instruction, "condition")
-        if reason := endless(Loop(instruction, computation, test)):
-            self.endless.append(f"the loop %{instruction.name} {reason}")
-        carried = self._carried(computation.name)
-        leaves = [node for value in states for node in leaf_nodes(value)]
-        leaves += self.watch.initial_values(carried) if self.watch is not None else []
-        shapes = tuple(leaf.shape for leaf in leaves)
-        begin = len(self.nodes.made)
-        state, last = self._state(shape, shapes, carried)
-        inner = replace(self, iterations=(*self.iterations, self._iteration(instruction, state)))
-        body = inner._body(computation, state, shapes, carried, last)
-        goes_on = replace(self, watch=None).computation(test, [state])
-        # All devices run the loop as often: XLA demands it where the body communicates.
-        condition = self.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
-        del self.nodes.made[begin:]  # they are inside the loop
-        if tuple(root.shape for root in body.roots) != shapes:
-            raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
-        loop = self.nodes.make(
-            "while", shapes, leaves, called=(("condition", condition), ("body", body))
-        )
-        results = self._results(shape, loop, carried)
-        if self._carried(test.name):
-            self.computation(test, [results])  # it runs once more after the last iteration
-        return results
-
-    def _carried(self, *computations: str) -> list[Instruction]:
-        """The watched instructions in computations, whose values go with their results."""
-        inside = self.watch.inside if self.watch is not None else lambda _: []
-        return list(dict.fromkeys(watched for name in computations for watched in inside(name)))
-
-    def _state(
-        self, shape: Shape, shapes: Shapes, carried: Sequence[Instruction] = ()
-    ) -> tuple[Values, Lasts]:
-        """The parameter of a body on each device: its arrays, the devices one after the other.
-
-        After them are the values of watched instructions in the iteration before.
-        """
-        nodes = iter([self.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
-        state = [assembled(shape, nodes) for _ in range(self.devices)]
-        return state, self.watch.last_values(carried, nodes) if self.watch is not None else []
-
-    def _body(
-        self,
-        body: Computation,
-        state: Values,
-        shapes: Shapes,
-        carried: Sequence[Instruction],
-        last: Lasts = (),
-    ) -> Graph:
-        """The body of a loop, or a branch: from a tuple to a tuple."""
-        watch = None if self.watch is None else self.watch.scoped(last)
-        results = replace(self, scope=body.name, watch=watch).computation(body, [state])
-        roots = [node for value in results for node in leaf_nodes(value)]
-        roots += [] if watch is None else watch.results(carried)
-        return self.nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
-
-    def _results(self, shape: Shape, node: Node, carried: Sequence[Instruction]) -> Values:
-        """The result of a loop or a conditional on each device; what is watched in it is seen."""
-        every = iter(self.nodes.elements(node))
-        values = [assembled(shape, every) for _ in range(self.devices)]
-        if self.watch is not None:
-            for instruction, last in self.watch.last_values(carried, every):
-                self.watch.see(instruction, *last)
-        return values
-
-    def _iteration(self, instruction: Instruction, state: Values) -> Callable[[], Node] | None:
-        loop = read_loop(instruction)
-        if loop is None or loop.induction_variable is None or not loop.step:
-            return None
-        variable = _part(state[0], (loop.induction_variable,))
-        if not isinstance(variable, Node):
-            return None
-
-        def iteration() -> Node:
-            wide = self.nodes.convert(variable, "s64")
-            start = self.nodes.scalar(loop.init, "s64")
-            passed = self.nodes.binary("subtract", wide, start)
-            return self.nodes.binary("divide", passed, self.nodes.scalar(loop.step, "s64"))
-
-        return iteration
-
-    def _conditional(self, instruction: Instruction, operands: list[Values]) -> Values:
-        bodies = [self.body(name) for name in instruction.called_computations]
-        shape = self.shape(instruction)
-        predicate = next(leaf_nodes(operands[0][0]))
-        leaves = [
-            [node for value in values for node in leaf_nodes(value)] for values in operands[1:]
-        ]
-        branches: list[Graph] = []
-        carried = self._carried(*instruction.called_computations)
-        for body, arguments in zip(bodies, leaves, strict=True):
-            shapes = tuple(leaf.shape for leaf in arguments)
-            begin = len(self.nodes.made)
-            state, _ = self._state(self.shape(body.parameters[0]), shapes)
-            branches.append(self._body(body, state, shapes, carried))
-            del self.nodes.made[begin:]  # they are inside the branch
-        shapes = tuple(root.shape for root in branches[0].roots)
-        if predicate.shape.dtype == "pred":
-            # The first computation is that of true; branch 0 of an index is the first one.
-            index = self.nodes.make("not", predicate.shape, (predicate,))
-            predicate = self.nodes.convert(index, "s32")
-        # The numbers of operands of each branch, so that two splits of one list are not equal.
-        counts = (("", spelled_index(len(branch) for branch in leaves)),)
-        node = self.nodes.make(
-            "conditional",
-            shapes,
-            (predicate, *(leaf for arguments in leaves for leaf in arguments)),
-            counts,
-            tuple(("branch", branch) for branch in branches),
-        )
-        return self._results(shape, node, carried)
-
-    # ---- an instruction on one device
-
-    def _on_device(
-        self,
-        instruction: Instruction,
-        opcode: str,
-        operands: list[LoweredValue],
-        shape: Shape | None = None,
-    ) -> LoweredValue:
-        shape = shape or self.shape(instruction)
-        if opcode in _FREE:
-            kept = operands[0]
-            if isinstance(kept, Node) and isinstance(shape, ArrayShape):
-                return self.nodes.convert(kept, shape.dtype)  # XLA:TPU rounds in a copy
-            return kept
-        if opcode == "get-tuple-element":
-            index = instruction.attribute("index")
-            return _part(operands[0], (index,) if isinstance(index, int) else ())
-        if opcode == "copy-done":
-            return _part(operands[0], (0,))
-        if opcode == "tuple":
-            return tuple(operands)
-        if opcode == "after-all":
-            return None
-        if opcode == "copy-start":
-            parts = shape.elements if isinstance(shape, TupleShape) else ()
-            return (operands[0], operands[0], *self.contexts(parts))
-        if opcode == "custom-call":
-            from hlo_lint.engine.values.lowering.custom_calls import lowered_call
-
-            return lowered_call(self, instruction, operands)
-        leaves = [node for value in operands for node in leaf_nodes(value)]
-        match opcode:
-            case "constant":
-                return self._constant(instruction, shape)
-            case "bitcast" if isinstance(shape, ArrayShape):
-                source = instruction.operands[0].shape
-                if isinstance(source, ArrayShape):
-                    return bitcast_value(
-                        self.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
-                    )
-            case "reshape" if isinstance(shape, ArrayShape):
-                next(bare(shape))
-                return self.nodes.reshape(leaves[0], shape.dims)
-            case "transpose":
-                permutation = instruction.integers_attribute("dimensions") or ()
-                return self.nodes.transpose(leaves[0], permutation)
-            case "broadcast" if isinstance(shape, ArrayShape):
-                node = self.nodes.convert(leaves[0], shape.dtype)
-                dimensions = instruction.integers_attribute("dimensions") or ()
-                return self.nodes.broadcast(node, shape.dims, dimensions)
-            case "convert" if isinstance(shape, ArrayShape):
-                return self.nodes.convert(leaves[0], shape.dtype)
-            case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
-                from hlo_lint.engine.values.lowering.convolutions import plain
-
-                return plain(self.nodes, instruction, leaves, next(bare(shape)))
-            case "dynamic-slice" | "dynamic-update-slice":
-                first = FIRST_INDEX[opcode]
-                if [start.shape.rank for start in leaves[first:]] == [1]:  # as XLA wrote until 2019
-                    leaves = [*leaves[:first], *self.nodes.scalars(leaves[first])]
-                described = by_descriptor(self, instruction, opcode, leaves, shape)
-                if described is not None:
-                    return described
-            case "get-dimension-size" if isinstance(shape, ArrayShape):
-                (axis,) = instruction.integers_attribute("dimensions") or ()
-                return self.nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
-            case "topk":
-                from hlo_lint.engine.values.lowering.custom_calls import top_k
-
-                largest = instruction.attribute("largest") is not False
-                return assembled(shape, iter(top_k(self, leaves[0], list(bare(shape)), largest)))
-            case "scan" | "ragged-dot" | "scaled-dot":
-                expanded = self._expanded(instruction, opcode, leaves, list(bare(shape)))
-                if expanded:
-                    return assembled(shape, iter(expanded))
-        if opcode not in OPCODES or opcode in _UNRUNNABLE:
-            return self.cut(instruction, opcode, operands, shape)
-        shapes = tuple(bare(shape))
-        attributes, called = self._attributes(instruction, opcode)
-        node = self.nodes.make(opcode, shapes, leaves, attributes, called)
-        if not isinstance(shape, TupleShape):
-            return node
-        return assembled(shape, iter(self.nodes.elements(node)))
-
-    def _expanded(
-        self,
-        instruction: Instruction,
-        opcode: str,
-        leaves: list[Node],
-        results: list[ArrayShape],
-    ) -> list[Node]:
-        """The results of an operation that XLA:CPU has in other words; none if it is not known."""
-        from hlo_lint.engine.values.lowering import expansions
-
-        if opcode == "scan":
-            return expansions.scan(self, instruction, leaves, results)
-        if opcode == "ragged-dot":
-            return [expansions.ragged_dot(self, instruction, leaves, results[0])]
-        result = expansions.scaled_dot(self, instruction, leaves, results[0])
-        return [] if result is None else [result]
-
-    def cut(
-        self,
-        instruction: Instruction,
-        what: str,
-        operands: Sequence[LoweredValue],
-        shape: Shape,
-        operand_shapes: Sequence[Shape | None] | None = None,
-    ) -> LoweredValue:
-        """The results of an operation that cannot be run: some function of its operands."""
-        read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
-        # What is not a kernel of its own is a function of indices, in whatever layout.
-        is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
-
-        def lying(shape: Shape | None) -> list[ArrayShape]:
-            return [
-                leaf.with_layout(None) if is_logical else untiled(leaf) for leaf in arrays(shape)
-            ]
-
-        shapes = [lying(shape) for shape in read]
-        rows: list[Node] = []
-        for value, of_operand in zip(operands, shapes, strict=False):
-            for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
-                rows.append(in_memory(self.nodes, node, leaf) if leaf.dims else node)
-        results = lying(shape)
-        signature = (
-            f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
-        )
-        self.cuts.append(Cut(instruction, what, signature))
-        leaves = [
-            from_memory(self.nodes, row, leaf) if leaf.dims else row
-            for row, leaf in zip(
-                cut(self.nodes, what, rows, list(bare(shape))), results, strict=True
-            )
-        ]
-        return assembled(shape, iter(leaves))
-
-    def _attributes(
-        self, instruction: Instruction, opcode: str
-    ) -> tuple[Attributes, tuple[tuple[str, Graph], ...]]:
-        """The attributes that decide on the value, and the computations, lowered."""
-        allowed = (OPCODES[opcode].allowed - _DROPPED) | set(OPCODES[opcode].required)
-        attributes: list[tuple[str, str]] = []
-        called: list[tuple[str, Graph]] = []
-        for name, text in instruction.attributes.items():
-            if name not in allowed:
-                continue
-            if name in CALLING_ATTRIBUTES:
-                called.append((name, self.function(self.called(instruction, name))))
-            elif (name, text) == ("order", "TOTAL"):
-                attributes.append(("type", "TOTALORDER"))  # as releases before 0.11 spell it
-            elif (name, text) not in _DEFAULTS:
-                attributes.append((name, " ".join(text.split())))
-        return tuple(sorted(attributes)), tuple(called)
-
-    def _constant(self, instruction: Instruction, shape: Shape) -> LoweredValue:
-        try:
-            literal = instruction.literal
-        except LiteralError as error:
-            raise NotLowered(f"%{instruction.name}: {error}") from error
-        return self._literal(instruction, shape, literal)
-
-    def _literal(
-        self, instruction: Instruction, shape: Shape, literal: LiteralValue
-    ) -> LoweredValue:
-        if literal is ELIDED:
-            return self.cut(instruction, "constant({...})", (), shape)
-        if isinstance(shape, TupleShape):
-            assert isinstance(literal, tuple)
-            return tuple(
-                self._literal(instruction, element, part)
-                for element, part in zip(shape.elements, literal, strict=True)
-            )
-        if literal is None or not isinstance(shape, ArrayShape):
-            return None
-        array: NDArray[Any] = literal  # type: ignore[assignment]
-        return self.nodes.constant(array, shape.dtype)
-
-
-_UNRUNNABLE: Final = frozenset(
-    "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
-    "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
-)
-"""Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
-_LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$")
-"""Calls of XLA's own that layout-assignment may give operands in any layout."""
-_DEFAULTS: Final = frozenset(
-    {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
-)
-
-
-def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
-    """The shapes of the operands as an operation reads them: before layout-assignment only the
-    constraints of a custom call say how."""
-    constraints = instruction.attribute("operand_layout_constraints")
-    shapes = [operand.shape for operand in instruction.operands]
-    if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
-        return shapes
-    return [
-        given if isinstance(given, ArrayShape | TupleShape) else shape
-        for given, shape in zip(constraints, shapes, strict=True)
-    ]
-
-
-def _part(value: LoweredValue, index: Sequence[int]) -> LoweredValue:
-    """One element of a tuple."""
-    for number in index:
-        if not isinstance(value, tuple) or number >= len(value):
-            raise NotLowered("an element is read of what is not a tuple")
-        value = value[number]
-    return value
 
 
 @contextmanager

@@ -1,0 +1,205 @@
+"""The value of one instruction on one device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from hlo_lint.engine.values.lowering.cuts import cut
+from hlo_lint.engine.values.lowering.graph import (
+    Attributes,
+    Graph,
+    LoweredValue,
+    Node,
+    NotLowered,
+    assembled,
+    bare,
+    element_of,
+    leaf_nodes,
+)
+from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
+from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
+from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hlo_lint.engine.values.lowering.lower import Lowering
+
+_FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
+"""Opcodes whose result is their first operand, wherever it lies in memory."""
+_DROPPED: Final = frozenset(
+    "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
+    "indices_are_sorted inferred_dimension is_composite is_stable operand_precision origin "
+    "output_to_operand_aliasing result_accuracy unique_indices use_global_device_ids".split()
+) | frozenset(COMMON)
+"""Attributes that say how a value is computed, and not which value it is."""
+_UNRUNNABLE: Final = frozenset(
+    "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
+    "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
+)
+"""Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+_DEFAULTS: Final = frozenset(
+    {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
+)
+
+
+def on_device(
+    lowering: Lowering,
+    instruction: Instruction,
+    opcode: str,
+    operands: list[LoweredValue],
+    shape: Shape | None = None,
+) -> LoweredValue:
+    """The value of an instruction that is not one of several devices and calls no program."""
+    shape = shape or lowering.shape(instruction)
+    if opcode in _FREE:
+        kept = operands[0]
+        if isinstance(kept, Node) and isinstance(shape, ArrayShape):
+            return lowering.nodes.convert(kept, shape.dtype)  # XLA:TPU rounds in a copy
+        return kept
+    if opcode == "get-tuple-element":
+        index = instruction.attribute("index")
+        return element_of(operands[0], (index,) if isinstance(index, int) else ())
+    if opcode == "copy-done":
+        return element_of(operands[0], (0,))
+    if opcode == "tuple":
+        return tuple(operands)
+    if opcode == "after-all":
+        return None
+    if opcode == "copy-start":
+        parts = shape.elements if isinstance(shape, TupleShape) else ()
+        return (operands[0], operands[0], *lowering.contexts(parts))
+    if (isinstance(shape, ArrayShape) and any(shape.dynamic)) or (
+        lowering.nodes.has_bounded
+        and any(node.sizes for value in operands for node in leaf_nodes(value))
+    ):
+        from hlo_lint.engine.values.lowering.bounded import bounded_value
+
+        return bounded_value(lowering, instruction, opcode, operands, shape)
+    if opcode == "custom-call":
+        from hlo_lint.engine.values.lowering.custom_calls import lowered_call
+
+        return lowered_call(lowering, instruction, operands)
+    leaves = [node for value in operands for node in leaf_nodes(value)]
+    match opcode:
+        case "constant":
+            return _constant(lowering, instruction, shape)
+        case "bitcast" if isinstance(shape, ArrayShape):
+            source = instruction.operands[0].shape
+            if isinstance(source, ArrayShape):
+                return bitcast_value(
+                    lowering.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
+                )
+        case "reshape" if isinstance(shape, ArrayShape):
+            next(bare(shape))
+            return lowering.nodes.reshape(leaves[0], shape.dims)
+        case "transpose":
+            permutation = instruction.integers_attribute("dimensions") or ()
+            return lowering.nodes.transpose(leaves[0], permutation)
+        case "broadcast" if isinstance(shape, ArrayShape):
+            node = lowering.nodes.convert(leaves[0], shape.dtype)
+            dimensions = instruction.integers_attribute("dimensions") or ()
+            return lowering.nodes.broadcast(node, shape.dims, dimensions)
+        case "convert" if isinstance(shape, ArrayShape):
+            return lowering.nodes.convert(leaves[0], shape.dtype)
+        case "pad":
+            paddings = instruction.attribute("padding")
+            if isinstance(paddings, tuple) and any(min(edges[:2]) < 0 for edges in paddings):
+                # Only algsimp takes them away, and XLA:CPU has no code for them.
+                return lowering.nodes.pad(leaves[0], leaves[1], paddings)
+        case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
+            from hlo_lint.engine.values.lowering.convolutions import plain
+
+            return plain(lowering.nodes, instruction, leaves, next(bare(shape)))
+        case "dynamic-slice" | "dynamic-update-slice":
+            first = FIRST_INDEX[opcode]
+            if [start.shape.rank for start in leaves[first:]] == [1]:  # as XLA wrote until 2019
+                leaves = [*leaves[:first], *lowering.nodes.scalars(leaves[first])]
+            described = by_descriptor(lowering, instruction, opcode, leaves, shape)
+            if described is not None:
+                return described
+        case "get-dimension-size" if isinstance(shape, ArrayShape):
+            (axis,) = instruction.integers_attribute("dimensions") or ()
+            return lowering.nodes.scalar(leaves[0].shape.dims[axis], shape.dtype)
+        case "topk":
+            from hlo_lint.engine.values.lowering.custom_calls import top_k
+
+            largest = instruction.attribute("largest") is not False
+            return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
+        case "scan" | "ragged-dot" | "reduce-window" | "scaled-dot":
+            expanded = _expanded(lowering, instruction, opcode, leaves, list(bare(shape)))
+            if expanded:
+                return assembled(shape, iter(expanded))
+    if opcode not in OPCODES or opcode in _UNRUNNABLE:
+        return cut(lowering, instruction, opcode, operands, shape)
+    shapes = tuple(bare(shape))
+    attributes, called = _attributes(lowering, instruction, opcode)
+    node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
+    if not isinstance(shape, TupleShape):
+        return node
+    return assembled(shape, iter(lowering.nodes.elements(node)))
+
+
+def _expanded(
+    lowering: Lowering,
+    instruction: Instruction,
+    opcode: str,
+    leaves: list[Node],
+    results: list[ArrayShape],
+) -> list[Node]:
+    """The results of an operation that XLA:CPU has in other words; none if it is not known."""
+    from hlo_lint.engine.values.lowering import expansions
+
+    if opcode == "scan":
+        return expansions.scan(lowering, instruction, leaves, results)
+    if opcode == "ragged-dot":
+        return [expansions.ragged_dot(lowering, instruction, leaves, results[0])]
+    lowered = expansions.reduce_window if opcode == "reduce-window" else expansions.scaled_dot
+    result = lowered(lowering, instruction, leaves, results[0])
+    return [] if result is None else [result]
+
+
+def _attributes(
+    lowering: Lowering, instruction: Instruction, opcode: str
+) -> tuple[Attributes, tuple[tuple[str, Graph], ...]]:
+    """The attributes that decide on the value, and the computations, lowered."""
+    allowed = (OPCODES[opcode].allowed - _DROPPED) | set(OPCODES[opcode].required)
+    attributes: list[tuple[str, str]] = []
+    called: list[tuple[str, Graph]] = []
+    for name, text in instruction.attributes.items():
+        if name not in allowed:
+            continue
+        if name in CALLING_ATTRIBUTES:
+            called.append((name, lowering.function(lowering.called(instruction, name))))
+        elif (name, text) == ("order", "TOTAL"):
+            attributes.append(("type", "TOTALORDER"))  # as releases before 0.11 spell it
+        elif (name, text) not in _DEFAULTS:
+            attributes.append((name, " ".join(text.split())))
+    return tuple(sorted(attributes)), tuple(called)
+
+
+def _constant(lowering: Lowering, instruction: Instruction, shape: Shape) -> LoweredValue:
+    try:
+        literal = instruction.literal
+    except LiteralError as error:
+        raise NotLowered(f"%{instruction.name}: {error}") from error
+    return _literal(lowering, instruction, shape, literal)
+
+
+def _literal(
+    lowering: Lowering, instruction: Instruction, shape: Shape, literal: LiteralValue
+) -> LoweredValue:
+    if literal is ELIDED:
+        return cut(lowering, instruction, "constant({...})", (), shape)
+    if isinstance(shape, TupleShape):
+        assert isinstance(literal, tuple)
+        return tuple(
+            _literal(lowering, instruction, element, part)
+            for element, part in zip(shape.elements, literal, strict=True)
+        )
+    if literal is None or not isinstance(shape, ArrayShape):
+        return None
+    array: NDArray[Any] = literal  # type: ignore[assignment]
+    return lowering.nodes.constant(array, shape.dtype)

@@ -1,0 +1,166 @@
+"""The steps of one run, each a program once it is looked at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
+from hlo_lint.engine.values.lowering.lower import Lowering
+from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.lowering.shards import ProgramShardings, layout_of
+from hlo_lint.engine.values.programs import Comparison, StepOutcome
+from hlo_lint.text.errors import DumpError
+from hlo_lint.xla.limits import Deadline, NoTimeLeft
+
+StepProgress = Callable[[str], None]
+
+NOT_LOOKED_AT: Final = Comparison(StepOutcome.BETWEEN)
+
+
+@dataclass(eq=False)
+class ValidatedStep:
+    """One dump with what became of it."""
+
+    dump: PassDump
+    number: int = 0
+    """Its place in the run."""
+    program: Program | None = None
+    """None for one that is not lowered, or that nobody looked at."""
+    comparison: Comparison = NOT_LOOKED_AT
+    """The verdict against the dump before it."""
+    is_tried: bool = False
+    """True once it was to be lowered."""
+    before: ValidatedStep | None = None
+    """The step before it that became a program."""
+    is_judged: bool = True
+    """False for the first dump of a run, which is compared with nothing."""
+
+    def lower(
+        self,
+        nodes: Nodes,
+        replicated: frozenset[int],
+        deadline: Deadline,
+        layout: ProgramShardings | None = None,
+        is_partitioned: bool = False,
+        devices: int = 1,
+    ) -> None:
+        """Make a program of the dump, or say why there is none."""
+        self.is_tried = True
+        try:
+            deadline.check()
+            modules = self.dump.file.modules
+            if len(modules) != 1:
+                raise NotLowered(f"it holds {len(modules)} modules")
+            try:
+                lowering = Lowering(
+                    modules[0], nodes, replicated, layout, is_partitioned, devices=devices
+                )
+                self.program = lowering.program()
+            except NotLowered:
+                if layout is None:
+                    raise
+                self.program = Lowering(modules[0], nodes, replicated).program()
+        except NoTimeLeft as error:
+            self.comparison = Comparison(StepOutcome.NOT_RUN, str(error))
+        except (DumpError, NotLowered, OSError) as error:
+            self.comparison = Comparison(StepOutcome.NOT_LOWERED, str(error))
+
+    def has_graph_of(self, other: ValidatedStep | None) -> bool:
+        """True if two steps are equal by graph."""
+        if self.program is None or other is None or other.program is None:
+            return False
+        return self.program.graph is other.program.graph
+
+    @property
+    def label(self) -> str:
+        """The pass and its pipeline, or the name of the file."""
+        name = self.dump.name
+        return name.label if name is not None else self.dump.path.name
+
+
+class RunSteps:
+    """The steps of one run, each a program once it is looked at."""
+
+    def __init__(
+        self, dumps: Sequence[PassDump], deadline: Deadline, progress: StepProgress
+    ) -> None:
+        self.steps = [ValidatedStep(dump, number) for number, dump in enumerate(dumps)]
+        if self.steps:
+            self.steps[0].is_judged = False
+        self.progress = progress
+        self._deadline, self._nodes = deadline, Nodes(deadline)
+        self._replicated = shared_parameters(dumps, deadline)
+        self._first, self._layout = _partitioned(dumps, deadline)
+        self._texts: dict[tuple[tuple[int, ...], bool, int], ValidatedStep] = {}
+
+    def lower(self, step: ValidatedStep, before: ValidatedStep | None = None) -> Program | None:
+        """The program of a step; `before` is one before it, which tells the devices of the run."""
+        if not step.is_tried:
+            self.progress(step.dump.path.name)
+            program = None if before is None or self._layout is not None else before.program
+            devices = 1 if program is None else program.devices
+            key = step.dump.text_identity, step.number >= self._first, devices
+            same = self._texts.setdefault(key, step)
+            if same is step:
+                step.lower(self._nodes, self._replicated, self._deadline, self._layout, *key[1:])
+            else:  # as a third of them
+                step.is_tried, step.program = True, same.program
+                step.comparison = step.comparison if same.program else same.comparison
+        return step.program
+
+    def between(self, one: ValidatedStep, other: ValidatedStep) -> ValidatedStep | None:
+        """The step in the middle of two, of those that can be lowered."""
+        middle = (one.number + other.number) / 2
+        steps = self.steps[one.number + 1 : other.number]
+        steps.sort(key=lambda step: abs(step.number - middle))
+        return next((step for step in steps if self.lower(step, one)), None)
+
+
+def shared_parameters(dumps: Sequence[PassDump], deadline: Deadline) -> frozenset[int]:
+    """The parameters that all devices share, by the first dump that shards any."""
+    for dump in dumps:
+        if deadline.left <= 0:
+            break
+        try:
+            entry = dump.module.entry
+        except (DumpError, OSError):
+            continue
+        shardings = {
+            parameter.parameter_number or 0: parameter.attributes["sharding"]
+            for parameter in (entry.parameters if entry is not None else ())
+            if "sharding=" in parameter.attributes_text and "sharding" in parameter.attributes
+        }
+        if shardings:
+            return frozenset(
+                number for number, text in shardings.items() if text.startswith("{replicated")
+            )
+    return frozenset()
+
+
+def _partitioned(
+    dumps: Sequence[PassDump], deadline: Deadline
+) -> tuple[int, ProgramShardings | None]:
+    """The first dump whose module has the parts of arrays, and how the one before spreads them."""
+    for number, dump in enumerate(dumps):
+        if deadline.left <= 0:
+            break
+        try:
+            entry = dump.module.entry
+            ran = dump.name.after if dump.name is not None else ""
+            if entry is None or not (_is_part(entry.name) or ran in _PARTITIONERS):
+                continue
+            layout = layout_of(dumps[number - 1].module) if number else None
+        except (DumpError, NotLowered, OSError, ValueError):
+            break
+        return number, layout
+    return len(dumps), None
+
+
+_is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
+"""The partitioner gives the entry computation a new name."""
+_PARTITIONERS: Final = frozenset({"spmd-partitioning", "tpu-spmd-partitioning"})
+"""Passes that do, where a text has another name."""
