@@ -53,7 +53,7 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
 
 
 def _seed(seed: int) -> str:
-    return "on infinities, NaNs and ends of ranges" if seed == EDGES else f"seed {seed}"
+    return "on infinities, NaNs and ends of ranges" if seed >= EDGES else f"seed {seed}"
 
 
 def _first(change: ValueChange) -> str:

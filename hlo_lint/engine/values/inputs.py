@@ -26,6 +26,8 @@ SPARSE: Final = 1 << 20
 or a half: products of them are exact in every type, and do not grow in a loop."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
+SMALL_EDGES: Final = EDGES + 1
+"""The same without the largest finite floats, which absorb all that is added to them."""
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
 _SMALL: Final = 64
@@ -116,7 +118,7 @@ def value(
         elif run > 1 and near.size:
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
-        numbers = _edge_values(dtype, limit)[::-1]
+        numbers = _edge_values(dtype, limit, run != SMALL_EDGES)[::-1]
         if result.size < _SMALL:
             # In another order for each parameter, so that each value meets others.
             shift = 0 if is_scalar else sum(leaf)
@@ -195,7 +197,7 @@ def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray
         return np.asarray(rounded[rounded.astype(numbers.dtype) == numbers])
 
 
-def _edge_values(dtype: str, limit: int | None) -> NDArray[Any]:
+def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[Any]:
     import numpy as np
 
     target = numpy_dtype(dtype)
@@ -211,6 +213,8 @@ def _edge_values(dtype: str, limit: int | None) -> NDArray[Any]:
     facts = ELEMENT_TYPES[dtype]
     largest = (2 - 2.0 ** (1 - facts.significand_bits)) * 2.0 ** (facts.max_exponent - 1)
     numbers = [1.0, largest] if dtype == "f8e8m0fnu" else [0.0, -0.0, 1.0, largest, -largest]
+    if not has_largest and largest + 1 == largest:
+        numbers = [number for number in numbers if abs(number) < largest]
     if facts.has_infinity:
         numbers += [np.inf, -np.inf]
     if dtype not in ("f4e2m1fn", "f6e2m3fn", "f6e3m2fn"):

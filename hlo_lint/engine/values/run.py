@@ -125,7 +125,7 @@ def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
     if program.cuts:
         raise NoValue(_cut_reason(program.cuts[0]))
     if program.endless:
-        raise NoValue(program.endless[0])
+        raise NoValue(program.endless[0][1])
     return program
 
 

@@ -265,16 +265,19 @@ class _Stretch:
             self.result.changes.append(_change(one, other, self.inputs, runs))
 
     def add_refusals(self, runs: Runs) -> None:
-        """Add each step whose module XLA refuses, where that of the step before runs."""
+        """Add each step that XLA refuses or that never ends, where the step before runs."""
         for before, step in pairwise(self.steps):
-            if step.comparison.outcome is not StepOutcome.NOT_RUN:
+            if step.comparison.outcome is not StepOutcome.NOT_RUN or step.program is None:
                 continue
             refused = _find_refused(step.comparison.reason)
-            if refused is None or self._fails(before, runs):
+            endless = step.program.endless
+            if not (refused or endless) or self._fails(before, runs):
                 continue
-            assert step.program is not None
-            made = (i for (_, at), i in step.program.origins.items() if at == int(refused[1]))
-            step.comparison = Comparison(StepOutcome.NOT_RUN, refused[2])
+            made = [instruction for instruction, _ in endless]
+            if refused:
+                origins = step.program.origins.items()
+                made = [made_by for (_, at), made_by in origins if at == int(refused[1])]
+                step.comparison = Comparison(StepOutcome.NOT_RUN, refused[2])
             culprit = next((Culprit(instruction, None) for instruction in made), None)
             self.result.changes.append(
                 ValueChange(before.dump, step.dump, step.comparison, culprit)

@@ -363,6 +363,31 @@ def test_a_loop_that_never_ends_is_not_run(xla: XlaCpu) -> None:
     assert "the loop %w never ends: its condition is constant true" in validation.notes[0]
 
 
+def test_a_loop_that_a_pass_makes_endless_is_reported(xla: XlaCpu) -> None:
+    endless = LOOP.replace("compare(i, n), direction=LT", "constant(true)")
+    (change,) = validate_dumps("m", run_of([LOOP, endless]), xla).changes
+    assert change.culprit is not None
+    assert change.culprit.instruction.name == "w"
+    assert "its condition is constant true" in change.comparison.reason
+
+
+def test_a_sum_in_another_order_is_no_change_and_one_without_a_term_is(xla: XlaCpu) -> None:
+    text = """
+HloModule m
+
+ENTRY e {
+  a = f32[64] parameter(0)
+  b = f32[64] parameter(1)
+  n = f32[64] negate(b)
+  s = f32[64] add(a, b)
+  ROOT r = f32[64] add(s, n)
+}
+"""
+    other = text.replace("add(a, b)", "add(b, n)").replace("add(s, n)", "add(a, s)")
+    assert not validate_dumps("m", run_of([text, other]), xla).changes
+    assert validate_dumps("m", run_of([text, text.replace("add(a, b)", "copy(a)")]), xla).changes
+
+
 @pytest.mark.parametrize("seconds", [0, 4])
 def test_the_time_for_all_steps_ends_a_run(seconds: float) -> None:
     long = LOOP.replace("constant(5)", "constant(2000000000)")

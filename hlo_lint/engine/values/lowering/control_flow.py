@@ -31,7 +31,7 @@ def while_results(lowering: Lowering, instruction: Instruction, states: Values) 
     computation = lowering.called(instruction, "body")
     test = lowering.called(instruction, "condition")
     if reason := endless(Loop(instruction, computation, test)):
-        lowering.endless.append(f"the loop %{instruction.name} {reason}")
+        lowering.endless.append((instruction, f"the loop %{instruction.name} {reason}"))
     carried = _carried(lowering, computation.name)
     leaves = [node for value in states for node in with_sizes(lowering.nodes, value, shape)]
     leaves += lowering.watch.initial_values(carried) if lowering.watch is not None else []

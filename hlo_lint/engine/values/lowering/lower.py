@@ -60,7 +60,7 @@ class Lowering:
     is_partitioned: bool = False
     """True if the module has the parts of `layout`, False if it has the whole arrays."""
     cuts: list[Cut] = field(default_factory=list)
-    endless: list[str] = field(default_factory=list)
+    endless: list[tuple[Instruction, str]] = field(default_factory=list)
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     last: dict[tuple[str, int], Instruction] = field(default_factory=dict)
     scope: str = ""

@@ -32,8 +32,8 @@ class Program:
     cuts: tuple[Cut, ...]
     """The operations that cannot be run, in the order of the module."""
     devices: int
-    endless: tuple[str, ...] = ()
-    """The reasons why it is not run: its loops that do not end."""
+    endless: tuple[tuple[Instruction, str], ...] = ()
+    """Its loops that do not end, each with the reason why; it is then not run."""
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
