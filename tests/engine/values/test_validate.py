@@ -544,25 +544,26 @@ ENTRY e {{
     assert not validate_dumps("m", run_of([kept, lost]), xla).changes
 
 
-def test_each_device_has_the_result_that_all_of_them_have(xla: XlaCpu) -> None:
-    whole = """HloModule m, num_partitions=2
+@pytest.mark.parametrize("device", [0, 2, 3])
+def test_each_device_has_the_result_that_all_of_them_have(xla: XlaCpu, device: int) -> None:
+    whole = """HloModule m, num_partitions=4
 
 ENTRY e {
   x = f32[6] parameter(0), sharding={replicated}
   ROOT r = f32[6] negate(x), sharding={replicated}
 }
 """
-    parts = """HloModule m, num_partitions=2
+    parts = f"""HloModule m, num_partitions=4
 
-ENTRY e_spmd {
+ENTRY e_spmd {{
   x = f32[6] parameter(0)
   n = f32[6] negate(x)
   d = u32[] partition-id()
-  z = u32[] constant(0)
+  z = u32[] constant({device})
   is = pred[] compare(d, z), direction=EQ
-  all = pred[6] broadcast(is), dimensions={}
+  all = pred[6] broadcast(is), dimensions={{}}
   ROOT r = f32[6] select(all, n, x)
-}
+}}
 """
     assert changed(validate_dumps("m", run_of([whole, parts]), xla)) == ["after_pass1"]
 

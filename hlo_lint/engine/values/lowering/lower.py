@@ -116,16 +116,9 @@ class Lowering:
         elif self.layout is None:
             roots = list(chain.from_iterable(leaves))
         elif self.is_partitioned:
-            columns = list(zip(self.layout.results, zip(*leaves, strict=True), strict=True))
-            roots = [sharded.joined(self.nodes, parts) for sharded, parts in columns]
-            roots += [
-                sharded.joined(self.nodes, parts, takes_last=True)
-                for sharded, parts in columns
-                if sharded.has_copies
-            ]
+            roots = self.layout.joined(self.nodes, leaves)
         else:
-            results_of = zip(self.layout.results, leaves[0], strict=True)
-            roots = leaves[0] + [node for sharded, node in results_of if sharded.has_copies]
+            roots = self.layout.repeated(leaves[0])
         devices = self.devices if self.layout is None else 1
         graph = self.nodes.graph(tuple(node.shape for node in inputs), roots, gives_tuple=True)
         return Program(

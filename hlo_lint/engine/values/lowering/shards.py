@@ -22,11 +22,14 @@ from hlo_lint.hlo.attributes.sharding import (
     TupleSharding,
     read_sharding,
 )
+from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
 PADDING: Final = 3
 """The value behind the end of an array that its parts do not fill: nothing may read it."""
+MAX_COPIED_BYTES: Final = 1 << 22
+"""Of the copies of one result: those of a larger one that are not at its ends are not compared."""
 
 
 class Sharded(NamedTuple):
@@ -62,20 +65,24 @@ class Sharded(NamedTuple):
         return nodes.slice(padded, starts, limits)
 
     @property
-    def has_copies(self) -> bool:
-        """True if two devices have the same part."""
-        return len(set(zip(self.places, self.addends or self.places, strict=True))) < len(
-            self.places
-        )
+    def copies(self) -> int:
+        """The number of copies of the array that are compared: of a large one the ends."""
+        shares = len(set(zip(self.places, self.addends or self.places, strict=True)))
+        held = len(self.places) // shares
+        size = prod(self.shape.dims) * BITS.get(self.shape.dtype, 8) // 8
+        return held if size * held <= MAX_COPIED_BYTES else min(held, 2)
 
-    def joined(self, nodes: Nodes, parts: Sequence[Node], *, takes_last: bool = False) -> Node:
-        """The whole array from the parts of all devices; of equal parts the first, or the last."""
+    def joined(self, nodes: Nodes, parts: Sequence[Node], copy: int = 0) -> Node:
+        """The whole array from the parts of all devices; of equal parts those of one copy."""
         if parts[0].shape != self.part:
             raise NotLowered(f"a device has {parts[0].shape} of {self.shape}, not {self.part}")
-        order = list(range(len(parts)))
+        holders: dict[tuple[tuple[int, ...], int], list[Node]] = {}
+        for at, part in enumerate(parts):
+            share = self.places[at], self.addends[at] if self.addends else 0
+            holders.setdefault(share, []).append(part)
         by_share = {
-            (self.places[at], self.addends[at] if self.addends else 0): parts[at]
-            for at in (order if takes_last else reversed(order))
+            share: held[copy * (len(held) - 1) // max(self.copies - 1, 1)]
+            for share, held in holders.items()
         }
         by_place: dict[tuple[int, ...], Node] = {}
         for (place, _), node in sorted(by_share.items(), key=lambda item: item[0]):
@@ -99,6 +106,30 @@ class ProgramShardings:
     devices: int
     parameters: tuple[Sharded, ...]
     results: tuple[Sharded, ...]
+
+    def joined(self, nodes: Nodes, parts: Sequence[Sequence[Node]]) -> list[Node]:
+        """The whole results, and the copies of them, from those of each device."""
+        columns = list(zip(self.results, zip(*parts, strict=True), strict=True))
+        return [
+            sharded.joined(nodes, column, copy)
+            for copy in range(self._copies)
+            for sharded, column in columns
+            if copy < sharded.copies
+        ]
+
+    def repeated(self, wholes: Sequence[Node]) -> list[Node]:
+        """The whole results, as often as there are copies of them in parts."""
+        pairs = list(zip(self.results, wholes, strict=True))
+        return [
+            whole
+            for copy in range(self._copies)
+            for sharded, whole in pairs
+            if copy < sharded.copies
+        ]
+
+    @property
+    def _copies(self) -> int:
+        return max((sharded.copies for sharded in self.results), default=1)
 
 
 def layout_of(module: Module) -> ProgramShardings | None:
