@@ -476,6 +476,24 @@ def test_the_largest_value_of_a_product_of_8_bit_floats_is_a_result(xla: XlaCpu)
     assert result_difference(one, other) is None
 
 
+@pytest.mark.parametrize(
+    ("groups", "are_alone"), [("{}", True), ("{{0}}", True), ("{{0,1}}", False)]
+)
+def test_partitions_of_one_replica_are_alone_without_a_channel(
+    groups: str, are_alone: bool
+) -> None:
+    (root, *_) = lowered(f"""HloModule m, num_partitions=2
+
+add {{ a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }}
+
+ENTRY e {{
+  x = f32[4] parameter(0)
+  ROOT r = f32[4] all-reduce(x), replica_groups={groups}, to_apply=add
+}}
+""").graph.roots
+    assert (root.opcode == "parameter") is are_alone
+
+
 def test_a_channel_of_replica_0_joins_all_devices_where_the_header_counts_none() -> None:
     text = """HloModule m
 

@@ -169,15 +169,13 @@ def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tup
         crosses = "devices" if is_global else "replicas with all partitions"
     count = {"devices": lowering.devices, "partitions": partitions}.get(crosses, replicas)
     members = sorted(member for group in listed for member in group)
-    is_all = replicas == 1 and members != [0] if crosses == "replicas" else members == [0]
-    if is_all and (crosses == "replicas" or prod(_counts(lowering.module)) != lowering.devices):
-        # Texts that leave out the channels, or the header: these name all devices, or replica 0.
-        crosses, count = "devices", lowering.devices
-        listed = [] if members in ([], [0]) else listed
+    is_headless = prod(_counts(lowering.module)) != lowering.devices
+    if crosses != "replicas" and members == [0] and is_headless:
+        crosses, count, listed = "devices", lowering.devices, []  # replica 0 with all partitions
     if listed and members != list(range(count)):
         if members != list(range(lowering.devices)):
             raise NotLowered(f"the groups of %{instruction.name} are not the {count} {crosses}")
-        crosses = "devices"  # a text without its header
+        crosses = "devices"  # a text that leaves out its header, or the channels
     listed = listed or [range(count)]
     match crosses:
         case "devices":
