@@ -41,6 +41,7 @@ from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.lowering.shards import ProgramShardings
 from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
@@ -121,13 +122,13 @@ def _planted(run: Run, what: str, kind: str, choice: random.Random, xla: XlaCpu)
     at = choice.randrange(1, len(dumps))
     if what == ERROR and run.text and at > 1:
         rewrite = choice.choice(list(REWRITES.values()))
-        rewritten = _edited(dumps[1].module, rewrite, choice, None)
-        dumps[1:] = dumps[1:] if rewritten is None else _with_text(dumps[1:], rewritten[1])
-    edited = _edited(dumps[at].module, KINDS[what][kind], choice, xla if what == ERROR else None)
-    if edited is None:
+        rewritten = edited(dumps[1].module, rewrite, choice, None)
+        dumps[1:] = dumps[1:] if rewritten is None else with_text(dumps[1:], rewritten[1])
+    planting = edited(dumps[at].module, KINDS[what][kind], choice, xla if what == ERROR else None)
+    if planting is None:
         return None
-    instruction, text = edited
-    dumps[at:] = _with_text(dumps[at:], text)
+    instruction, text = planting
+    dumps[at:] = with_text(dumps[at:], text)
     validation = validate_dumps(run.title, dumps, xla)
     missing = (StepOutcome.NOT_RUN, StepOutcome.NOT_LOWERED)
     if what == REWRITE and validation.steps[at].comparison.outcome in missing:
@@ -145,14 +146,21 @@ def _planted(run: Run, what: str, kind: str, choice: random.Random, xla: XlaCpu)
     return Planted(kind, where, is_right, outcome, not run.text)
 
 
-def _with_text(dumps: Sequence[PassDump], text: str) -> list[PassDump]:
+def with_text(dumps: Sequence[PassDump], text: str) -> list[PassDump]:
     return [PassDump(dump.path, dump.name, _file=parse_file(text, dump.path)) for dump in dumps]
 
 
-def _edited(
-    module: Module, edit: Edit, choice: random.Random, xla: XlaCpu | None
+def edited(
+    module: Module,
+    edit: Edit,
+    choice: random.Random,
+    xla: XlaCpu | None,
+    layout: ProgramShardings | None = None,
 ) -> tuple[Instruction, str] | None:
-    """A text with one edit, and the instruction that has it; with `xla` one that changes values."""
+    """A text with one edit, and the instruction that has it; with `xla` one that changes values.
+
+    With `layout` the module has the parts of its arrays.
+    """
     instructions = list(_live(module))
     choice.shuffle(instructions)
     for instruction in instructions:
@@ -162,7 +170,8 @@ def _edited(
         start, end = module.span(instruction)
         whole = module.file.text
         text = whole[:start] + line + whole[end:]
-        if _changes_graph(module, text) and (xla is None or _changes_values(module, text, xla)):
+        programs = _other_programs(module, text, layout)
+        if programs and (xla is None or _changes_values(programs, xla)):
             return instruction, text
     return None
 
@@ -179,23 +188,22 @@ def _live(module: Module) -> Iterator[Instruction]:
         yield from sorted(live, key=lambda each: each.number)
 
 
-def _programs(module: Module, text: str) -> list[Program]:
+def _other_programs(module: Module, text: str, layout: ProgramShardings | None) -> list[Program]:
+    """The programs of a module and of an edit of it; none for an edit in a computation that nothing
+    reads, for one: nothing has to run."""
     nodes = Nodes()
-    return [Lowering(each, nodes).program() for each in (module, hlo_lint.parse(text))]
-
-
-def _changes_graph(module: Module, text: str) -> bool:
-    """False for an edit in a computation that nothing reads, for one: nothing has to run."""
     try:
-        before, after = _programs(module, text)
+        before, after = (
+            Lowering(each, nodes, layout=layout, is_partitioned=layout is not None).program()
+            for each in (module, hlo_lint.parse(text))
+        )
     except (DumpError, NotLowered):
-        return False
-    return before.graph is not after.graph
+        return []
+    return [] if before.graph is after.graph else [before, after]
 
 
-def _changes_values(module: Module, text: str, xla: XlaCpu) -> bool:
+def _changes_values(programs: Sequence[Program], xla: XlaCpu) -> bool:
     """True if results differ on some inputs, with those passes off that XLA:CPU can do without."""
-    programs = _programs(module, text)
     try:
         for seed, edges in JUDGES:
             inputs = Runs(xla, edges).inputs(programs[0].inputs, seed)

@@ -30,7 +30,7 @@ def _swapped(instruction: Instruction, choice: random.Random) -> str | None:
     if operands[-1] == operands[-2] or str(types[-1]) != str(types[-2]):
         return None
     operands[-1], operands[-2] = operands[-2], operands[-1]
-    return _with_operands(instruction, ", ".join(operands))
+    return with_operands(instruction, ", ".join(operands))
 
 
 def _constant(instruction: Instruction, choice: random.Random) -> str | None:
@@ -47,7 +47,7 @@ def _constant(instruction: Instruction, choice: random.Random) -> str | None:
     if not -1e6 < number < 1e6:
         return None
     other = number * 1.5 + 1 if shape.dtype[0] in "fb" else int(number) + 1
-    return _with_operands(instruction, str(other))
+    return with_operands(instruction, str(other))
 
 
 def _dropped(instruction: Instruction, choice: random.Random) -> str | None:
@@ -55,7 +55,7 @@ def _dropped(instruction: Instruction, choice: random.Random) -> str | None:
     if instruction.opcode not in ("add", "multiply", "maximum", "minimum"):
         return None
     first = instruction.operands_text.split(", ")[0]
-    return _with_operands(instruction, first).replace(f" {instruction.opcode}(", " copy(", 1)
+    return with_operands(instruction, first).replace(f" {instruction.opcode}(", " copy(", 1)
 
 
 def _dimension(instruction: Instruction, choice: random.Random) -> str | None:
@@ -95,7 +95,7 @@ def _dimension(instruction: Instruction, choice: random.Random) -> str | None:
     return instruction.text[: found.start(1)] + text + instruction.text[found.end(1) :]
 
 
-def _slice(instruction: Instruction, choice: random.Random) -> str | None:
+def cut_further(instruction: Instruction, choice: random.Random) -> str | None:
     """A slice one element further."""
     source = instruction.operands[0].shape if instruction.operands else None
     if instruction.opcode != "slice" or not isinstance(source, ArrayShape):
@@ -126,7 +126,7 @@ def _comparison(instruction: Instruction, choice: random.Random) -> str | None:
     return instruction.text.replace(found[0], f"direction={others[found[1]]}", 1)
 
 
-def _operation(instruction: Instruction, choice: random.Random) -> str | None:
+def other_operation(instruction: Instruction, choice: random.Random) -> str | None:
     """Another operation of as many operands: also in reducers."""
     others = {
         "add": "subtract",
@@ -155,7 +155,7 @@ def _initial_value(instruction: Instruction, choice: random.Random) -> str | Non
         return None
     other = {"0": "1", "1": "0", "-inf": "0", "inf": "0", "true": "false", "false": "true"}
     number = other.get(instruction.operands_text)
-    return None if number is None else _with_operands(instruction, number)
+    return None if number is None else with_operands(instruction, number)
 
 
 def _part(instruction: Instruction, choice: random.Random) -> str | None:
@@ -211,7 +211,7 @@ def _commuted(instruction: Instruction, choice: random.Random) -> str | None:
     operands = instruction.operands_text.split(", ")
     if instruction.opcode not in ("add", "multiply", "and", "or") or len(operands) != 2:
         return None
-    return _with_operands(instruction, ", ".join(operands[::-1]))
+    return with_operands(instruction, ", ".join(operands[::-1]))
 
 
 def _by_way_of(
@@ -316,7 +316,9 @@ def _chosen(instruction: Instruction, choice: random.Random) -> str | None:
 
 def _reordered(instruction: Instruction, choice: random.Random) -> str | None:
     """`(a + b) + c` as `a + (b + c)`, which is rounded otherwise."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (\S+) add\((.*), (.*?)\)(.*)", instruction.text)
+    found = re.match(
+        r"(ROOT )?(%?[\w.\-]+) = (\S+) add\(([^()]*), ([^()]*)\)(.*)", instruction.text
+    )
     left = instruction.operands[0].instruction if instruction.operands else None
     if instruction.opcode != "add" or found is None or left is None or left.opcode != "add":
         return None
@@ -332,7 +334,9 @@ def _reordered(instruction: Instruction, choice: random.Random) -> str | None:
 
 def _subtracted(instruction: Instruction, choice: random.Random) -> str | None:
     """`a - b` as `-b + a`."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (\S+) subtract\((.*), (.*?)\)(.*)", instruction.text)
+    found = re.match(
+        r"(ROOT )?(%?[\w.\-]+) = (\S+) subtract\(([^()]*), ([^()]*)\)(.*)", instruction.text
+    )
     if instruction.opcode != "subtract" or found is None or "[" in found[4] + found[5]:
         return None
     root, name, shape, left, right, tail = found.groups(default="")
@@ -355,12 +359,12 @@ REWRITES: Edits = {
     "summed in another order": _reordered,
 }
 EDITS: Edits = {
-    "another operation": _operation,
+    "another operation": other_operation,
     "a swapped operand": _swapped,
     "a wrong constant": _constant,
     "a dropped term": _dropped,
     "a wrong dimension": _dimension,
-    "a slice off by one": _slice,
+    "a slice off by one": cut_further,
     "a wrong comparison": _comparison,
     "a wrong initial value": _initial_value,
     "another part of a tuple": _part,
@@ -369,7 +373,7 @@ EDITS: Edits = {
 }
 
 
-def _with_operands(instruction: Instruction, operands: str) -> str:
+def with_operands(instruction: Instruction, operands: str) -> str:
     """The instruction with other text between its parentheses."""
     old = f"{instruction.opcode}({instruction.operands_text})"
     return instruction.text.replace(old, f"{instruction.opcode}({operands})", 1)
