@@ -261,6 +261,48 @@ def test_padding_is_zeros_that_a_bitcast_may_read_or_leave() -> None:
         lowered(moved("f32[256]", "f32[129]"))
 
 
+def test_a_scalar_is_the_first_element_of_its_tile() -> None:
+    first = entry(
+        """  x = u32[1,2] parameter(0)
+  zero = u32[] constant(0)
+  tile = u32[1,128] pad(x, zero), padding=0_0x0_126
+  row = u32[128] reshape(tile)
+  one = u32[1] slice(row), slice={[0:1]}
+  ROOT y = u32[] reshape(one)"""
+    )
+    assert equal_graphs(moved("u32[1,2]{1,0:T(1,128)}", "u32[]{:T(128)}"), first)
+
+
+def test_the_halves_of_a_complex_number_are_its_parts() -> None:
+    names = (("X64SplitLow", "real"), ("X64SplitHigh", "imag"), ("X64Combine", "complex"))
+
+    def text(spelling: int) -> str:
+        low, high, both = (
+            (f'custom-call({{}}), custom_call_target="{pair[0]}"', f"{pair[1]}({{}})")[spelling]
+            for pair in names
+        )
+        return entry(
+            f"""  x = c64[4] parameter(0)
+  low = f32[4] {low.format("x")}
+  high = f32[4] {high.format("x")}
+  ROOT y = c64[4] {both.format("low, high")}"""
+        )
+
+    assert equal_graphs(text(0), text(1))
+
+
+@pytest.mark.parametrize("window", ["size=3 pad=2_1 lhs_dilate=2", "size=3 pad=1_1 rhs_reversal=1"])
+def test_a_forward_call_of_cudnn_has_the_window_of_the_convolution(window: str) -> None:
+    size = 8 if "dilate" in window else 4
+    rest = f"window={{{window}}}, dim_labels=b0f_0io->b0f"
+    call = f'custom-call(x, k), {rest}, custom_call_target="__cudnn$convForward"'
+    parameters = "  x = f32[2,4,3] parameter(0)\n  k = f32[3,3,5] parameter(1)\n"
+    called = f"""  c = (f32[2,{size},5], u8[0]) {call}
+  ROOT y = f32[2,{size},5] get-tuple-element(c), index=0"""
+    plain = f"  ROOT y = f32[2,{size},5] convolution(x, k), {rest}"
+    assert equal_graphs(entry(parameters + called), entry(parameters + plain))
+
+
 def test_ends_of_manual_regions_are_cut_alike_before_and_after_the_partitioner() -> None:
     together = entry(
         """  x = f32[8,4] parameter(0)

@@ -65,14 +65,14 @@ def convolution(
     left, right, *rest = operands
     bare = ArrayShape(left.shape.dtype if is_float(result.dtype) else result.dtype, result.dims)
     forward = _read(call, left, right, bare)._replace(batch_groups=1)
-    if any(dim.is_reversed or dim.base_dilation != 1 for dim in forward.window):
-        return None
+    # conv-padding-legalization spells out the holes of a forward call, which has HLO's window.
+    is_plain = not any(dim.is_reversed or dim.base_dilation != 1 for dim in forward.window)
     match target.removeprefix("__cudnn$conv"):
         case "Forward" | "BiasActivationForward":
             node = _made(nodes, forward)
-        case "BackwardInput" if forward.feature_groups == 1:
+        case "BackwardInput" if is_plain and forward.feature_groups == 1:
             node = _made(nodes, _input_gradient(forward))
-        case "BackwardFilter" if forward.feature_groups == 1:
+        case "BackwardFilter" if is_plain and forward.feature_groups == 1:
             node = _made(nodes, _filter_gradient(forward))
         case _:
             return None

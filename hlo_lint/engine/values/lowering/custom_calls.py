@@ -173,10 +173,15 @@ def _side_by_side(
     return [lowering.nodes.concatenate(leaves, axes[0])]
 
 
+_COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh": "imag"}
+
+
 def _halves(lowering: Lowering, target: str, leaves: list[Node], shape: Shape) -> list[Node] | None:
-    """A 64-bit integer and its halves: XLA:TPU computes with pairs of 32 bits."""
+    """A 64-bit integer, or a complex number, and its halves: XLA:TPU computes with 32 bits."""
     nodes = lowering.nodes
     result = next(bare(shape))
+    if "c64" in (result.dtype, leaves[0].shape.dtype):
+        return [nodes.make(_COMPLEX[target], result, leaves)]
     if result.dtype[0] not in "su" or any(leaf.shape.dtype[0] not in "su" for leaf in leaves):
         return None
     dims = leaves[0].shape.dims

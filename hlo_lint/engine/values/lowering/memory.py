@@ -80,6 +80,8 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
     plain = ArrayShape(source.dtype, source.dims), ArrayShape(target.dtype, target.dims)
     if plain[0] == plain[1] and source.minor_to_major == target.minor_to_major:
         return node
+    dims, (source, target) = target.dims, (_with_dimensions(shape) for shape in (source, target))
+    node = nodes.reshape(node, source.dims)
     has_padding = _is_padded(source) or _is_padded(target)
     if has_padding and _in_memory(source) == _in_memory(target):
         # Padding stays where it is: dimensions may change places, and those of 1 come and go.
@@ -97,7 +99,17 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
         if wide < narrow:
             row = nodes.reshape(row, (count, narrow // wide))
         row = nodes.bitcast_convert(row, ArrayShape(target.dtype, (count,)))
-    return from_memory(nodes, nodes.reshape(row, (count,)), target)
+    return nodes.reshape(from_memory(nodes, nodes.reshape(row, (count,)), target), dims)
+
+
+def _with_dimensions(shape: ArrayShape) -> ArrayShape:
+    """A scalar in a tile as an array of one element: it has the memory of the tile."""
+    if shape.dims or shape.layout is None or not shape.layout.tiles:
+        return shape
+    tiles = shape.layout.tiles
+    rank = len(tiles[0])
+    array = ArrayShape(shape.dtype, (1,) * rank)
+    return array.with_layout(Layout(tuple(reversed(range(rank))), tiles))
 
 
 def _in_memory(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
