@@ -26,13 +26,13 @@ ENTRY e {{
 _AFTER: Final = "module_0001.m.{:04}.simplification.after_{}.before_{}.txt"
 
 
-def _example(kind: type[Bad] | type[Good], rounds: int) -> Bad | Good:
+def _example(kind: type[Bad] | type[Good], rounds: int, other: str = "mover") -> Bad | Good:
     """The dumps of a pipeline whose two passes move a transpose to and fro."""
     early = {"move": "t = f32[4,8]{1,0} transpose(p), dimensions={1,0}", "root": "negate(t)"}
     late = {"move": "t = f32[8,4]{1,0} negate(p)", "root": "transpose(t), dimensions={1,0}"}
     dumps = {_AFTER.format(1, "pipeline-start", "mover"): _PROGRAM.format(**early, mark="")}
     for number in range(2, 2 * rounds + 2, 2):
-        dumps[_AFTER.format(number, "mover", "folder")] = _PROGRAM.format(**late, mark="")
+        dumps[_AFTER.format(number, other, "folder")] = _PROGRAM.format(**late, mark="")
         dumps[_AFTER.format(number + 1, "folder", "mover")] = _PROGRAM.format(**early, mark="")
     last, _ = dumps.popitem()
     mark = "  // error" if kind is Bad else ""
@@ -51,7 +51,7 @@ class PassesUndoEachOther(Rule):
     """
 
     severity = Severity.WARNING
-    examples = (_example(Bad, 3), _example(Good, 2))
+    examples = (_example(Bad, 3), _example(Good, 2), _example(Good, 3, "pipeline-start"))
 
     def check(self, compilation: Compilation) -> Findings:
         """One finding for each run of a pipeline, at the last pass that repeats itself."""
@@ -72,8 +72,11 @@ class PassesUndoEachOther(Rule):
                 structures = Structures()
                 if len({structures.of(module).number for module in modules}) > 1:
                     continue
+                # What the pipeline starts with is the module after the round before.
                 between = dict.fromkeys(
-                    dump.name.after for dump in run if second.step < dump.step < third.step
+                    dump.name.after
+                    for dump in run
+                    if second.step < dump.step < third.step and dump.name.after != "pipeline-start"
                 )
                 if between:
                     yield Finding(
