@@ -291,6 +291,24 @@ def test_the_halves_of_a_complex_number_are_its_parts() -> None:
     assert equal_graphs(text(0), text(1))
 
 
+@pytest.mark.parametrize(
+    ("target", "operation"),
+    [
+        ("Cholesky", "cholesky(x), lower=true"),
+        (
+            "InvertDiagBlocksUpperTriangular",
+            "triangular-solve(x, one), left_side=true, lower=false, transpose_a=NO_TRANSPOSE",
+        ),
+    ],
+)
+def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -> None:
+    lines = """  x = f32[2,2] parameter(0)
+  one = f32[2,2] constant({{1, 0}, {0, 1}})
+  ROOT y = f32[2,2] """
+    call = f'custom-call(x), custom_call_target="{target}"'
+    assert equal_graphs(entry(lines + call), entry(lines + operation))
+
+
 @pytest.mark.parametrize("window", ["size=3 pad=2_1 lhs_dilate=2", "size=3 pad=1_1 rhs_reversal=1"])
 def test_a_forward_call_of_cudnn_has_the_window_of_the_convolution(window: str) -> None:
     size = 8 if "dilate" in window else 4

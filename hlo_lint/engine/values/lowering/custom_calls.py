@@ -77,6 +77,10 @@ def lowered_call(
             results = _radix_sort(lowering, call, target, leaves)
         elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
             results = _halves(lowering, target, leaves, shape)
+        elif target == "Cholesky" and _are_square(leaves[0]):
+            results = [lowering.nodes.make("cholesky", arrays[0], leaves, (("lower", "true"),))]
+        elif target in _TRIANGLES and _are_square(leaves[0]):
+            results = [_inverse(lowering, leaves[0], _TRIANGLES[target])]
         elif target == "ConcatBitcast":
             results = _side_by_side(lowering, leaves, arrays)
     except PayloadError as error:
@@ -171,6 +175,34 @@ def _side_by_side(
     if len(axes) != 1 or sum(leaf.shape.dims[axes[0]] for leaf in leaves) != result.dims[axes[0]]:
         return None
     return [lowering.nodes.concatenate(leaves, axes[0])]
+
+
+_TRIANGLES: Final = {
+    "InvertDiagBlocksLowerTriangular": "true",
+    "InvertDiagBlocksUpperTriangular": "false",
+}
+"""Calls of XLA:TPU that invert triangular matrices, and whether these are lower ones."""
+
+
+def _are_square(matrices: Node) -> bool:
+    """True for matrices of as many rows as columns, in the last two dimensions."""
+    dims = matrices.shape.dims
+    return len(dims) > 1 and dims[-1] == dims[-2]
+
+
+def _inverse(lowering: Lowering, blocks: Node, lower: str) -> Node:
+    """The inverses of triangular matrices in the last two dimensions."""
+    import numpy as np
+
+    nodes, dims, rank = lowering.nodes, blocks.shape.dims, blocks.shape.rank
+    one = nodes.convert(nodes.constant(np.eye(dims[-1], dtype="f4"), "f32"), blocks.shape.dtype)
+    ones = nodes.broadcast(one, dims, (rank - 2, rank - 1))
+    attributes = (
+        ("left_side", "true"),
+        ("lower", lower),
+        ("transpose_a", "NO_TRANSPOSE"),
+    )
+    return nodes.make("triangular-solve", blocks.shape, (blocks, ones), attributes)
 
 
 _COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh": "imag"}
