@@ -228,7 +228,7 @@ def _part_elsewhere(instruction: Instruction, choice: random.Random) -> str | No
 
 
 def _unmasked(instruction: Instruction, choice: random.Random) -> str | None:
-    """What pads a part, as it is."""
+    """A part with its padding as it is."""
     predicate = instruction.operands[0].instruction if instruction.operands else None
     if instruction.opcode != "select" or not _of_device(predicate):
         return None
@@ -259,7 +259,7 @@ def _halo(instruction: Instruction, choice: random.Random) -> str | None:
 
 
 def _halo_side(instruction: Instruction, choice: random.Random) -> str | None:
-    """What the neighbour has, on the other side."""
+    """The elements of the neighbour, on the other side."""
     producers = [each.instruction for each in instruction.operands]
     if instruction.opcode != "concatenate" or not any(
         one is not None and one.opcode == "collective-permute" for one in producers
