@@ -19,6 +19,13 @@ from hlo_lint.hlo.opcodes import CALLERS, OPCODES
 from hlo_lint.hlo.records import attributes_before_metadata, attributes_of, opcode_of
 from hlo_lint.text.patterns import late
 
+MARKS: Final = frozenset(
+    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice "
+    "MoveToHost PinToDevice PinToHost Sharding annotate_device_placement "
+    "xla.sdy.FuncResultSharding".split()
+)
+"""Targets of custom calls that mark their operand, which is their result."""
+
 
 def may_call(opcode: str) -> bool:
     """True for an opcode whose attributes name computations that it runs."""

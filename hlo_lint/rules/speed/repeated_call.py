@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
-from hlo_lint.analysis.calls import fusions_of, holders, with_opcodes
+from hlo_lint.analysis.calls import MARKS, fusions_of, holders, with_opcodes
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
@@ -98,6 +98,7 @@ class RepeatedCall(Rule):
     examples = (
         Bad.module(_PROGRAM.format(read="p", mark="  // error")),
         Good.module(_PROGRAM.format(read="q", mark="")),
+        Good.module(_PROGRAM.format(read="p", mark="").replace("scale", "PinToDevice")),
         Bad.module(_FUSED.format(read="p", mark="  // error")),
         Good.module(_FUSED.format(read="q", mark="")),
         Bad(
@@ -164,7 +165,8 @@ def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
 def _is_pure(call: Instruction) -> bool:
     target = call.custom_call_target if call.opcode == "custom-call" else ""
     has_effects = "has_side_effect=true" in call.attributes_text or not call.operand_names
-    return not has_effects and target not in MARKERS and not target.startswith(SHARDY)
+    is_mark = target in MARKERS or target in MARKS or target.startswith(SHARDY)
+    return not has_effects and not is_mark
 
 
 def _kind(instruction: Instruction) -> Hashable:
@@ -184,7 +186,8 @@ def _heroes(
                 for operand in hero.operands
             ]
             names = [given[at] for at in numbers if at is not None and at < len(given)]
-            if names and len(names) == len(numbers):
+            is_mark = opcode == "custom-call" and hero.custom_call_target in MARKS
+            if names and len(names) == len(numbers) and not is_mark:
                 yield hero, tuple(names)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.calls import MARKS
 from hlo_lint.engine.values.lowering.cuts import cut
 from hlo_lint.engine.values.lowering.graph import (
     Attributes,
@@ -23,12 +24,6 @@ from hlo_lint.text.errors import PayloadError
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
-_IDENTITIES: Final = frozenset(
-    "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice "
-    "MoveToHost PinToDevice PinToHost Sharding annotate_device_placement "
-    "xla.sdy.FuncResultSharding".split()
-)
-"""Targets that mark their operand."""
 _MANUAL: Final = {
     "xla.sdy.GlobalToLocalShape": "SPMDFullToShardShape",
     "xla.sdy.LocalToGlobalShape": "SPMDShardToFullShape",
@@ -45,7 +40,7 @@ def lowered_call(
 
     target = call.attributes.get("custom_call_target", "").strip('"')
     shape = lowering.shape(call)
-    if target in _IDENTITIES and len(operands) == 1:
+    if target in MARKS and len(operands) == 1:
         return operands[0]
     if target == "AllocateBuffer":
         # Memory that is written before it is read: XLA puts it where the text had zeros.
