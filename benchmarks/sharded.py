@@ -36,7 +36,8 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
 from hlo_lint.engine.values.programs import StepOutcome
-from hlo_lint.engine.values.validate import _partitioned, validate_dumps
+from hlo_lint.engine.values.steps import _partitioned
+from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.xla.limits import Deadline
 
 ROOT = Path(__file__).parent.parent
