@@ -211,11 +211,13 @@ OF_EVERY_RELEASE = {
     "partitioned_window": ("crash", "spmd-partitioning"),
     "partitioned_convolution": ("crash", "spmd-partitioning"),
     "partitioned_gather": ("crash", ".*"),
+    "partitioned_update": ("values", ".*"),
 }
 BEFORE_0_12 = {
     "no_turn": ("values", "simplify-while-loops"),
     "one_turn": ("values", "simplify-while-loops"),
     "two_slices": ("values", "algsimp"),
+    "partitioned_slice": ("values", ".*"),
 }
 
 
