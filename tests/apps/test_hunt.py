@@ -211,11 +211,13 @@ OF_EVERY_RELEASE = {
     "partitioned_window": ("crash", "spmd-partitioning"),
     "partitioned_convolution": ("crash", "spmd-partitioning"),
     "partitioned_gather": ("crash", ".*"),
+    "partitioned_update": ("values", ".*"),
 }
 BEFORE_0_12 = {
     "no_turn": ("values", "simplify-while-loops"),
     "one_turn": ("values", "simplify-while-loops"),
     "two_slices": ("values", "algsimp"),
+    "partitioned_slice": ("values", ".*"),
 }
 
 
@@ -268,6 +270,9 @@ def test_another_release_computes_it_wrong(name: str) -> None:
         ("sort_int4", "jax-0.11.2", "h200", "does not support custom element sizes"),
         ("argmax_int4", "jax-0.11.2", "h200", "the same layout to all reduce inputs"),
         ("countdown", "jax-0.11.2", "h200", "bad optional access"),
+        ("pad_int4", "jax-0.11.2", "h200", "algebraic_simplifier.cc:617"),
+        ("bits_and_whole", "jax-0.11.2", "h200", "computation_partitioner.cc:269"),
+        ("permute_int4", "jax-0.11.2", "h200", "SIGSEGV"),
         ("clamp_slice", "jax-0.10.2-tpu", "v5e", "must match rank"),
         ("clamp_window", "jax-0.10.2-tpu", "v5e", "hlo_instruction.cc"),
         ("gather_collapsed", "jax-0.10.2-tpu", "v5e", "can only collapse slice dims"),

@@ -335,6 +335,8 @@ def _convolution(c: DrawnCall) -> str:
 
 def _groups(c: DrawnCall) -> str:
     """Groups of the replicas, all of one size; of one device XLA infers no gathered shape."""
+    if c.draft.partitions > 1:
+        raise NotDrawn  # their groups are of partitions, by another spelling
     order = c.draft.shuffled(range(c.draft.replicas))
     size = c.one_of(*(n for n in (1, 2, 4) if n <= len(order)))
     c.type = str(c.x) if size == 1 else ""
@@ -342,6 +344,8 @@ def _groups(c: DrawnCall) -> str:
 
 
 def _pairs(c: DrawnCall) -> str:
+    if c.draft.partitions > 1:
+        raise NotDrawn
     ids = range(c.draft.replicas)
     pairs = zip(c.draft.shuffled(ids), c.draft.shuffled(ids), strict=True)
     return _listed(f"{{{one},{other}}}" for one, other in pairs if not c.draft.chance(4))

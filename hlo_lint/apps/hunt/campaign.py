@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final
@@ -256,7 +256,8 @@ def _hunt(plan: HuntPlan, first: int, at: int, end: float, note: HuntNote) -> No
     with plan.judges(deadline) as judges, parser() as guard:
         modules = campaign.generated(seeds)
         if plan.texts:
-            drawn = (mutated(plan.texts, seed, guard) for seed in seeds if deadline.left > 0)
+            in_time = takewhile(lambda _: deadline.left > 0, seeds)
+            drawn = (mutated(plan.texts, seed, guard) for seed in in_time)
             modules = (module for module in drawn if module is not None)
         campaign.run(judges, deadline, modules, note)
 

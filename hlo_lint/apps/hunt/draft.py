@@ -193,7 +193,7 @@ class ModuleDraft:
             tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left and not dims[at] % n])
             left //= tiles[at]
         if left == self.partitions:
-            return self.random.choice(("{replicated}", "{maximal device=0}"))
+            return "{replicated}"
         listed = ",".join(map(str, [*tiles, left][: rank + (left > 1)]))
         rest = " last_tile_dim_replicate" * (left > 1)
         return f"{{devices=[{listed}]<=[{self.partitions}]{rest}}}"
