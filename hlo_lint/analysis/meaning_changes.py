@@ -273,7 +273,7 @@ def _replaced_constant(old: Instruction, new: Instruction) -> str:
     places = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
     if len(places) != 1:
         return ""
-    ours, theirs = (constant_of(side.operands[places[0]].instruction) for side in (old, new))
+    ours, theirs = (constant_of(side.producer(places[0])) for side in (old, new))
     one, other = number_of(ours), number_of(theirs)
     # A nan is not equal to itself, and yet the same value as another one.
     if one is None or other is None or one == other or (isnan(one) and isnan(other)):
