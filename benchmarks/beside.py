@@ -30,7 +30,7 @@ PAGE = Path(__file__).parent / "BESIDE.md"
 DUMP, RANKS = "DUMP", "RANKS"
 """Stand for the dump, and for a folder of eight, in a command."""
 MANY_SECONDS = 5
-"""What takes so many is not repeated."""
+"""Seconds from which on a compile or a command is not repeated."""
 
 
 class Target(NamedTuple):
