@@ -125,12 +125,12 @@ def async_chains(module: Module) -> tuple[AsyncChain, ...]:
 
 def starts(computation: Computation) -> Iterator[Instruction]:
     """The starts of a computation, in the order of the text."""
-    return with_opcodes(computation, set(filter(_begins, computation.opcodes)))
+    return with_opcodes(computation, filter(_begins, computation.opcodes))
 
 
 def dones(computation: Computation) -> Iterator[Instruction]:
     """The dones of a computation, in the order of the text."""
-    return with_opcodes(computation, set(filter(_ends, computation.opcodes)))
+    return with_opcodes(computation, filter(_ends, computation.opcodes))
 
 
 _MAX_INDEX_DEPTH = 100

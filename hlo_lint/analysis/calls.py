@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Final
 
@@ -50,13 +50,13 @@ def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
         yield from computation.with_opcode(opcode)
 
 
-def positions_of(computation: Computation, opcodes: Set[str]) -> Sequence[int]:
+def positions_of(computation: Computation, opcodes: Iterable[str]) -> Sequence[int]:
     """The positions of the instructions of some opcodes, in the order of the text."""
-    held = opcodes & computation.opcodes
+    held = computation.opcodes.intersection(opcodes)
     return sorted(chain.from_iterable(map(computation.positions, held)))
 
 
-def with_opcodes(computation: Computation, opcodes: Set[str]) -> Iterator[Instruction]:
+def with_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
     """The instructions of some opcodes in a computation, in the order of the text."""
     return map(computation.at, positions_of(computation, opcodes))
 

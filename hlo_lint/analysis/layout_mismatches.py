@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
@@ -122,7 +122,7 @@ def _packing(shape: ArrayShape) -> int:
     return shape.layout.element_size_in_bits if shape.layout is not None else 0
 
 
-def in_other_orders(computation: Computation, opcodes: Set[str]) -> Iterator[Instruction]:
+def in_other_orders(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
     """The instructions of these opcodes with a layout that is not descending, or is packed.
 
     They are few, so a rule about orders looks at nothing else.

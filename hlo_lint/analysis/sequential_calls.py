@@ -34,11 +34,11 @@ class Calls:
         # Reducers and comparators run once for each element: they have no schedule of their own.
         callers: dict[str, list[Instruction]] = {}
         for computation in self.computations:
-            opcodes = {
+            opcodes = [
                 opcode
                 for opcode in computation.opcodes
                 if opcode in CONTROL_FLOW or opcode.endswith("-start")
-            }
+            ]
             for caller in with_opcodes(computation, opcodes):
                 for callee in self.callees(caller):
                     callers.setdefault(callee.name, []).append(caller)

@@ -19,7 +19,6 @@ from hlo_lint.text.patterns import late
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
 _REPEATED: Final = _EFFECTS | {"rng"}
 _BARRIER: Final = "opt-barrier"
-_CALLERS: Final = frozenset({"call", "while"})
 _MERGED: Final = frozenset({"custom-call", "rng"})
 _find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
@@ -164,7 +163,9 @@ class SideEffectLost(Rule):
         if before is None or after is None or after.root is None or before is after:
             return
         gone = [
-            caller for caller in with_opcodes(before, _CALLERS) if caller.name not in after.index
+            caller
+            for caller in with_opcodes(before, ("call", "while"))
+            if caller.name not in after.index
         ]
         if not gone or _is_replaced(change):
             return
