@@ -138,12 +138,12 @@ corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; wri
 verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
 	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python
 
-bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## speed and memory beside XLA's parser on DUMP, BIG, CORPORA and FILES, or on models that it compiles; and what commands cost beside compiles; writes benchmarks/RESULTS.md, BESIDE.md
+bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## what commands cost beside the compiles of PROGRAMS (12), and speed beside XLA's parser on their dumps, DUMP, BIG, CORPORA and FILES or models that it compiles; ROUNDS=3; writes benchmarks/BESIDE.md, RESULTS.md
+	$(BIN)/python -m benchmarks.beside build/beside $(addprefix --program=,$(PROGRAMS))
 ifeq ($(FILES),)
 	$(BIN)/python -m benchmarks.models build/models $(addprefix --gpu=,$(lastword $(sort $(wildcard $(RELEASES)/hlo_lint/jax-*/bin/python))))
 endif
-	$(BIN)/python -m benchmarks.beside build/beside
-	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(DUMP) $(addprefix --big=,$(BIG)) $(addprefix --corpora=,$(CORPORA)) $(addprefix --file=,$(or $(FILES),build/models))
+	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(or $(DUMP),$(addprefix build/beside/*/,$(or $(PROGRAMS),experts vision))) $(addprefix --big=,$(BIG)) $(addprefix --corpora=,$(CORPORA)) $(addprefix --file=,$(or $(FILES),build/models))
 
 faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks/FAULTS.md
 	$(BIN)/python -m benchmarks.faults --trials 1000

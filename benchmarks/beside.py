@@ -1,8 +1,9 @@
 """The cost of each command beside the compile that wrote the dump: `python -m benchmarks.beside`.
 
-Twelve programs are compiled with every pass dumped: for this CPU, an H200 and a v5e. Both sides are
+Programs are compiled with every pass dumped: for this CPU, an H200 and a v5e. Both sides are
 seconds of CPU: those of the compile alone, which writes nothing, and those of a command's whole
-process and its children, of which the least of three counts; memory is the peak of the largest.
+process and its children, the least of some runs; memory is the peak of the largest. What takes more
+than five seconds is run once.
 """
 
 # jax has types for a part of what is called here.
@@ -11,6 +12,7 @@ process and its children, of which the least of three counts; memory is the peak
 from __future__ import annotations
 
 import json
+import math
 import os
 import resource
 import shutil
@@ -18,18 +20,17 @@ import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parent.parent
+from benchmarks.measure import MAX_SECONDS, ROOT, ROUNDS, Cost, cost_of, write_page
+
 PAGE = Path(__file__).parent / "BESIDE.md"
 DUMP, RANKS = "DUMP", "RANKS"
 """Stand for the dump, and for a folder of eight, in a command."""
-TRIALS = 3
 MANY_SECONDS = 5
-"""A compile of so many is not repeated."""
-MAX_SECONDS = 900
+"""Seconds from which on a compile or a command is not repeated."""
 
 
 class Target(NamedTuple):
@@ -172,17 +173,16 @@ def compile_one(target: str, name: str, folder: Path) -> None:
     program = programs()[name]
     seconds = compiled(program, {})
     if seconds < MANY_SECONDS:
-        seconds = min(seconds, *(compiled(program, {}) for _ in range(TRIALS - 1)))
+        seconds = min([seconds, *(compiled(program, {}) for _ in range(ROUNDS - 1))])
     dumping = {"xla_dump_to": str(folder), "xla_dump_hlo_pass_re": ".*"}
     compiled(program, {**dumping, "xla_dump_hlo_as_text": True})
     print(json.dumps(seconds))
 
 
-def dumps(target: str, folder: Path) -> dict[str, float]:
+def dumps(target: str, folder: Path, names: Sequence[str]) -> dict[str, float]:
     """The seconds of each program's compile; what the folder has is not compiled again."""
     python = TARGETS[target].python
     path = ROOT / ".venv-releases/hlo_lint" / python / "bin/python" if python else sys.executable
-    names = PROGRAMS
     for name in names:
         made, times = folder / target / name, folder / target / f"{name}.json"
         if not times.exists():
@@ -199,38 +199,8 @@ def dumps(target: str, folder: Path) -> dict[str, float]:
 # ---- commands
 
 
-class Cost(NamedTuple):
-    """Seconds of CPU, and the peak in MB."""
-
-    seconds: float
-    peak: float
-
-
-def cost_of(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Cost:
-    """The cost of a command and its children, measured by a process that only starts it."""
-    measured = [sys.executable, "-m", "benchmarks.beside", "--cost", *command]
-    variables = {**os.environ, **(environment or {})}
-    variables.pop("PYTHONDONTWRITEBYTECODE", None)  # pip writes it: to compile takes 0.3 s a run
-    done = subprocess.run(measured, cwd=ROOT, env=variables, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return Cost(*json.loads(done.stdout))
-
-
-def cost_of_child(command: Sequence[str]) -> None:
-    """Run a command, and print its cost."""
-    process = subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
-    )
-    _, errors = process.communicate(timeout=MAX_SECONDS)
-    if process.returncode not in (0, 1):
-        sys.exit(f"{command}: {process.returncode}: {errors.decode()}")
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print(json.dumps([usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3]))
-
-
-def cost(name: str, dump: Path, trials: int) -> Cost:
-    """The least of some runs of a command on a dump."""
+def cost(name: str, dump: Path) -> Cost | None:
+    """The least of some runs of a command on a dump; None if it is not done in time."""
     with tempfile.TemporaryDirectory() as scratch:
         ranks = Path(scratch, "ranks")
         ranks.mkdir()
@@ -239,37 +209,49 @@ def cost(name: str, dump: Path, trials: int) -> Cost:
         places = {DUMP: str(dump), RANKS: str(ranks)}
         command = [sys.executable, "-m", "hlo_lint"]
         command += [places.get(word, word) for word in COMMANDS[name]]
-        environment = {"HLO_LINT_CACHE_DIR": f"{scratch}/cache"}
-        cost_of(command, environment)  # compiles Python's modules, and fills the cache
-        costs = [cost_of(command, environment) for _ in range(trials)]
+        cache = f"{scratch}/cache"
+        first = cost_of(command, HLO_LINT_CACHE_DIR=cache)  # fills it, and compiles modules
+        if first is None or first.seconds > MANY_SECONDS:
+            return first
+        costs = list(
+            filter(None, (cost_of(command, HLO_LINT_CACHE_DIR=cache) for _ in range(ROUNDS)))
+        )
     return Cost(min(cost.seconds for cost in costs), max(cost.peak for cost in costs))
 
 
-def table(target: str, folder: Path, commands: Sequence[str], trials: int) -> list[str]:
-    """The rows of a target: each program, and the sum."""
-    seconds = dumps(target, folder)
+def table(
+    target: str, folder: Path, commands: Sequence[str], programs: Sequence[str]
+) -> Iterator[str]:
+    """The rows of a target: each program, and the sum of those that were done."""
+    seconds = dumps(target, folder, programs)
     costs = {
-        (program, name): cost(name, folder / target / program, trials)
-        for program in PROGRAMS
+        (program, name): cost(name, folder / target / program)
+        for program in programs
         for name in commands
     }
-    lines = [
-        f"| {target} | compile | {' | '.join(commands)} |",
-        f"|---|---|{'---|' * len(commands)}",
-    ]
-    for program in PROGRAMS:
-        cells = [costs[program, name] for name in commands]
-        shown = " | ".join(f"{c.seconds:.2f} s, {c.peak:.0f} MB" for c in cells)
-        lines.append(f"| {program} | {seconds[program]:.2f} s | {shown} |")
-    whole = sum(seconds.values())
+    yield f"| {target} | compile | {' | '.join(commands)} |"
+    yield f"|---|---|{'---|' * len(commands)}"
+    for program in programs:
+        cells = " | ".join(_shown(costs[program, name]) for name in commands)
+        yield f"| {program} | {seconds[program]:.2f} s | {cells} |"
     sums = []
     for name in commands:
-        spent_here = sum(costs[program, name].seconds for program in PROGRAMS)
-        peak = max(costs[program, name].peak for program in PROGRAMS)
+        done = {program: held for program in programs if (held := costs[program, name]) is not None}
+        spent_here = Cost(
+            sum(held.seconds for held in done.values()),
+            max((held.peak for held in done.values()), default=0.0),
+        )
+        share = spent_here.seconds / sum(map(seconds.__getitem__, done)) if done else math.inf
         bound = TARGETS[target].bounds.get(name)
         limit = "" if bound is None else f" (at most {bound})"
-        sums.append(f"{spent_here:.2f} s, {peak:.0f} MB: {spent_here / whole:.2f}{limit}")
-    return [*lines, f"| **all, of the compile** | {whole:.2f} s | {' | '.join(sums)} |", ""]
+        missing = f", of {len(done)} programs" if len(done) < len(programs) else ""
+        sums.append(f"{_shown(spent_here)}: {share:.2f}{limit}{missing}")
+    yield f"| **all, of the compile** | {sum(seconds.values()):.2f} s | {' | '.join(sums)} |"
+    yield ""
+
+
+def _shown(cost: Cost | None) -> str:
+    return f"over {MAX_SECONDS} s" if cost is None else f"{cost.seconds:.2f} s, {cost.peak:.0f} MB"
 
 
 def main() -> None:
@@ -277,22 +259,27 @@ def main() -> None:
         case ["--compile", target, name, made]:
             compile_one(target, name, Path(made))
             return
-        case ["--cost", *command]:
-            cost_of_child(command)
-            return
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, help="where the dumps are, or will be")
     parser.add_argument("--target", action="append", choices=TARGETS, default=[])
     parser.add_argument("--command", action="append", choices=COMMANDS, default=[])
-    parser.add_argument("--trials", type=int, default=TRIALS)
+    parser.add_argument("--program", action="append", choices=PROGRAMS, default=[])
     given = parser.parse_args()
     folder = given.folder.resolve()
     lines = [__doc__.partition("\n\n")[2].strip(), ""]
     for target in given.target or TARGETS:
-        lines += table(target, folder, given.command or [*COMMANDS], given.trials)
-    text = "\n".join(["# What each command costs beside the compile", "", *lines])
-    print(text)
-    PAGE.write_text(text, "utf-8")
+        lines += table(target, folder, given.command or [*COMMANDS], given.program or PROGRAMS)
+    if not given.command:
+        from benchmarks import server
+
+        lines += [
+            f"The language server, on a text of {server.MEGABYTES} MB that was made, in seconds on "
+            "the clock; its first answer is due within 2 s:",
+            "",
+            *server.of_made_text(server.MEGABYTES),
+            "",
+        ]
+    write_page(PAGE, ["# What each command costs beside the compile", "", *lines])
 
 
 if __name__ == "__main__":

@@ -1,19 +1,39 @@
-"""One measurement in a process of its own: `python -m benchmarks.measure KIND FOLDER`.
+"""The tools of the benchmarks: texts, rounds, and the cost of a command.
 
-Prints a JSON object: seconds of CPU for the work and for the whole process (start-up and imports
-included), and memory in MB: what is held when all is read, and the peak.
+`python -m benchmarks.measure COMMAND…` runs a command and prints its cost: the peak of a process
+that measures more than one would be that of the largest, or its own.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import resource
+import signal
+import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
+"""The number of times that a figure is measured, in turns with what it is compared with."""
+NOTES = "## Notes\n"
+"""The heading of what people wrote about a page of figures."""
+MAX_SECONDS = 300
+"""Seconds after which a command is stopped."""
+
+
+class Rounds(NamedTuple):
+    """One figure, once for each round."""
+
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        low, high = min(self.values), max(self.values)
+        return f"{median(self.values):.2f} [{low:.2f}-{high:.2f}]"
 
 
 def hlo_texts(folder: Path) -> list[Path]:
@@ -38,92 +58,52 @@ def unpacked(folder: Path, scratch: Path) -> Path:
     return scratch if archives else folder
 
 
-def resident() -> float:
-    """Memory of this process, in MB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+class Cost(NamedTuple):
+    """Of a process and its children: seconds of CPU, and the peak of the largest in MB."""
+
+    seconds: float
+    peak: float
 
 
-def read_with_xla(folder: Path) -> object:
-    from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
+def cost_of(command: Sequence[str | Path], **variables: str) -> Cost | None:
+    """The cost of a command; None if it was stopped after `MAX_SECONDS`.
 
-    held = []
-    for path in hlo_texts(folder):
-        try:
-            held.append(_hlo.hlo_module_from_text(path.read_text("utf-8")))
-        except Exception:
-            held.append(None)  # a text of another release; its time counts all the same
-    return held
-
-
-def parse_each(folder: Path) -> object:
-    import hlo_lint
-
-    return [hlo_lint.parse(path.read_bytes()) for path in hlo_texts(folder)]
+    Raises:
+        SystemExit: it failed.
+    """
+    environment = {**os.environ, **variables}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # pip writes it: to compile takes 0.3 s a run
+    measured = [sys.executable, "-m", "benchmarks.measure", *map(str, command)]
+    done = subprocess.run(measured, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    figures = json.loads(done.stdout)
+    return None if figures is None else Cost(*figures)
 
 
-def open_whole(folder: Path) -> object:
-    import hlo_lint
-
-    dump = hlo_lint.open_dump(folder)
-    return dump, [entry.file for pipeline in dump for entry in pipeline.dumps]
-
-
-def check_whole(folder: Path) -> object:
-    import hlo_lint
-
-    return hlo_lint.lint(folder)
-
-
-def check_by_command(folder: Path) -> object:
-    from click.testing import CliRunner
-
-    from hlo_lint.apps.cli.main import cli
-
-    return CliRunner().invoke(cli, ["check", "--jobs", "1", "--no-cache", str(folder)])
-
-
-KINDS: dict[str, Callable[[Path], object]] = {
-    "xla": read_with_xla,
-    "parse": parse_each,
-    "open": open_whole,
-    "check": check_whole,
-    "command": check_by_command,
-}
-
-
-def imports(kind: str) -> None:
-    """Import what the work needs, so that work and start-up can be told apart."""
-    if kind == "xla":
-        from jaxlib import _hlo  # type: ignore[attr-defined]  # private, and without stubs
-
-        # The first text of a process costs over a second on some machines, whatever it holds.
-        _hlo.hlo_module_from_text("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
-    else:
-        import hlo_lint
-
-        assert hlo_lint
+def write_page(path: Path, lines: Sequence[str]) -> None:
+    """Print lines and write them to a page, whose notes stay at its end."""
+    _, heading, notes = path.read_text("utf-8").partition(NOTES)
+    text = "\n".join([*lines, heading + notes])
+    print(text)
+    path.write_text(text, "utf-8")
 
 
 def main() -> None:
-    kind, folder = sys.argv[1], Path(sys.argv[2])
-    imports(kind)
-    gc.disable()  # as the command line does; XLA's objects know no collector
-    base, begun = resident(), time.thread_time()  # what jaxlib's other threads do is not reading
-    held = KINDS[kind](folder)
-    work = time.thread_time() - begun
-    gc.collect()
-    print(
-        json.dumps(
-            {
-                "work": work,
-                "process": time.process_time(),
-                "held": resident() - base,
-                "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-            }
-        )
+    command = sys.argv[1:]
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     )
-    del held
+    try:
+        _, errors = process.communicate(timeout=MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        print("null")
+        return
+    if process.returncode not in (0, 1):
+        sys.exit(f"{command}: {process.returncode}: {errors.decode()}")
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(json.dumps([usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1e3]))
 
 
 if __name__ == "__main__":

@@ -25,10 +25,9 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks import big_dump
-from benchmarks.goals import Rounds, by_xla, seconds_of_children, slope
-from benchmarks.measure import hlo_texts
+from benchmarks.goals import by_xla, each_by_xla, slope
+from benchmarks.measure import ROUNDS, Rounds, cost_of, hlo_texts
 
-ROUNDS = 5
 FILES = 16
 SMALLEST_FILE = 300_000
 SIZES_IN_MB = (1.0, 5.0, 25.0, 100.0, 240.0)
@@ -66,7 +65,7 @@ def measure(kind: str, path: Path) -> dict[str, float]:
         by_xla(
             _TRIVIAL.encode()
         )  # the first text of a process costs over a second on some machines
-        return {kind: _thread_seconds(by_xla, path.read_bytes())}
+        return {kind: _thread_seconds(each_by_xla, [path])}
     import hlo_lint
     from hlo_lint.rules.registry import all_rules
 
@@ -131,9 +130,8 @@ def in_process(kind: str, path: Path) -> dict[str, float]:
 
 def whole_process(*arguments: str) -> float:
     """CPU seconds of a Python process, start-up and all threads included."""
-    before = seconds_of_children()
-    subprocess.run([sys.executable, *arguments], capture_output=True, check=False)
-    return seconds_of_children() - before
+    cost = cost_of([sys.executable, *arguments])
+    return math.inf if cost is None else cost.seconds
 
 
 def one_round(path: Path) -> dict[str, float]:

@@ -1,23 +1,28 @@
-"""The time that an editor waits for the language server: `python -m benchmarks.server FILE…`.
+"""The time that an editor waits for the language server: `python -m benchmarks.server [FILE…]`.
 
 A real client talks to a real process, as the tests do. Prints a table; each time is the longest of
-five, but for what happens once.
+five, but for what happens once. Without a file a text of 30 MB is made.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
 
+from benchmarks import big_dump
+from benchmarks.measure import hlo_texts
 from tests.editor import Editor
 
 TIMES = 5
+MEGABYTES = 30
 
 
 def _seconds(ask: Callable[[], Any]) -> float:
@@ -30,15 +35,26 @@ def _longest(ask: Callable[[], Any]) -> float:
     return max(_seconds(ask) for _ in range(TIMES))
 
 
+def _cpu(editor: Editor) -> float:
+    """Seconds of CPU that the server has taken."""
+    process = editor.client._server
+    assert process is not None
+    _, _, fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def measure(path: Path) -> Iterator[tuple[str, float]]:
     """The question, and the seconds that it took."""
     text = path.read_text("utf-8", "surrogateescape")
     editor = Editor()
     names = re.findall(r"^  (?:ROOT )?%?([\w.\-]+) = ", text[-200_000:], re.M)
     calls = re.search(r"(?:calls|to_apply)=%?([\w.\-]+)", text)
+    started = _cpu(editor)
     uri = editor.open(text, str(path))
     place = editor.at(uri, f"{names[len(names) // 2]} = ", 1)
     yield "open, until the first hover", _seconds(lambda: editor.hover(uri, place))
+    yield "the server's CPU until then", _cpu(editor) - started
     yield "hover while it is checked", _longest(lambda: editor.hover(uri, place))
     yield "open, until the findings (after that)", _seconds(lambda: editor.findings(uri))
     yield "hover", _longest(lambda: editor.hover(uri, place))
@@ -67,17 +83,29 @@ def measure(path: Path) -> Iterator[tuple[str, float]]:
     editor.close()
 
 
-def main() -> None:
-    """Prints a column for each file."""
-    paths = [Path(argument) for argument in sys.argv[1:]]
+def table(paths: Sequence[Path]) -> Iterator[str]:
+    """A column for each file."""
     columns = [dict(measure(path)) for path in paths]
     sizes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in paths]
-    print("| | " + " | ".join(sizes) + " |")
-    print("|---|" + "---:|" * len(sizes))
+    yield "| | " + " | ".join(sizes) + " |"
+    yield "|---|" + "---:|" * len(sizes)
     for name in dict.fromkeys(name for column in columns for name in column):
         times = (column.get(name) for column in columns)
         shown = ("" if each is None else f"{each * 1000:.0f} ms" for each in times)
-        print(f"| {name} | " + " | ".join(shown) + " |")
+        yield f"| {name} | " + " | ".join(shown) + " |"
+
+
+def of_made_text(megabytes: int) -> list[str]:
+    """The table of a text that `benchmarks.big_dump` makes."""
+    with tempfile.TemporaryDirectory() as folder:
+        big_dump.write(Path(folder), 2.4 * megabytes / 1000, 2, 0)
+        path = hlo_texts(Path(folder))[-1].rename(Path(folder, "step.hlo"))
+        return list(table([path]))
+
+
+def main() -> None:
+    paths = [Path(argument) for argument in sys.argv[1:]]
+    print("\n".join(table(paths) if paths else of_made_text(MEGABYTES)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hlo_lint.hlo.attributes.configuration import Json, read_backend_config
+from hlo_lint.hlo.attributes.configuration import Json, json_fields
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 _ARRAY: Final = re.compile(r"(\w+)\[([^\]]*)\]").fullmatch
@@ -102,8 +102,7 @@ def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def configuration(text: str) -> Mapping[str, Json]:
     """The fields of a backend_config, and of the messages in it."""
-    config = read_backend_config(text)
-    return dict(_fields(config)) if isinstance(config, Mapping) else {}
+    return dict(_fields(json_fields(text) or {}))
 
 
 def _fields(config: Mapping[str, Json]) -> Iterator[tuple[str, Json]]:

@@ -57,10 +57,15 @@ def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
         yield from computation.with_opcode(opcode)
 
 
+def positions_of(computation: Computation, opcodes: Iterable[str]) -> Sequence[int]:
+    """The positions of the instructions of some opcodes, in the order of the text."""
+    held = computation.opcodes.intersection(opcodes)
+    return sorted(chain.from_iterable(map(computation.positions, held)))
+
+
 def with_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
     """The instructions of some opcodes in a computation, in the order of the text."""
-    numbers = sorted(chain.from_iterable(map(computation.positions, opcodes)))
-    return map(computation.at, numbers)
+    return map(computation.at, positions_of(computation, opcodes))
 
 
 def fusions_of(module: Module, bodies: Set[str]) -> Iterator[tuple[Instruction, Computation]]:

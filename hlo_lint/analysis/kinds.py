@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from hlo_lint.analysis.calls import calls_of, holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis, is_analyzed
-from hlo_lint.hlo.kinds import RowKind, reading_of, types_of
+from hlo_lint.hlo.kinds import RowKind, kind_at, reading_of, types_of
 from hlo_lint.hlo.records import attributes_before_metadata
 
 _VerdictT = TypeVar("_VerdictT")
@@ -106,12 +106,9 @@ def instructions_in(
     """The instructions of one opcode in a computation whose kind concerns a rule."""
     if opcode not in computation.opcodes:
         return
-    _, kinds, kind_of = reading_of(computation)
-    concerning = {at for at, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
-    if concerning:
-        for number in computation.positions(opcode):
-            if kind_of[number] in concerning:
-                yield computation.at(number)
+    for number in computation.positions(opcode):
+        if concerns(kind_at(computation, number)):
+            yield computation.at(number)
 
 
 def judged(

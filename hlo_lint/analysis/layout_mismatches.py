@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from hlo_lint.analysis.calls import positions_of
 from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
 from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
-from hlo_lint.hlo.records import name_in, name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import name_in, name_of, opcode_of, operands_of, references_of, type_of
 from hlo_lint.hlo.shape import (
     ArrayShape,
     Shape,
@@ -121,34 +122,32 @@ def _packing(shape: ArrayShape) -> int:
     return shape.layout.element_size_in_bits if shape.layout is not None else 0
 
 
-def in_other_orders(computation: Computation, opcodes: Collection[str]) -> Iterator[Instruction]:
+def in_other_orders(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
     """The instructions of these opcodes with a layout that is not descending, or is packed.
 
     They are few, so a rule about orders looks at nothing else.
     """
-    for number in _places(computation):
-        if opcode_of(computation.rows[number]) in opcodes:
+    names = _in_other_order(computation)
+    if not names:
+        return
+    rows, apart = computation.rows, names.isdisjoint
+    for number in positions_of(computation, opcodes):
+        row = rows[number]
+        if (
+            name_of(row) in names
+            or not apart(references_of(row))
+            or ("#" in operands_of(row) and not apart(map(name_in, references_of(row))))
+        ):
             yield computation.at(number)
 
 
 @cached_analysis
-def _places(computation: Computation) -> tuple[int, ...]:
+def _in_other_order(computation: Computation) -> frozenset[str]:
+    """The names of the instructions with such a layout."""
     other = {type_text for type_text in types_of(computation) if not _is_plain(type_text)}
     if not other:
-        return ()
-    numbers = []
-    names: set[str] = set()
-    apart = names.isdisjoint  # what is read stands above what reads it
-    has_elements = computation.mentions("#")
-    for number, row in enumerate(computation.rows):
-        if type_of(row) in other:
-            names.add(name_of(row))
-            numbers.append(number)
-        elif not apart(references_of(row)) or (
-            has_elements and not apart(map(name_in, references_of(row)))
-        ):
-            numbers.append(number)
-    return tuple(numbers)
+        return frozenset()
+    return frozenset([name_of(row) for row in computation.rows if type_of(row) in other])
 
 
 @lru_cache(maxsize=1 << 14)

@@ -273,10 +273,14 @@ def _replaced_constant(old: Instruction, new: Instruction) -> str:
     places = [number for number, (ours, theirs) in enumerate(names) if ours != theirs]
     if len(places) != 1:
         return ""
-    ours, theirs = (constant_of(side.operands[places[0]].instruction) for side in (old, new))
-    one, other = number_of(ours), number_of(theirs)
+    ours = constant_of(old.producer(places[0]))
+    one = number_of(ours)
+    if one is None:
+        return ""
+    theirs = constant_of(new.producer(places[0]))
+    other = number_of(theirs)
     # A nan is not equal to itself, and yet the same value as another one.
-    if one is None or other is None or one == other or (isnan(one) and isnan(other)):
+    if other is None or one == other or (isnan(one) and isnan(other)):
         return ""
     return f"operand {places[0]} from the constant {_literal(ours)} to {_literal(theirs)}"
 

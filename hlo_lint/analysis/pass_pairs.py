@@ -10,9 +10,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress, count
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
 
 _NUMBERS = late(r"(\.(\d+|clone))+$")
@@ -26,15 +27,30 @@ class ChangedComputation:
     before: Computation
     after: Computation
 
-    @cached_property
+    @property
     def removed(self) -> tuple[int, ...]:
         """The positions of the instructions before whose line is not there after."""
-        return _records_only_in(self.before, self.after)
+        return self._apart[0]
 
-    @cached_property
+    @property
     def added(self) -> tuple[int, ...]:
         """The positions of the instructions after whose line was not there before."""
-        return _records_only_in(self.after, self.before)
+        return self._apart[1]
+
+    @cached_property
+    def _apart(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        # Dumps of one directory share the record of a line: it is compared by identity, which costs
+        # a tenth of its text. Of texts that XLA did not print, equal records may be two.
+        rows, others = self.before.rows, self.after.rows
+        here, there = list(map(id, rows)), list(map(id, others))
+        gone, new = set(here).difference(there), set(there).difference(here)
+        removed = list(compress(count(), map(gone.__contains__, here)))
+        added = list(compress(count(), map(new.__contains__, there)))
+        equal = {rows[at] for at in removed}.intersection([others[at] for at in added])
+        if equal:
+            removed = [at for at in removed if rows[at] not in equal]
+            added = [at for at in added if others[at] not in equal]
+        return tuple(removed), tuple(added)
 
     @cached_property
     def unchanged(self) -> frozenset[str]:
@@ -50,25 +66,37 @@ class ChangedComputation:
         pairs = [(number, position(name_of(rows[number]))) for number in self.removed]
         return tuple([(number, after) for number, after in pairs if after is not None])
 
-    def kept_instructions(
+    def with_other_attributes(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The changed instructions before that are relevant, each with itself after.
+        """The relevant instructions before, each with itself after, where attributes differ.
 
         Name and opcode are the same. An instruction that a pass replaced by a clone has another
         name, the same opcode, operands and type; it counts where no other has them.
         """
         rows, others = self.before.rows, self.after.rows
-        relevant = {number for number in self.removed if is_relevant(rows[number])}
-        for number, position in self.kept if relevant else ():
-            if number in relevant and opcode_of(rows[number]) == opcode_of(others[position]):
+        for number, position in self.kept:
+            row, other = rows[number], others[position]
+            if (
+                attributes_of(row) != attributes_of(other)
+                and opcode_of(row) == opcode_of(other)
+                and is_relevant(row)
+            ):
                 yield self.before.at(number), self.after.at(position)
-        replaced = relevant.difference([number for number, _ in self.kept])
-        if replaced:
-            yield from self._clones([self.before.at(number) for number in sorted(replaced)])
+        yield from self._clones(is_relevant)
 
-    def _clones(self, replaced: list[Instruction]) -> Iterator[tuple[Instruction, Instruction]]:
+    def _clones(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction]]:
         before, after = self.before, self.after
+        kept = {number for number, _ in self.kept}
+        replaced = [
+            before.at(number)
+            for number in self.removed
+            if number not in kept and is_relevant(before.rows[number])
+        ]
+        if not replaced:
+            return
         gone = (before.at(number) for number in self.removed)
         uses = Counter(_value(old) for old in gone if old.name not in after.index)
         clones: dict[tuple[object, ...], list[Instruction]] = defaultdict(list)
@@ -199,17 +227,6 @@ def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
         for computation in left
         if not any(map(computation.has_text_of, named.get(computation.name, ())))
     )
-
-
-def _records_only_in(one: Computation, other: Computation) -> tuple[int, ...]:
-    # Dumps of one directory share the record of a line: it is compared by identity, which costs
-    # a tenth of its text. Of texts that XLA did not print, equal records may be two.
-    here, there = set(map(id, one.rows)), set(map(id, other.rows))
-    if here <= there:
-        return ()
-    left = [number for number, row in enumerate(one.rows) if id(row) not in there]
-    equal = {row for row in other.rows if id(row) not in here}
-    return tuple([number for number in left if one.rows[number] not in equal])
 
 
 def _identity(row: InstructionRecord) -> tuple[str, ...]:

@@ -112,7 +112,7 @@ def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | N
     if metadata is None:
         return None
     if metadata.stack_frame_id:
-        for frame in module.stack_frames.stack(metadata.stack_frame_id)[:1]:
+        for frame in module.stack_frames.frames(metadata.stack_frame_id):
             return SourceLine(frame.file, frame.line, frame.function)
     if metadata.source_file:
         return SourceLine(metadata.source_file, metadata.source_line or 0, "")

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.ir import Computation, cached_analysis
 from hlo_lint.hlo.ir.computation import shared_range
-from hlo_lint.hlo.records import attributes_before_metadata, name_in, type_of
+from hlo_lint.hlo.records import attributes_before_metadata, name_in, references_of, type_of
 from hlo_lint.hlo.shape import element_type
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
@@ -73,13 +73,20 @@ def _read_carefully(computation: Computation) -> Reading:
     is_sound = len(index) == len(computation.rows)
     numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
     kind_of: list[int] = []
-    for at, (_, _, type_text, opcode, operands, tail, references) in enumerate(computation.rows):
-        is_sound = is_sound and all(index.get(name, at) < at for name in map(name_in, references))
-        read = tuple([_type_of(reference, computation) for reference in references])
-        if opcode == "constant":
-            read = (operands,)
-        kind_of.append(numbers[opcode, type_text, attributes_before_metadata(tail), read])
+    for at, row in enumerate(computation.rows):
+        names = map(name_in, references_of(row))
+        is_sound = is_sound and all(index.get(name, at) < at for name in names)
+        kind_of.append(numbers[kind_at(computation, at)])
     return Reading(is_sound, list(numbers), kind_of)
+
+
+def kind_at(computation: Computation, number: int) -> RowKind:
+    """The kind of the instruction at a position: of a few, this costs less than to read all."""
+    _, _, type_text, opcode, operands, tail, references = computation.rows[number]
+    read: tuple[str | None, ...] = (operands,)
+    if opcode != "constant":
+        read = tuple([_type_of(reference, computation) for reference in references])
+    return opcode, type_text, attributes_before_metadata(tail), read
 
 
 def _type_of(reference: str, computation: Computation) -> str | None:

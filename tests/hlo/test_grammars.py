@@ -185,12 +185,15 @@ def test_a_missing_grammar_says_where_it_was_looked_for() -> None:
 def test_readers_do_not_import_lark_before_they_need_it() -> None:
     program = (
         "import sys, hlo_lint\n"
+        "from hlo_lint.analysis.callees import configuration\n"
         "from hlo_lint.hlo import grammar\n"
         "from hlo_lint.hlo.attributes.reading import read_attribute\n"
         "from hlo_lint.hlo.parser import shapes\n"
         "read_attribute('dimensions', '{1,0}')\n"
         "read_attribute('sharding', '{{maximal device=0}, {devices=[2]<=[2]}}')\n"
         "shapes.read_shape('(token[], bf16[8,128]{1,0:T(8,128)(2,1)S(1)})')\n"
+        "shapes.read_shape('()')\n"
+        "assert not configuration('{n = 1 : i32}')\n"
         "print('lark' in sys.modules)"
     )
     found = subprocess.run(

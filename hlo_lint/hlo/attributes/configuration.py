@@ -20,17 +20,30 @@ def read_backend_config(text: str) -> Json | Dictionary:
     >>> read_backend_config('{"n":1}'), read_backend_config("{n = 1 : i32}").values
     ({'n': 1}, {'n': 1})
     """
-    if text.startswith('"') and text.endswith('"') and len(text) > 1:
-        text = unescape(text[1:-1])
+    fields = json_fields(text)
+    if fields is not None:
+        return fields
+    text = _unquoted(text)
     if not text.startswith("{"):
         return text
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        pass
-    else:
-        return value
     try:
         return read_dictionary(text)
     except PayloadError:
         return text
+
+
+def json_fields(text: str) -> Mapping[str, Json] | None:
+    """The fields of a configuration that is JSON; None of any other."""
+    text = _unquoted(text)
+    if not text.startswith("{"):
+        return None
+    try:
+        fields: Mapping[str, Json] = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return fields
+
+
+def _unquoted(text: str) -> str:
+    is_string = text.startswith('"') and text.endswith('"') and len(text) > 1
+    return unescape(text[1:-1]) if is_string else text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -369,12 +370,11 @@ class Computation:
         if len(self.rows) < _MIN_INDEXED:
             return [number for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
         if not self._positions:
-            for number, row in zip(shared_range(len(self.rows)), self.rows, strict=False):
-                places = self._positions.get(row[OPCODE])
-                if places is None:
-                    self._positions[row[OPCODE]] = [number]
-                else:
-                    places.append(number)
+            positions: defaultdict[str, list[int]] = defaultdict(list)
+            opcodes = map(opcode_of, self.rows)
+            for number, held in zip(shared_range(len(self.rows)), opcodes, strict=False):
+                positions[held].append(number)
+            self._positions = positions
         return self._positions.get(opcode, ())
 
     @property

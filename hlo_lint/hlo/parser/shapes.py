@@ -198,6 +198,8 @@ def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
 
 
 def _read_single(text: str) -> Shape:
+    if not text:  # of a tuple without elements, or of an instruction whose type is left out
+        raise ShapeSyntaxError("expected a shape", text, 0)
     if text.count("(") > MAX_DEPTH:
         _check_depth(text)
     return _OPAQUE.get(text) or _read_laid_out(text) or read_by_grammar(text)

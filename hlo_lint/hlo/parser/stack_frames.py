@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,7 +47,10 @@ Frame(file='model.py', line=9, function='<module>'))
 
     def stack(self, frame_id: int) -> tuple[Frame, ...]:
         """The frames from the innermost outwards; empty where the tables do not know the id."""
-        frames: list[Frame] = []
+        return tuple(self.frames(frame_id))
+
+    def frames(self, frame_id: int) -> Iterator[Frame]:
+        """The same, each read when it is asked for."""
         seen: set[int] = set()
         while frame_id in self._frames and frame_id not in seen:
             seen.add(frame_id)
@@ -55,10 +59,9 @@ Frame(file='model.py', line=9, function='<module>'))
             file = self._files.get(place.get("file_name_id", 0))
             if file is not None:
                 function = self._functions.get(place.get("function_name_id", 0), "")
-                frames.append(Frame(file, place.get("line", 0), function))
+                yield Frame(file, place.get("line", 0), function)
             # Printed ids of parents are one too high: the first frame, which has none, says 1.
             frame_id = record.get("parent_frame_id", 1) - 1
-        return tuple(frames)
 
 
 def _names(table: str) -> dict[int, str]:

@@ -11,7 +11,7 @@ from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
@@ -327,7 +327,7 @@ class AttributeLost(Rule):
 def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
     """The instructions that the pass kept, and True where only their place in the module tells."""
     for computation in change.changed:
-        for old, new in computation.kept_instructions(_may_lose):
+        for old, new in computation.with_other_attributes(_may_lose):
             yield old, new, False
     for old, new in change.renamed("while", _is_marked):
         yield old, new, True
@@ -354,10 +354,16 @@ def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set
     the frontend attributes of all that belongs to that."""
     for computation in change.changed:
         before, after = computation.before, computation.after
+        gone = [
+            before.at(number)
+            for number in computation.removed
+            if "frontend_attributes=" in attributes_of(before.rows[number])
+            and name_of(before.rows[number]) not in after.index
+        ]
+        if not gone:
+            continue
         added = [new for new in map(after.at, computation.added) if new.name not in before.index]
-        for old in map(before.at, computation.removed if added else ()):
-            if old.name in after.index or "frontend_attributes=" not in old.attributes_text:
-                continue
+        for old in gone:
             for new in added:
                 held = new.operand_names
                 if not set(old.operand_names) <= set(held) or not old.operand_names:

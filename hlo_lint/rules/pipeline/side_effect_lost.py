@@ -10,7 +10,7 @@ from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
@@ -187,16 +187,17 @@ class SideEffectLost(Rule):
         before, after = change.before, change.after
         if before.entry is None or _REPEATED.isdisjoint(before.entry.opcodes):
             return
-        at_first, left = Counter(map(_effect, before.entry.rows)), Counter[str]()
+        at_first = Counter(_effect(one.row) for one in with_opcodes(before.entry, _REPEATED))
+        left = Counter[str]()
         places: dict[str, Instruction] = {}
         for computation in after.computations:
-            for number, row in enumerate(computation.rows):
-                effect = _effect(row)
+            for one in with_opcodes(computation, _REPEATED):
+                effect = _effect(one.row)
                 if effect in at_first and effect:
                     left[effect] += 1
                     is_entry = computation is after.entry
-                    if not (is_entry and name_of(row) in before.entry.index):
-                        places[effect] = computation.at(number)
+                    if not (is_entry and one.name in before.entry.index):
+                        places[effect] = one
         for effect, place in places.items():
             if left[effect] > at_first[effect] == _count(before, effect):
                 yield Finding(
@@ -237,7 +238,8 @@ class SideEffectLost(Rule):
     def check_merged(self, change: PassPair) -> Findings:
         """One finding for each reader of a call or of random numbers that got those of another."""
         for computation in change.changed:
-            if _MERGED.isdisjoint(computation.before.opcodes):
+            calls = with_opcodes(computation.before, _MERGED)
+            if all(call.name in computation.after.index for call in calls):
                 continue
             for number, position in computation.kept:
                 old, new = computation.before.at(number), computation.after.at(position)
@@ -260,20 +262,24 @@ class SideEffectLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each instruction that is gone."""
-        for computation in () if _is_replaced(change) else change.changed:
+        for computation in change.changed:
             before, after = computation.before, computation.after
             if _EFFECTS.isdisjoint(before.opcodes) or after.root is None:
                 continue
             if after is not change.after.entry and after.name not in _called(change.after):
                 continue
-            there = set(map(id, after.rows))
-            gone = [row for row in before.rows if id(row) not in there and _has_effect(row)]
+            gone = [one for one in with_opcodes(before, _EFFECTS) if _has_effect(one.row)]
+            there = set(map(id, after.rows)) if gone else ()
+            gone = [one for one in gone if id(one.row) not in there]
+            if not gone:
+                continue
+            if _is_replaced(change):
+                return
             if any(
                 _has_effect(row) and part is not after for part in change.added for row in part.rows
             ):
                 continue
-            for row in gone:
-                target = before.at(before.rows.index(row))
+            for target in gone:
                 name = target.custom_call_target
                 if name in MARKERS or name.startswith(SHARDY):
                     continue

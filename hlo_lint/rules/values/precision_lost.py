@@ -147,9 +147,9 @@ class PrecisionLost(Rule):
 
     def check(self, change: PassPair) -> Findings:
         """Each new product of the default precision in the place of one that is gone."""
-        gone = list(_products(change.removed))
-        if not any(product.asked for product in gone):
+        if not any(map(_asked, _instructions(change.removed))):
             return
+        gone = list(_products(change.removed))
         made = list(_products(change.added))
         lost = Counter(product.size for product in gone if product.asked)
         lost.subtract(product.size for product in made if product.asked)
@@ -179,21 +179,25 @@ class _Product(NamedTuple):
 
 
 def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
+    for instruction in _instructions(computations):
+        asked = _asked(instruction)
+        if asked is None:
+            continue
+        factors = [
+            operand.shape
+            for operand in instruction.operands[:2]
+            if isinstance(operand.shape, ArrayShape)
+        ]
+        result = next(iter(arrays(instruction.shape_or_none)), None)
+        if len(factors) == 2 and result and {one.dtype for one in factors} <= _ROUNDED:
+            sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
+            yield _Product(instruction, (*sizes, prod(result.dims)), asked)
+
+
+def _instructions(computations: tuple[Computation, ...]) -> Iterator[Instruction]:
     for computation in computations:
         for opcode in _PRODUCTS & computation.opcodes:
-            for instruction in computation.with_opcode(opcode):
-                asked = _asked(instruction)
-                if asked is None:
-                    continue
-                factors = [
-                    operand.shape
-                    for operand in instruction.operands[:2]
-                    if isinstance(operand.shape, ArrayShape)
-                ]
-                result = next(iter(arrays(instruction.shape_or_none)), None)
-                if len(factors) == 2 and result and {one.dtype for one in factors} <= _ROUNDED:
-                    sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
-                    yield _Product(instruction, (*sizes, prod(result.dims)), asked)
+            yield from computation.with_opcode(opcode)
 
 
 class _Reduction(NamedTuple):
@@ -232,7 +236,10 @@ def _types_around(instruction: Instruction) -> frozenset[str]:
 def _asked(product: Instruction) -> str | None:
     """The precision that a product asks for; None for what is none."""
     if product.opcode == "custom-call":
-        config = configuration(product.attribute_text("backend_config") or "")
+        text = product.attribute_text("backend_config") or ""
+        if "operand_precision" not in text and "algorithm" not in text:
+            return None
+        config = configuration(text)
         if "operand_precision" not in config and "algorithm" not in config:
             return None
         named, algorithm = config.get("operand_precision"), config.get("algorithm")

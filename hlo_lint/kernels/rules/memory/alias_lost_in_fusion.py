@@ -112,10 +112,9 @@ class AliasLostInFusion(Rule):
 
     def check_clones(self, change: PassPair) -> Findings:
         """Each call that a pass left with the same payload and operands, without an alias."""
-        for computation in change.after.computations:
-            for call in computation.with_opcode("custom-call"):
-                before = change.before.computation(computation.name)
-                old = None if before is None else before.instruction(call.name)
+        for computation in change.changed:
+            for call in computation.after.with_opcode("custom-call"):
+                old = computation.before.instruction(call.name)
                 if old is None or old.attributes_text == call.attributes_text:
                     continue
                 if not _is_clone(old, call):
