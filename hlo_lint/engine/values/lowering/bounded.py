@@ -57,11 +57,15 @@ def static(node: Node) -> Node:
 def with_sizes(nodes: Nodes, value: LoweredValue, shape: Shape) -> Iterator[Node]:
     """The arrays in a value of a shape, each bounded one with its sizes after it."""
     if isinstance(shape, TupleShape) and isinstance(value, tuple):
+        if len(value) != len(shape.elements):
+            raise NotLowered(f"{len(value)} values are no {shape}")
         for part, element in zip(value, shape.elements, strict=True):
             yield from with_sizes(nodes, part, element)
     elif isinstance(shape, ArrayShape) and isinstance(value, Node):
         flags = shape.dynamic or (False,) * shape.rank
         sizes = value.sizes or (None,) * shape.rank
+        if len(sizes) != len(flags):
+            raise NotLowered(f"an array with {len(sizes)} dimensions is no {shape}")
         if any(size and not flag for size, flag in zip(sizes, flags, strict=True)):
             raise NotLowered(f"{shape} does not say which dimensions have a size of their own")
         yield static(value)
@@ -119,14 +123,19 @@ def bounded_value(
     if rule is None or len(arrays) != len(operands) or lowering.devices > 1:
         raise NotLowered(f"{target or opcode} of arrays whose sizes are known at run time only")
 
-    def plain(shape: ArrayShape, *read: Node) -> Node:
+    def plain(shape: Shape, *read: Node) -> Node:
         """The operation of whole arrays."""
-        shape = replace(shape, dynamic=())
+        shape = replace(_array(shape), dynamic=())
         result = on_device(lowering, instruction, opcode, [*map(static, read)], shape)
-        assert isinstance(result, Node)
+        if not isinstance(result, Node):
+            raise NotLowered(f"it has several results and the type {shape}")
         return result
 
-    return rule(lowering.nodes, instruction, arrays, shape, plain)
+    try:
+        return rule(lowering.nodes, instruction, arrays, shape, plain)
+    except (IndexError, TypeError, ValueError) as error:  # of a text that XLA refuses
+        reason = f"%{instruction.name} has attributes or a type that do not fit its operands"
+        raise NotLowered(reason) from error
 
 
 Plain = Callable[..., Node]
@@ -244,7 +253,7 @@ def _concatenate(
     }
     if len(others) > 1:
         raise NotLowered(f"%{instruction.name} reads arrays whose sizes may differ")
-    assert isinstance(shape, ArrayShape)
+    shape = _array(shape)
     (sizes,) = others
     if not any(array.sizes and array.sizes[axis] for array in arrays):
         return bounded(nodes, plain(shape, *arrays), [*sizes[:axis], None, *sizes[axis:]])
@@ -262,7 +271,7 @@ def _concatenate(
 def _slice(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> LoweredValue:
-    assert isinstance(shape, ArrayShape)
+    shape = _array(shape)
     array = arrays[0]
     pairs = zip(array.sizes, array.shape.dims, shape.dims, strict=True)
     if any(size and old != new for size, old, new in pairs):
@@ -290,7 +299,7 @@ def _reshape(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, _: Plain
 ) -> LoweredValue:
     """The elements within the sizes one after the other: an index for each, counted by sizes."""
-    assert isinstance(shape, ArrayShape)
+    shape = _array(shape)
     array, given = arrays[0], arrays[1:]
     dims = array.shape.dims
     sources = [_size(nodes, array, axis) for axis in range(len(dims))]
@@ -336,7 +345,8 @@ def _to_static(
     nodes: Nodes, _: Instruction, arrays: Sequence[Node], shape: Shape, __: Plain
 ) -> LoweredValue:
     (array,) = arrays
-    assert isinstance(shape, TupleShape)
+    if not isinstance(shape, TupleShape):
+        raise NotLowered(f"it has the type {shape}, which is no tuple")
     sizes = [_size(nodes, array, axis) for axis in range(array.shape.rank)]
     return _within(nodes, static(array), array.sizes, _BEYOND), *sizes[: len(shape.elements) - 1]
 
@@ -344,7 +354,7 @@ def _to_static(
 def _to_bounded(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, _: Plain
 ) -> LoweredValue:
-    assert isinstance(shape, ArrayShape)
+    shape = _array(shape)
     array, *sizes = arrays
     if len(sizes) != shape.rank:
         raise NotLowered(f"%{instruction.name} has not a size for each dimension")
@@ -372,6 +382,12 @@ _RULES: Final[Mapping[str, Callable[..., LoweredValue]]] = {
 
 
 # ---- sizes and places
+
+
+def _array(shape: Shape) -> ArrayShape:
+    if not isinstance(shape, ArrayShape):
+        raise NotLowered(f"it has the type {shape}, which is no array")
+    return shape
 
 
 def _size(nodes: Nodes, array: Node, axis: int) -> Node:
