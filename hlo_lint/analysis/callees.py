@@ -58,15 +58,23 @@ class EmittedRegion(NamedTuple):
 
     name: str
     opcode: str
-    spells: tuple[str, ...]
-    """The attributes of an instruction that runs it: one of these stands there."""
     why: str
     asked: str
+    spells: tuple[str, ...] = ()
+    """The attributes of an instruction that runs it: one of these stands there; none for all."""
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False
+    roots: tuple[str, ...] = ()
+    """Opcodes that the root of it may not have."""
+    only_as_root: tuple[str, ...] = ()
+    """Opcodes that nothing in it but its root may have."""
+    types: tuple[str, ...] = ()
+    """Element types that nothing in it may have."""
     has_equal_results: bool = False
     """True if all results have the same number of elements."""
+    has_equal_reductions: bool = False
+    """True if all results that are reductions have the same number of elements."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 
-from hlo_lint.analysis.callees import EmittedRegion, callees, configuration
-from hlo_lint.analysis.calls import calls_of, instructions_of
+from hlo_lint.analysis.callees import callees, configuration
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.emitted_regions import may_misuse, misused
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.shape_inference.shape_check import check_shape
-from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -128,6 +128,90 @@ ENTRY e {{
   ROOT r = (f32[8]{{0}}, f32[{size}]{{0}}) fusion(p), kind=kLoop, calls=f{mark}
 }}
 """
+_REDUCES = """
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+f {{
+  a = f32[64,32]{{1,0}} parameter(0)
+  b = f32[{size},64]{{1,0}} parameter(1)
+  z = f32[] constant(0)
+  s = f32[64]{{0}} reduce(a, z), dimensions={{1}}, to_apply=add
+  t = f32[{size}]{{0}} reduce(b, z), dimensions={{1}}, to_apply=add
+  ROOT r = (f32[64]{{0}}, f32[{size}]{{0}}) tuple(s, t)
+}}
+
+ENTRY e {{
+  p = f32[64,32]{{1,0}} parameter(0)
+  q = f32[{size},64]{{1,0}} parameter(1)
+  ROOT r = (f32[64]{{0}}, f32[{size}]{{0}}) fusion(p, q), kind=kInput, calls=f{mark}
+}}
+"""
+_SCATTERED = """
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}}
+
+f {{
+  a = f32[8,8]{{1,0}} parameter(0)
+  i = s32[4,1]{{1,0}} parameter(1)
+  u = f32[4,1,8]{{2,1,0}} parameter(2)
+  m = f32[8,8]{{1,0}} negate(a)
+  {scattered}
+  {root}
+}}
+
+ENTRY e {{
+  p = f32[8,8]{{1,0}} parameter(0)
+  i = s32[4,1]{{1,0}} parameter(1)
+  u = f32[4,1,8]{{2,1,0}} parameter(2)
+  ROOT r = f32[8,8]{{1,0}} fusion(p, i, u), kind=kInput, calls=f{mark}
+}}
+"""
+_SCATTER = (
+    "s = f32[8,8]{1,0} scatter(m, i, u), update_window_dims={1,2}, inserted_window_dims={}, "
+    "scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=add"
+)
+_WRAPPED = """
+less {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = pred[] compare(a, b), direction=LT
+}}
+
+n {{
+  a = f32[8]{{0}} parameter(0)
+  ROOT b = f32[8]{{0}} negate(a)
+}}
+
+w {{
+  a = f32[8]{{0}} parameter(0)
+  ROOT b = f32[8]{{0}} {operation}
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  s = ((f32[8]{{0}}), f32[8]{{0}}, u32[]) async-start(p), calls=w{mark}
+  ROOT d = f32[8]{{0}} async-done(s)
+}}
+"""
+_TRITON = """
+f {{
+  a = {dtype}[8]{{0}} parameter(0)
+  ROOT n = {dtype}[8]{{0}} {opcode}(a)
+}}
+
+ENTRY e {{
+  p = {dtype}[8]{{0}} parameter(0)
+  ROOT r = {dtype}[8]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
+{{"fusion_backend_config":{{"kind":"__triton"}}}}{mark}
+}}
+"""
 _UNFUSED = {
     next(iter(_FITS)): """
         HloModule m
@@ -147,10 +231,6 @@ _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convBiasActivationForward": (0, 1, None),
 }
 """The operands that are what is convolved, the kernel and what that gives; None for the result."""
-_READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
-_UPDATE = "dynamic-update-slice"
-_MOVES = frozenset({"dynamic-slice", _UPDATE})
-_STARTED = "fusion-start"
 _PACKED = frozenset({"s8", "u8"})
 """Element types of which an array may have its features in vectors, along another dimension."""
 
@@ -165,16 +245,24 @@ class UnfitForCallee(Rule):
     end. A convolution of cuDNN, or a product of cuBLAS, is one of HLO with each array in a role of
     its own; what a pass makes of it is held against what HLO would infer. Regions that are emitted
     in their own way have no signature either: a small call of XLA:CPU has no thread pool, a command
-    buffer records what has a command, a loop fusion computes one element at a time. The rows, each
-    with its releases and with how it is known, are `hlo_lint/analysis/callees.toml`.
+    buffer records what has a command, a loop fusion computes one element at a time, an input fusion
+    with several reductions goes over them together, and an asynchronous wrapper is one operation
+    that has a thunk of its own, no loop and no sort. Triton has no complex numbers, and XLA's
+    emitter for it has no code for some opcodes. The rows, each with its releases and with how it is
+    known, are `hlo_lint/analysis/callees.toml`.
 
     It is a warning where a row is of some releases, and that of the module is not known.
 
     Reports: openxla/xla@24c1fac9bb, openxla/xla@fcf97e619e.
     """
 
+    messages = (
+        "Unsupported async done wrapped instruction:",
+        "Unsupported elementwise operation",
+        "Complex types are unsupported in Triton codegen:",
+    )
     severity = Severity.ERROR
-    opcodes = frozenset({"call", "custom-call", "fusion"})
+    opcodes = frozenset({"async-start", "call", "custom-call", "fusion"})
     examples = (
         Bad.entry(_GEMM.format(columns=7, mark="  // error")),
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
@@ -186,6 +274,43 @@ class UnfitForCallee(Rule):
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
         Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
         Bad.module(_SIZES.format(size=4, mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Bad.module(_REDUCES.format(size=16, mark="  // error"), file=_AFTER, beside=_UNFUSED),
+        Bad.module(
+            _WRAPPED.format(operation="sort(a), dimensions={0}, to_apply=less", mark="  // error"),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Bad.module(
+            _TRITON.format(dtype="c64", opcode="negate", mark="  // error"),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Bad.module(
+            _TRITON.format(dtype="s32", opcode="popcnt", mark="  // error"),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Bad.module(
+            _SCATTERED.format(
+                scattered=_SCATTER, root="ROOT n = f32[8,8]{1,0} abs(s)", mark="  // error"
+            ),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Good.module(
+            _SCATTERED.format(scattered="", root=f"ROOT {_SCATTER}", mark=""),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Good.module(_REDUCES.format(size=64, mark=""), file=_AFTER, beside=_UNFUSED),
+        Good.module(
+            _WRAPPED.format(operation="fusion(a), kind=kLoop, calls=n", mark=""),
+            file=_AFTER,
+            beside=_UNFUSED,
+        ),
+        Good.module(
+            _TRITON.format(dtype="s32", opcode="negate", mark=""), file=_AFTER, beside=_UNFUSED
+        ),
         Good.module(_SIZES.format(size=8, mark=""), file=_AFTER, beside=_UNFUSED),
         Bad.entry(_PLAIN.format(dimension=0, mark="  // error"), file=_AFTER, beside=_FITS),
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
@@ -205,16 +330,24 @@ class UnfitForCallee(Rule):
                 yield Finding(call, f"{call.custom_call_target}: {message}")
 
     def check_made(self, change: PassPair) -> Findings:
-        """Each fusion that a pass made, or changed, of what no fusion of its kind may hold."""
+        """Each region that a pass made, or changed, and that is not what its emitter takes."""
         module = change.after
         backend = (change.release or "").partition("-")[0]
         if backend not in ("", "gpu") or ":T(" in module.header:
             return
+        regions = [region for region in callees()[1] if region.is_of_pass]
         fused = [body for body in change.added if body.name in module.fusion_computations]
-        for region in (region for region in callees()[1] if region.is_of_pass):
-            suspects = {body.name for body in fused if _may_misuse(region, body)}
-            for runner, message in _misused(region, module) if suspects else ():
+        new = list(_new(change, {region.opcode for region in regions}))
+        for region in regions:
+            bodies = fused if region.opcode == "fusion" else change.added
+            suspects = {body.name for body in bodies if may_misuse(region, body)}
+            runners = {runner.name: runner for runner in new if runner.opcode == region.opcode}
+            for runner in instructions_of(module, region.opcode) if suspects else ():
                 if not suspects.isdisjoint(runner.called_computations):
+                    runners[runner.name] = runner
+            made = list(misused(region, module, runners.values()))
+            if made and not any(misused(region, change.before)):
+                for runner, message in made:
                     yield Finding(runner, message, severity=Severity.WARNING)
 
     def check(self, module: Module, stage: Stage) -> Findings:
@@ -235,7 +368,7 @@ class UnfitForCallee(Rule):
             if region.is_of_pass or not region.is_of(release):
                 continue
             severity = Severity.WARNING if region.releases and not release else None
-            for runner, message in _misused(region, module):
+            for runner, message in misused(region, module):
                 yield Finding(runner, message, severity=severity)
 
 
@@ -273,55 +406,11 @@ def _dimensions(config: Mapping[str, Json]) -> str:
     return attributes
 
 
-def _may_misuse(region: EmittedRegion, body: Computation) -> bool:
-    """True if a computation has what the region may not hold, or several results."""
-    if region.has_equal_results:
-        return body.root is not None and body.root.opcode == "tuple"
-    return any(opcode.removesuffix("-start") in region.holds_no for opcode in body.opcodes)
-
-
-def _misused(region: EmittedRegion, module: Module) -> Iterator[tuple[Instruction, str]]:
-    """The instructions that run a region which holds what it may not, and the reason."""
-    for runner in instructions_of(module, region.opcode):
-        if any(word in runner.attributes_text for word in region.spells):
-            held = _held(region, runner, module)
-            if held is not None:
-                yield runner, f"{region.name} holds the {held.opcode} %{held.name}: {region.why}"
-            elif region.has_equal_results and _differs_in_size(runner, module):
-                yield runner, f"{region.name} has results of different sizes: {region.why}"
-
-
-def _differs_in_size(fusion: Instruction, module: Module) -> bool:
-    """True if the arrays that a fusion computes have different numbers of elements."""
-    shape, body = fusion.shape_or_none, module.callee(fusion)
-    if not isinstance(shape, TupleShape) or body is None or _UPDATE in body.opcodes:
-        return False
-    arrays = [array for array in shape.elements if isinstance(array, ArrayShape)]
-    return len(arrays) == len(shape.elements) and len({prod(array.dims) for array in arrays}) > 1
-
-
-def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
-    """The first instruction that a region may not hold, or None."""
-
-    def called(name: str) -> Iterator[str]:
-        computation = module.computation(name)
-        for names in () if computation is None else calls_of(computation).values():
-            yield from names
-
-    for name in reached(runner.called_computations, called):
-        computation = module.computation(name)
-        for inside in () if computation is None else computation.instructions:
-            opcode = inside.opcode.removesuffix("-start")
-            if opcode in region.holds_no:
-                return inside
-            if opcode in region.tuples and isinstance(inside.shape_or_none, TupleShape):
-                return inside
-            if inside.opcode == _STARTED and region.moves and _only_moves(inside, module):
-                return inside
-    return None
-
-
-def _only_moves(fusion: Instruction, module: Module) -> bool:
-    """True for a fusion of a dynamic-slice or a dynamic-update-slice, which is a copy of bytes."""
-    body = module.callee(fusion)
-    return body is not None and len(body.opcodes & _MOVES) == 1 and body.opcodes <= _READS | _MOVES
+def _new(change: PassPair, opcodes: set[str]) -> Iterator[Instruction]:
+    """The instructions of some opcodes that a pass made, or changed."""
+    changed = {id(pair.after): pair.added for pair in change.changed}
+    for computation in change.added:
+        rows = computation.rows
+        for number in changed.get(id(computation), range(len(rows))):
+            if opcode_of(rows[number]) in opcodes:
+                yield computation.at(number)

@@ -1,0 +1,124 @@
+"""Regions that are emitted in a way of their own, against what their emitters take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod
+
+from hlo_lint.analysis.callees import EmittedRegion
+from hlo_lint.analysis.calls import calls_of, instructions_of
+from hlo_lint.analysis.walks import reached
+from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.records import InstructionRecord, type_of
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
+
+_READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
+_UPDATE = "dynamic-update-slice"
+_MOVES = frozenset({"dynamic-slice", _UPDATE})
+_STARTED = "fusion-start"
+
+
+def may_misuse(region: EmittedRegion, body: Computation) -> bool:
+    """True if a computation alone has what makes a region unfit."""
+    if region.has_equal_results or region.has_equal_reductions:
+        return body.root is not None and body.root.opcode == "tuple"
+    if region.roots:
+        return body.root is not None and body.root.opcode in region.roots
+    if any(opcode.removesuffix("-start") in region.holds_no for opcode in body.opcodes):
+        return True
+    if not body.opcodes.isdisjoint(region.only_as_root):
+        return True
+    return bool(region.types) and any(_element_type(row) in region.types for row in body.rows)
+
+
+def _element_type(row: InstructionRecord) -> str:
+    """The element type of an array; other text for a tuple."""
+    return type_of(row).partition("[")[0]
+
+
+def misused(
+    region: EmittedRegion, module: Module, runners: Iterable[Instruction] | None = None
+) -> Iterator[tuple[Instruction, str]]:
+    """The instructions that run a region which is not what it has to be, and the reason."""
+    for runner in instructions_of(module, region.opcode) if runners is None else runners:
+        words = region.spells
+        if not words or any(word in runner.attributes_text for word in words):
+            reason = _misuse(region, runner, module)
+            if reason:
+                yield runner, f"{region.name} {reason}: {region.why}"
+
+
+def _misuse(region: EmittedRegion, runner: Instruction, module: Module) -> str:
+    """The reason that a region is unfit; empty if there is none."""
+    body = module.callee(runner)
+    if body is None or body.root is None:
+        return ""
+    root = body.root
+    held = _held(region, runner, module)
+    if held is not None:
+        return f"holds the {held.opcode} %{held.name}"
+    if root.opcode in region.roots:
+        return f"has the {root.opcode} %{root.name} as its root"
+    for opcode in region.only_as_root:
+        for inside in body.with_opcode(opcode):
+            if inside.name != root.name:
+                return f"goes on from the {opcode} %{inside.name}"
+    if region.has_equal_results and _differs_in_size(runner, module):
+        return "has results of different sizes"
+    if region.has_equal_reductions and _reduces_to_sizes(root) > 1:
+        return "has reductions to different sizes"
+    return ""
+
+
+def _reduces_to_sizes(root: Instruction) -> int:
+    """The number of different sizes of those results of a fusion that are reductions."""
+    reductions = {made.name: made.shape_or_none for made in root.computation.with_opcode("reduce")}
+    shapes = map(reductions.get, root.operand_names if root.opcode == "tuple" else ())
+    return len({prod(shape.dims) for shape in shapes if isinstance(shape, ArrayShape)})
+
+
+def _differs_in_size(fusion: Instruction, module: Module) -> bool:
+    """True if the arrays that a fusion computes have different numbers of elements."""
+    shape, body = fusion.shape_or_none, module.callee(fusion)
+    if not isinstance(shape, TupleShape) or body is None or _UPDATE in body.opcodes:
+        return False
+    arrays = [array for array in shape.elements if isinstance(array, ArrayShape)]
+    return len(arrays) == len(shape.elements) and len({prod(array.dims) for array in arrays}) > 1
+
+
+def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
+    """The first instruction that a region may not hold, or None."""
+
+    def called(name: str) -> Iterator[str]:
+        computation = module.computation(name)
+        for names in () if computation is None else calls_of(computation).values():
+            yield from names
+
+    for name in reached(runner.called_computations, called):
+        computation = module.computation(name)
+        if computation is None or not _may_hold(region, computation):
+            continue
+        for inside in computation.instructions:
+            opcode = inside.opcode.removesuffix("-start")
+            if opcode in region.holds_no:
+                return inside
+            if opcode in region.tuples and isinstance(inside.shape_or_none, TupleShape):
+                return inside
+            if region.types and _element_type(inside.row) in region.types:
+                return inside
+            if inside.opcode == _STARTED and region.moves and _only_moves(inside, module):
+                return inside
+    return None
+
+
+def _may_hold(region: EmittedRegion, computation: Computation) -> bool:
+    """False if none of the opcodes of a computation is one that the region may not hold."""
+    refused = region.holds_no + region.tuples
+    opcodes = (opcode.removesuffix("-start") for opcode in computation.opcodes)
+    return bool(region.types) or region.moves or any(opcode in refused for opcode in opcodes)
+
+
+def _only_moves(fusion: Instruction, module: Module) -> bool:
+    """True for a fusion of a dynamic-slice or a dynamic-update-slice, which is a copy of bytes."""
+    body = module.callee(fusion)
+    return body is not None and len(body.opcodes & _MOVES) == 1 and body.opcodes <= _READS | _MOVES
