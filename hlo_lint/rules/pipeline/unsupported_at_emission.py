@@ -11,6 +11,7 @@ from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY, CONTROL_FLOW, KEEPS_TYPE
+from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -40,6 +41,19 @@ TRITON_FUSION = m.fusion().where(f"of kind {TRITON_GEMM}", _is_triton_gemm)
 STABLE_SORT = m.sort().attr(is_stable=True)
 
 
+def _has_several_orders(sort: Instruction) -> bool:
+    shape = sort.shape_or_none
+    results = shape.elements if isinstance(shape, TupleShape) else (shape,)
+    arrays = [*results, *(operand.shape for operand in sort.operands)]
+    laid = [one for one in arrays if isinstance(one, ArrayShape) and one.has_valid_layout]
+    return len({one.minor_to_major for one in laid}) > 1
+
+
+def _has_narrow_offsets(ragged: Instruction) -> bool:
+    offsets = operand_array(ragged, 2)
+    return offsets is not None and offsets.dtype != "s64"
+
+
 def _changes_order(copy: Instruction) -> bool:
     before, after = operand_array(copy, 0), result_array(copy)
     return (
@@ -53,18 +67,27 @@ def _changes_order(copy: Instruction) -> bool:
 
 ORDERING_COPY = m.op("copy").where("to another order", _changes_order)
 ODD_CONSTANT = m.constant().where("with a dot in its name", lambda constant: "." in constant.name)
-TRIANGULAR_SOLVE = m.op("triangular-solve")
+EXPANDED = m.op(
+    *"batch-norm-grad batch-norm-inference batch-norm-training cholesky convolution domain".split(),
+    *"dynamic-reshape get-dimension-size opt-barrier ragged-dot rng rng-bit-generator".split(),
+    *"select-and-scatter set-dimension-size triangular-solve".split(),
+)
+NARROW_OFFSETS = m.op("ragged-all-to-all").where("of narrow offsets", _has_narrow_offsets)
+SORT_OF_LAYOUTS = m.sort().where("of several orders", _has_several_orders)
 _HAS_NO_THUNK = "{} stands outside a fusion, and XLA:GPU has no thunk for it"
+NO_THUNK_AT_ALL = m.op(*sorted(NO_THUNK))
 NOT_EMITTED = {
-    m.op(*sorted(NO_THUNK)): _HAS_NO_THUNK,
-    TRIANGULAR_SOLVE: _HAS_NO_THUNK,
+    NO_THUNK_AT_ALL: _HAS_NO_THUNK,
+    EXPANDED: _HAS_NO_THUNK,
     TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
     ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
     ODD_CONSTANT: "this {} becomes a global variable of PTX, where no name has a dot",
     STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
+    SORT_OF_LAYOUTS: "this {} has arrays of several layouts, and XLA:GPU has one kernel for all",
+    NARROW_OFFSETS: "the offsets of this {} are not s64, as XLA:GPU reads them",
 }
 """The message for each pattern; the opcode goes in."""
-FROM_JAX_0_9 = (TRITON_FUSION, STABLE_SORT, TRIANGULAR_SOLVE, ORDERING_COPY, ODD_CONSTANT)
+FROM_JAX_0_9 = frozenset(NOT_EMITTED) - {NO_THUNK_AT_ALL}
 """The patterns that releases before jax 0.9 emit, or may emit."""
 
 _REDUCED = frozenset({"f4e2m1fn", "f8e4m3", "f8e8m0fnu", "s16", "s4", "u16"})
@@ -101,6 +124,36 @@ use_global_device_ids=true, to_apply=%r{mark}
 }}
 """
 
+_SORT = """
+HloModule jit_f, is_scheduled=true
+
+%less (a: f32[], b: f32[], c: s32[], d: s32[]) -> pred[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  %c = s32[] parameter(2)
+  %d = s32[] parameter(3)
+  ROOT %l = pred[] compare(%a, %b), direction=LT
+}}
+
+ENTRY %main (p: f32[2,8], i: s32[2,8]) -> (f32[2,8], s32[2,8]) {{
+  %p = f32[2,8]{{1,0}} parameter(0)
+  %i = s32[2,8]{{{order}}} parameter(1)
+  ROOT %s = (f32[2,8]{{1,0}}, s32[2,8]{{{order}}}) sort(%p, %i), dimensions={{1}}, \
+to_apply=%less{mark}
+}}
+"""
+_RAGGED = """
+HloModule jit_f, is_scheduled=true, num_partitions=2
+
+ENTRY %main (p: f32[8], q: f32[8], i: {dtype}[2]) -> f32[8] {{
+  %p = f32[8]{{0}} parameter(0)
+  %q = f32[8]{{0}} parameter(1)
+  %i = {dtype}[2]{{0}} parameter(2)
+  ROOT %r = f32[8]{{0}} ragged-all-to-all(%p, %q, %i, %i, %i, %i), channel_id=1, \
+replica_groups={{{{0,1}}}}{mark}
+}}
+"""
+
 _AFTER_EMISSION = (".thunk_sequence.txt", ".ptx")
 """Endings of what XLA writes once thunks and kernels are emitted."""
 
@@ -117,11 +170,12 @@ class UnsupportedAtEmission(Rule):
     layout_normalization spells it so, and a kernel does it; the copy that is left moves bytes as
     they are, and the emitter stops at another one (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A
     constant is a global variable of the PTX under its own name: sanitize-constant-names takes the
-    dots out, since no name in PTX has one. All but the first are reported of known releases from
-    jax 0.9 on; earlier ones emit them, or may. NCCL has no sums of integers of 16 bits, which
-    all-reduce-promotion makes wider, and reduces by add, multiply, minimum and maximum alone.
-    The text is written before the emitter runs, so it is there even
-    when the compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
+    dots out, since no name in PTX has one. A sort is one kernel, with one layout for all its
+    arrays, and the offsets of a ragged-all-to-all are read as s64. All but the first are reported
+    of known releases from jax 0.9 on; earlier ones emit them, or may. NCCL has no sums of integers
+    of 16 bits, which all-reduce-promotion makes wider, and reduces by add, multiply, minimum and
+    maximum alone. The text is written before the emitter runs, so it is there even when the
+    compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
     """
 
     messages = (
@@ -129,6 +183,7 @@ class UnsupportedAtEmission(Rule):
         "thunk_emitter.cc: LayoutUtil::LayoutsInShapesEqual( instr->operand(0)->shape()",
         "Stable sort not supported. Did stable_sort_expander run?",
         "Block level fusion config is required for Triton fusions",
+        "RaggedAllToAllDecomposer only supports S64 offsets.",
         "element type … not supported by NCCL",
         "ptxas exited with non-zero error code",
     )
@@ -181,6 +236,26 @@ class UnsupportedAtEmission(Rule):
               %p = f32[2,3]{1,0} parameter(0)
               %k = f32[2,3]{1,0} copy(%p)
               ROOT %c = f32[2,3]{0,1} copy(%k)  // error
+            }
+            """,
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
+        ),
+        Bad(
+            _SORT.format(order="0,1", mark="  // error"),
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
+        ),
+        Good(_SORT.format(order="1,0", mark=""), file=_FINAL, beside={_STEP: _BEFORE}),
+        Bad(_RAGGED.format(dtype="s32", mark="  // error"), file=_FINAL, beside={_STEP: _BEFORE}),
+        Good(_RAGGED.format(dtype="s64", mark=""), file=_FINAL, beside={_STEP: _BEFORE}),
+        Bad(
+            """
+            HloModule jit_f, is_scheduled=true
+
+            ENTRY %main (p: f32[8]) -> f32[8] {
+              %p = f32[8]{0} parameter(0)
+              ROOT %b = f32[8]{0} opt-barrier(%p)  // error
             }
             """,
             file=_FINAL,
