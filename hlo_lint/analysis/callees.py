@@ -82,6 +82,8 @@ class EmittedRegion(NamedTuple):
     is_of_pass: bool = False
     """True if it is said of what a pass makes alone: a text that people wrote may be of any
     backend, and no program."""
+    backends: tuple[str, ...] = ("gpu",)
+    """Those that emit so what a pass makes."""
 
     def is_of(self, release: tuple[int, ...]) -> bool:
         """True if a release emits it so; no numbers stand for one that is not known."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hlo_lint.analysis.callees import Call, callees
+from hlo_lint.analysis.emitted_regions import misused
+from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import parse_shape
 
 ROWS = """
@@ -47,3 +49,19 @@ def test_a_row_is_of_the_configurations_and_the_releases_that_it_names() -> None
     (dots,) = [region for region in regions if "dot" in region.holds_no]
     known = [dots.is_of(release) for release in ((0, 5, 3), (0, 10, 2), ())]
     assert known == [True, False, False]
+
+
+def test_a_loop_fusion_of_either_backend_holds_no_other_fusion() -> None:
+    text = (
+        "HloModule m\nf {\n  a = f32[8] parameter(0)\n  ROOT n = f32[8] negate(a)\n}\n"
+        "g {\n  a = f32[8] parameter(0)\n  ROOT n = f32[8] fusion(a), kind=kLoop, calls=f\n}\n"
+        "ENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] fusion(p), kind=kLoop, calls=g\n}\n"
+    )
+    (module,) = parse_file(text).modules
+    held = {
+        region.backends: [(runner.name, reason.partition(":")[0]) for runner, reason in found]
+        for region in callees()[1]
+        if (found := list(misused(region, module)))
+    }
+    expected = [("r", "a loop fusion holds the fusion %n")]
+    assert held == {("gpu",): expected, ("cpu",): expected}

@@ -332,10 +332,14 @@ class UnfitForCallee(Rule):
     def check_made(self, change: PassPair) -> Findings:
         """Each region that a pass made, or changed, and that is not what its emitter takes."""
         module = change.after
-        backend = (change.release or "").partition("-")[0]
-        if backend not in ("", "gpu") or ":T(" in module.header:
+        if ":T(" in module.header:
             return
-        regions = [region for region in callees()[1] if region.is_of_pass]
+        backend, release = (change.release or "gpu").partition("-")[0], jax_release(change.release)
+        regions = [
+            region
+            for region in callees()[1]
+            if region.is_of_pass and backend in region.backends and region.is_of(release)
+        ]
         fused = [body for body in change.added if body.name in module.fusion_computations]
         new = list(_new(change, {region.opcode for region in regions}))
         for region in regions:
