@@ -55,7 +55,8 @@ def test_a_loop_fusion_of_either_backend_holds_no_other_fusion() -> None:
     text = (
         "HloModule m\nf {\n  a = f32[8] parameter(0)\n  ROOT n = f32[8] negate(a)\n}\n"
         "g {\n  a = f32[8] parameter(0)\n  ROOT n = f32[8] fusion(a), kind=kLoop, calls=f\n}\n"
-        "ENTRY e {\n  p = f32[8] parameter(0)\n  ROOT r = f32[8] fusion(p), kind=kLoop, calls=g\n}\n"
+        "ENTRY e {\n  p = f32[8] parameter(0)\n  "
+        "ROOT r = f32[8] fusion(p), kind=kLoop, calls=g\n}\n"
     )
     (module,) = parse_file(text).modules
     held = {
