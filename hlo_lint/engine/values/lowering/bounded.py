@@ -58,14 +58,14 @@ def with_sizes(nodes: Nodes, value: LoweredValue, shape: Shape) -> Iterator[Node
     """The arrays in a value of a shape, each bounded one with its sizes after it."""
     if isinstance(shape, TupleShape) and isinstance(value, tuple):
         if len(value) != len(shape.elements):
-            raise NotLowered(f"{len(value)} values are no {shape}")
+            raise NotLowered(f"{len(value)} values cannot be {shape}")
         for part, element in zip(value, shape.elements, strict=True):
             yield from with_sizes(nodes, part, element)
     elif isinstance(shape, ArrayShape) and isinstance(value, Node):
         flags = shape.dynamic or (False,) * shape.rank
         sizes = value.sizes or (None,) * shape.rank
         if len(sizes) != len(flags):
-            raise NotLowered(f"an array with {len(sizes)} dimensions is no {shape}")
+            raise NotLowered(f"an array with {len(sizes)} dimensions cannot be {shape}")
         if any(size and not flag for size, flag in zip(sizes, flags, strict=True)):
             raise NotLowered(f"{shape} does not say which dimensions have a size of their own")
         yield static(value)
@@ -346,7 +346,7 @@ def _to_static(
 ) -> LoweredValue:
     (array,) = arrays
     if not isinstance(shape, TupleShape):
-        raise NotLowered(f"it has the type {shape}, which is no tuple")
+        raise NotLowered(f"it has the type {shape}, which is not a tuple")
     sizes = [_size(nodes, array, axis) for axis in range(array.shape.rank)]
     return _within(nodes, static(array), array.sizes, _BEYOND), *sizes[: len(shape.elements) - 1]
 
@@ -386,7 +386,7 @@ _RULES: Final[Mapping[str, Callable[..., LoweredValue]]] = {
 
 def _array(shape: Shape) -> ArrayShape:
     if not isinstance(shape, ArrayShape):
-        raise NotLowered(f"it has the type {shape}, which is no array")
+        raise NotLowered(f"it has the type {shape}, which is not an array")
     return shape
 
 

@@ -115,7 +115,8 @@ def on_device(
             return plain(lowering.nodes, instruction, leaves, next(bare(shape)))
         case "dynamic-slice" | "dynamic-update-slice":
             first = FIRST_INDEX[opcode]
-            if [start.shape.rank for start in leaves[first:]] == [1]:  # as XLA wrote until 2019
+            in_one = (leaves[0].shape.rank,)
+            if [start.shape.dims for start in leaves[first:]] == [in_one]:  # until 2019
                 leaves = [*leaves[:first], *lowering.nodes.scalars(leaves[first])]
             described = by_descriptor(lowering, instruction, opcode, leaves, shape)
             if described is not None:
