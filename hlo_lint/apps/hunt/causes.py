@@ -54,7 +54,7 @@ class BugCause:
     @property
     def issue(self) -> str:
         """The place where it is told of; empty for what is new."""
-        return known_issue(self.signature)
+        return known_issue(self.finding.cause) or known_issue(self.signature)
 
     def write(self, folder: Path) -> None:
         """Write the directory of `hlo-lint repro` for a GPU, else the module and a report.

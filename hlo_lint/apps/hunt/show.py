@@ -53,7 +53,7 @@ def run(text: str, flags: dict[str, Any]) -> object:
 
 
 if __name__ == "__main__":
-    os.environ.update(SEVERAL_DEVICES)
+    os.environ.update(SEVERAL_DEVICES, JAX_PLATFORMS="cpu")
     module = Path(sys.argv[1]).read_text("utf-8")
     for title, options in (("as it is", {}), ("without passes", WITHOUT)):
         try:

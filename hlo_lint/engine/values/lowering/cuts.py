@@ -59,6 +59,9 @@ def cut(
     signature = (
         f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
     )
+    if labels := instruction.attributes.get("dim_labels"):
+        # With other labels the same elements are in another order.
+        signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
     lowering.cuts.append(Cut(instruction, what, signature))
     leaves = [
         from_memory(lowering.nodes, row, leaf) if leaf.dims else row

@@ -147,7 +147,7 @@ def by_descriptor(
     if descriptor is None or not isinstance(whole, ArrayShape):
         return None
     part = shape if opcode == "dynamic-slice" else instruction.operand_shape(1)
-    if not isinstance(part, ArrayShape) or not whole.element_bits:
+    if not isinstance(part, ArrayShape) or not whole.element_bits or whole.element_bits % 8:
         return None
     at = nodes.scalar(descriptor.byte_offset, "s64")
     if stride := descriptor.byte_stride:

@@ -40,6 +40,7 @@ _UNRUNNABLE: Final = frozenset(
     "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
 )
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+_SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
 )
@@ -118,6 +119,12 @@ def on_device(
             in_one = (leaves[0].shape.rank,)
             if [start.shape.dims for start in leaves[first:]] == [in_one]:  # until 2019
                 leaves = [*leaves[:first], *lowering.nodes.scalars(leaves[first])]
+            # Of a constant u8 index XLA:CPU takes the first bit for a sign.
+            starts = [
+                lowering.nodes.convert(start, "s64") if start.shape.dtype in _SMALL else start
+                for start in leaves[first:]
+            ]
+            leaves = [*leaves[:first], *starts]
             described = by_descriptor(lowering, instruction, opcode, leaves, shape)
             if described is not None:
                 return described
