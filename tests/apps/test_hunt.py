@@ -311,6 +311,7 @@ def test_a_compiler_for_a_chip_does_not_take_it(
     [
         ("trip_count", '"known_trip_count":{"n":"-2147483640"}'),
         ("update_outside", '"dynamic_slice_config":{"byte_offset":"32"'),
+        ("reduce_bounded", "bitcast(%numbers)"),
     ],
 )
 def test_a_compiler_for_a_gpu_notes_what_is_wrong(name: str, note: str, tmp_path: Path) -> None:

@@ -250,6 +250,8 @@ def _numbers(c: DrawnCall, *, is_scatter: bool = False) -> str:
 
 def _clamped_size(c: DrawnCall) -> str:
     at = _one(c)
+    if c.x.is_dynamic(int(at)):
+        raise NotDrawn  # what lay beyond the first size may come back
     ends = (c.draft.scalar("s32", number) for number in (0, c.x.dims[int(at)]))
     low, high = ends
     size = c.draft.parameter(ArrayShape("s32", ()))

@@ -147,6 +147,12 @@ def _select_and_scatter(instruction: Instruction, module: Module) -> str:
     return "its computations are not those of a pooling"
 
 
+def _second_size(instruction: Instruction, _: Module) -> str:
+    shape, axes = instruction.operand_shape(0), instruction.integers_attribute("dimensions")
+    is_second = isinstance(shape, ArrayShape) and any(map(shape.is_dynamic, axes or ()))
+    return "what lay beyond the first size may come back" * is_second
+
+
 _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     **dict.fromkeys(("divide", "remainder"), _division),
     "constant": lambda one, _: "its numbers are left out" * ("..." in one.operands_text),
@@ -158,5 +164,6 @@ _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
     "sort": _sort,
     "select-and-scatter": _select_and_scatter,
+    "set-dimension-size": _second_size,
     "compare": lambda one, _: "the order of NaNs" * (one.attribute_text("type") == "TOTALORDER"),
 }
