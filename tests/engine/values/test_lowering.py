@@ -160,6 +160,31 @@ def test_an_opaque_call_is_cut_and_says_so() -> None:
     assert [cut.what for cut in program.cuts] == ["opaque"]
 
 
+def test_a_cut_convolution_has_its_labels_and_sizes_in_its_signature() -> None:
+    call = """  x = f32[2,2,2] parameter(0)
+  c = (f32[2,2,2], u8[0]) custom-call(x, x), window={{size=2}}, dim_labels={}, feature_group_count=2, custom_call_target="__cudnn$convBackwardFilter"
+  ROOT y = f32[2,2,2] get-tuple-element(c), index=0"""  # noqa: E501
+    programs = [lowered(entry(call.format(labels))) for labels in ("0bf_o0i->bf0", "b0f_o0i->b0f")]
+    first, second = (program.cuts[0].signature for program in programs)
+    assert first != second
+
+
+def test_a_small_unsigned_index_is_read_as_a_wide_one() -> None:
+    lines = """  x = f32[200] parameter(0)
+  i = u8[] constant(150)
+  {}ROOT y = f32[1] dynamic-slice(x, {}), dynamic_slice_sizes={{1}}"""
+    wide = lines.format("w = s64[] convert(i)\n  ", "w")
+    assert equal_graphs(entry(lines.format("", "i")), entry(wide))
+
+
+def test_an_offset_in_bytes_of_elements_of_4_bits_is_left_to_the_operands() -> None:
+    lines = """  x = u4[8]{0:E(4)} parameter(0)
+  i = s32[] constant(1)
+  ROOT y = u4[2]{0:E(4)} dynamic-slice(x, i), dynamic_slice_sizes={2}"""
+    noted = ', backend_config={"dynamic_slice_config":{"byte_offset":"-1","byte_stride":"0"}}'
+    assert equal_graphs(entry(lines), entry(lines + noted))
+
+
 def test_two_devices_exchange_values_in_one_program() -> None:
     text = """HloModule m, num_partitions=2
 
