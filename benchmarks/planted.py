@@ -42,7 +42,7 @@ from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
-from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types
+from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types, incomparable
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file
@@ -199,7 +199,9 @@ def _other_programs(module: Module, text: str, layout: ProgramShardings | None) 
         )
     except (DumpError, NotLowered):
         return []
-    return [] if before.graph is after.graph else [before, after]
+    if before.graph is after.graph or incomparable(before, after):
+        return []
+    return [before, after]
 
 
 def _changes_values(programs: Sequence[Program], xla: XlaCpu) -> bool:
