@@ -388,6 +388,30 @@ ENTRY e {
     assert validate_dumps("m", run_of([text, text.replace("add(a, b)", "copy(a)")]), xla).changes
 
 
+def test_a_transform_of_infinities_is_no_change(xla: XlaCpu) -> None:
+    text = """
+HloModule m
+
+ENTRY e {
+  a = c64[3] parameter(0)
+  ROOT r = f32[4] fft(a), fft_type=IRFFT, fft_length={4}
+}
+"""
+    matrix = """  x = f32[3] real(a)
+  y = f32[3] imag(a)
+  v = f32[3,4] constant({ {.25, .25, .25, .25}, {.5, 0, -.5, 0}, {.25, -.25, .25, -.25} })
+  w = f32[3,4] constant({ {0, 0, 0, 0}, {0, -.5, 0, .5}, {0, 0, 0, 0} })
+  s = f32[4] dot(x, v), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  t = f32[4] dot(y, w), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  ROOT r = f32[4] add(s, t)
+}
+"""
+    expanded = text.partition("  ROOT")[0] + matrix
+    assert not validate_dumps("m", run_of([text, expanded]), xla).changes
+    wrong = expanded.replace("{0, -.5, 0, .5}", "{0, .5, 0, -.5}")
+    assert validate_dumps("m", run_of([text, wrong]), xla).changes
+
+
 @pytest.mark.parametrize("seconds", [0, 4])
 def test_the_time_for_all_steps_ends_a_run(seconds: float) -> None:
     long = LOOP.replace("constant(5)", "constant(2000000000)")
