@@ -72,6 +72,8 @@ def unmet_preconditions(
     """The demands of passes to come that the last dump breaks; `chosen` rules report theirs."""
     pipeline = timeline.pipeline
     last = (pipeline.steps or pipeline.dumps)[-1]
+    if last not in timeline.dumps:
+        return  # the last file has no module
     position = timeline.dumps.index(last)
     for check in checks:
         demand = check.rule.precondition
