@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.hlo.attributes.configuration import Json, read_backend_config
+from hlo_lint.analysis.loops import backend_config
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -76,7 +76,7 @@ class TileConfigDisagrees(Rule):
 
 
 def _of_results(fusion: Instruction) -> Iterator[Finding]:
-    kernel = _config(fusion).get(_FUSION)
+    kernel = backend_config(fusion).get(_FUSION)
     blocks = kernel.get(_BLOCKS) if isinstance(kernel, Mapping) else None
     tiles = blocks.get("output_tiles", ()) if isinstance(blocks, Mapping) else None
     shape = fusion.shape_or_none
@@ -94,19 +94,14 @@ def _of_results(fusion: Instruction) -> Iterator[Finding]:
 
 
 def _of_contraction(dot: Instruction) -> Iterator[Finding]:
-    sizes = _count(_config(dot))
+    sizes = _count(backend_config(dot))
     contracted = dot.attribute_or_none("lhs_contracting_dims")
     if isinstance(contracted, Sequence) and sizes not in (None, len(contracted)):
         message = f"{len(contracted)} dimensions are contracted, and the tile has {sizes} sizes"
         yield Finding(dot, message)
 
 
-def _config(instruction: Instruction) -> Mapping[str, Json]:
-    config = read_backend_config(instruction.attribute_text("backend_config") or "")
-    return config if isinstance(config, Mapping) else {}
-
-
-def _count(tile: Json) -> int | None:
+def _count(tile: object) -> int | None:
     """The number of sizes of a tile; None if it says none."""
     sizes = tile.get("sizes") if isinstance(tile, Mapping) else None
     return len(sizes) if isinstance(sizes, Sequence) and not isinstance(sizes, str) else None
