@@ -36,7 +36,7 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
 from hlo_lint.engine.values.programs import StepOutcome
-from hlo_lint.engine.values.steps import _partitioned
+from hlo_lint.engine.values.steps import partitioned
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.xla.limits import Deadline
 
@@ -106,7 +106,7 @@ def partitionings(folders: tuple[Path, ...]) -> list[Partitioning]:
 
 
 def _partitioning(title: str, dumps: Sequence[PassDump]) -> Partitioning | None:
-    at, layout = _partitioned(dumps, Deadline())
+    at, layout = partitioned(dumps, Deadline())
     if layout is None or dumps[at].path.stat().st_size > MAX_TEXT:
         return None
     start = max(at - AROUND, 0)

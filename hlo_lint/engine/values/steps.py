@@ -94,7 +94,7 @@ class RunSteps:
         self.progress = progress
         self._deadline, self._nodes = deadline, Nodes(deadline)
         self._replicated = shared_parameters(dumps, deadline)
-        self._first, self._layout = _partitioned(dumps, deadline)
+        self._first, self._layout = partitioned(dumps, deadline)
         self._texts: dict[tuple[tuple[int, ...], bool, int], ValidatedStep] = {}
 
     def lower(self, step: ValidatedStep, before: ValidatedStep | None = None) -> Program | None:
@@ -141,7 +141,7 @@ def shared_parameters(dumps: Sequence[PassDump], deadline: Deadline) -> frozense
     return frozenset()
 
 
-def _partitioned(
+def partitioned(
     dumps: Sequence[PassDump], deadline: Deadline
 ) -> tuple[int, ProgramShardings | None]:
     """The first dump whose module has the parts of arrays, and how the one before spreads them."""
