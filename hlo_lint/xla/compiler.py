@@ -38,6 +38,13 @@ class Ending:
     log: str = field(default="", compare=False, repr=False)
     """XLA's log."""
 
+    @classmethod
+    def of(cls, death: ChildDied) -> Ending:
+        """The end of a child that compiled."""
+        if death.is_late:
+            return cls("timeout", death.reason, death.log)
+        return cls("died", death.last_words or death.reason, death.log)
+
     @property
     def crashed(self) -> bool:
         """True if XLA did not compile a module that its parser read."""
@@ -104,9 +111,7 @@ class XlaCompiler(AbstractContextManager["XlaCompiler"]):
             except ChildDied as death:
                 if unknown := _unknown.search(death.log):
                     raise UsageError(f"this XLA does not know the flags {unknown[1]}") from None
-                if death.is_late:
-                    return Ending("timeout", f"no answer in {child.limits.seconds:g} s", death.log)
-                return Ending("died", death.last_words or death.reason, death.log)
+                return Ending.of(death)
             except ChildError as error:
                 if error.class_name != "ImportError":
                     raise UsageError(f"{child.python}: {error}") from None

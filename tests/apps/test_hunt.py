@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord
 from hlo_lint.apps.hunt.causes import BugCause, cause_signature, known_issue
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
@@ -20,8 +20,9 @@ from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, Judge, JudgeVerdic
 from hlo_lint.apps.hunt.mutate import CHANGES, fair_texts, mutated
 from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.text.errors import DumpError
 from hlo_lint.xla.cpu import devices_of
-from hlo_lint.xla.limits import Deadline, NoTimeLeft
+from hlo_lint.xla.limits import NoTimeLeft
 from hlo_lint.xla.parser import XlaParser
 
 FOUND_MODULES = Path(__file__).parents[2] / "fixtures" / "found"
@@ -100,10 +101,22 @@ def test_a_signature_has_no_names_and_no_numbers() -> None:
     assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
 
 
+def test_a_known_slice_of_a_sharded_array_hides_no_other_slice() -> None:
+    line = "ROOT r = s32[2] dynamic-slice(p, i), dynamic_slice_sizes={2}"
+    text = _entry("p = s32[8] parameter(0)", "i = s32[] parameter(1)", line)
+    sharded = text.replace("HloModule m", "HloModule m, num_partitions=4")
+    for name, module, issue in (
+        ("algsimp", sharded, "found: partitioned_slice"),
+        ("algsimp", text, ""),
+        ("cse", sharded, ""),
+    ):
+        assert known_issue(cause_signature(BugFinding("values", name, ""), module)) == issue
+
+
 def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
     finding = BugFinding("values", "algsimp", "1 of 3 elements differ")
     text = _entry("p = s8[3] parameter(0)", "ROOT r = s8[3] add(p, p)")
-    for target, file in (("cpu", "REPORT.md"), ("h200", "gpu.pbtxt")):
+    for target, file in (("cpu", "reduced.hlo"), ("h200", "gpu.pbtxt")):
         BugCause(finding, text, (9, 2), (f"0.11.2 {target}",), 1).write(tmp_path / target)
         assert (tmp_path / target / file).exists()
     (numbers,) = inputs((tmp_path / "cpu" / "reduced.hlo").read_text("utf-8"))
@@ -138,14 +151,30 @@ def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     verdicts = iter([JudgeVerdict(SAME, ("algsimp",)), JudgeVerdict(FOUND, (), finding)])
     campaign = Campaign.at(tmp_path)
     modules = [generate(3), generate(4)]
-    campaign.run({"0 cpu": lambda _: next(verdicts)}, Deadline(60), modules)
+    campaign.run({"0 cpu": lambda _: next(verdicts)}, modules)
     with (tmp_path / JUDGED).open("a", encoding="utf-8") as file:
-        file.write('{"seed": 5, "by"')  # the process ended here
+        file.write('\n{"seed": 5, "by"')  # the process ended here
     again = Campaign.at(tmp_path)
-    assert again.seeds == {3, 4}
-    assert again.passes["0 cpu"] == {"algsimp": 1}
+    assert again.records == campaign.records
+    assert [record.seed for record in again.records] == [3, 4]
+    again.run({"0 cpu": lambda _: JudgeVerdict(SAME)}, [generate(6)])
+    assert [record.seed for record in Campaign.at(tmp_path).records] == [3, 4, 6]
     assert [row[:5] for row in again.table()] == [("cse", finding.cause, "0 cpu", "4", "1")]
     assert (tmp_path / "modules" / "4.hlo").read_text("utf-8") == modules[1].text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"seed": 1, "by": "0 cpu", "traits": [], "outcome": "same", "passes": [], "found": null}',
+        '{"of": "0 cpu 1", "as": {"found": {"kind": "crash"}}}',
+        "[1]",
+    ],
+)
+def test_a_record_of_another_release_is_an_error(record: str, tmp_path: Path) -> None:
+    (tmp_path / JUDGED).write_text(f"\n{record}", "utf-8")
+    with pytest.raises(DumpError, match=r"judged\.jsonl:2: .*another folder \(-o\)"):
+        Campaign.at(tmp_path)
 
 
 def test_a_verdict_that_the_end_of_the_time_cut_off_does_not_count(tmp_path: Path) -> None:
@@ -153,8 +182,9 @@ def test_a_verdict_that_the_end_of_the_time_cut_off_does_not_count(tmp_path: Pat
         raise NoTimeLeft
 
     campaign = Campaign.at(tmp_path)
-    campaign.run({"0 cpu": judge}, Deadline(60), [generate(1)])
-    assert campaign.seeds == Campaign.at(tmp_path).seeds == set()
+    with pytest.raises(NoTimeLeft):
+        campaign.run({"0 cpu": judge}, [generate(1)])
+    assert campaign.records == Campaign.at(tmp_path).records == []
 
 
 def test_what_is_for_several_devices_says_so() -> None:
@@ -168,9 +198,8 @@ def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None
     for seed in range(400):
         module = generate(seed)
         rare = "sorting" in module.traits
-        passes = ["algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else [])]
-        entry = {"seed": seed, "by": "x", "traits": module.traits, "outcome": SAME, "finding": None}
-        campaign._count({**entry, "passes": passes})
+        passes = ("algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else []))
+        campaign.records.append(HuntRecord(seed, "x", module.traits, JudgeVerdict(SAME, passes)))
     weights = campaign.weights()
     assert weights["sorting"] == max(weights.values()) > 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import click
@@ -15,21 +16,17 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
+_TIME = "Time for all of it; a later run goes on from FOLDER."
+_FROM = "Mutate the modules in this folder, in place of making modules (repeatable)."
+_RELEASE = "Hunt in this release of jax (repeatable); by default in the jaxlib that is installed."
+_TARGET = "cpu, gpu, or a chip to compile for that need not be there: h200, v5e (repeatable)."
+_JOBS = click.IntRange(1, parameters.MAX_COUNT)
 
-@click.command("hunt")
+
+@click.command("hunt", context_settings={"show_default": True})
+@click.option("--jax", "releases", multiple=True, metavar="RELEASE", help=_RELEASE)
 @click.option(
-    "--jax",
-    "releases",
-    multiple=True,
-    metavar="RELEASE",
-    help="Hunt in this release of jax (repeatable); by default in the jaxlib that is installed.",
-)
-@click.option(
-    "--python",
-    "pythons",
-    multiple=True,
-    metavar="PATH",
-    help="Hunt in the jaxlib of this Python (repeatable).",
+    "--python", "pythons", multiple=True, metavar="PATH", help="The same for a Python (repeatable)."
 )
 @click.option(
     "--target",
@@ -37,38 +34,13 @@ from hlo_lint.text.source import shown
     multiple=True,
     metavar="CHIP",
     shell_complete=completion.targets,
-    help="cpu, gpu, or a chip to compile for that need not be there: h200, v5e (repeatable).",
+    help=_TARGET,
 )
-@click.option(
-    "--passes", default="", metavar="PASS,…", help="Run these passes of XLA, and no other."
-)
-@click.option(
-    "--minutes",
-    type=click.FloatRange(0.1),
-    default=10.0,
-    show_default=True,
-    help="Time for all of it; a later run goes on from FOLDER.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="The first module's."
-)
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(1, parameters.MAX_COUNT),
-    default=1,
-    show_default=True,
-    metavar="N",
-    help="Modules that are judged at a time.",
-)
-@click.option(
-    "--from",
-    "sources",
-    multiple=True,
-    type=parameters.PATH,
-    metavar="DIR",
-    help="Mutate the modules in this folder, in place of making modules (repeatable).",
-)
+@click.option("--passes", default="", metavar="PASS,…", help="Run these passes, and no other.")
+@click.option("--minutes", type=click.FloatRange(0.1), default=10.0, help=_TIME)
+@click.option("--seed", type=click.IntRange(0), default=0, help="The first module's.")
+@click.option("--jobs", "-j", type=_JOBS, default=1, help="Modules that are judged at a time.")
+@click.option("--from", "sources", multiple=True, type=parameters.PATH, metavar="DIR", help=_FROM)
 @parameters.written_to("FOLDER", "Keep verdicts and causes in this folder.", required=True)
 @click.pass_context
 def command(
@@ -95,11 +67,9 @@ def command(
     texts = tuple(fair_texts(sources))
     if sources and not texts:
         raise UsageError("--from: no module there is small, and as a front end writes it")
-    compilers = tuple(
-        compilers_of(releases, pythons, targets, lambda text: click.echo(text, err=True))
-    )
+    compilers = compilers_of(releases, pythons, targets, lambda text: click.echo(text, err=True))
     names = tuple(name for name in passes.split(",") if name)
-    plan = HuntPlan(out, compilers, minutes, names, seed, jobs, texts)
+    plan = HuntPlan(out, tuple(compilers), minutes, names, seed, jobs, texts)
     with common.status_line() as note:
         campaign = plan.run(note)
     _print(campaign, out)
@@ -107,12 +77,14 @@ def command(
 
 
 def _print(campaign: Campaign, out: Path) -> None:
-    for name, outcomes in campaign.outcomes.items():
-        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common(4))
-        modules, fired = counted(sum(outcomes.values()), "module"), len(campaign.passes[name])
+    for name in dict.fromkeys(record.by for record in campaign.records):
+        verdicts = [record.verdict for record in campaign.records if record.by == name]
+        outcomes = Counter(verdict.outcome for verdict in verdicts).most_common(4)
+        listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes)
+        fired = len({changed for verdict in verdicts for changed in verdict.passes})
+        modules = counted(len(verdicts), "module")
         click.echo(shown(f"{name}: {modules}: {listed}; {fired} passes changed something"))
-    rows = campaign.table()
-    if not rows:
+    if not (rows := campaign.table()):
         click.echo("nothing was found")
         return
     print_table([("pass", "cause", "shows in", "first seed", "found", "known"), *rows])

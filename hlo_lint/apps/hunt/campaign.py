@@ -11,21 +11,24 @@ import re
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import mean, median
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, known_issue, settled
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
-from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, judges_of
+from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, Judge, JudgeVerdict, compilers_of
 from hlo_lint.apps.hunt.mutate import mutated
 from hlo_lint.apps.reduction import parser
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
+from hlo_lint.text.files import write
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 JUDGED: Final = "judged.jsonl"
@@ -35,12 +38,29 @@ PER_CAUSE: Final = 3
 """Modules of one cause that are reduced: one pass may have several mistakes."""
 SETTLING: Final = 0.25
 """The share of the time that is kept for what was found to be reduced."""
-LEAST_WEIGHT: Final = 0.3
-MOST_WEIGHT: Final = 4.0
+RECENT: Final = 500
+"""The verdicts that say what makes rare passes fire."""
+LEAST_WEIGHT, MOST_WEIGHT = 0.3, 4.0
 
 Judges = Mapping[str, JudgeOf]
 """The judges by what they compile with: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class HuntRecord:
+    """The verdict on a module."""
+
+    seed: int
+    by: str
+    """The judge."""
+    traits: tuple[str, ...]
+    verdict: JudgeVerdict
+
+    @property
+    def key(self) -> str:
+        """The judge and the seed."""
+        return f"{self.by} {self.seed}"
 
 
 @dataclass
@@ -48,79 +68,72 @@ class Campaign:
     """The verdicts so far."""
 
     folder: Path
-    seeds: set[int] = field(default_factory=set)
-    """The modules that were judged."""
-    outcomes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """For each judge the number of verdicts of each kind."""
-    passes: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """For each judge how often each pass changed something."""
-    causes: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    """The findings of each cause, the first one first."""
+    records: list[HuntRecord] = field(default_factory=list)
     settled: dict[str, BugCause | str] = field(default_factory=dict)
-    """The cause of a finding, or why it has none, by what found it and the seed."""
-    _rarity: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    """The cause of a finding, or why it has none, by the key of the record."""
 
     @classmethod
     def at(cls, folder: Path) -> Campaign:
         """The campaign in a folder; a new one where there is none.
 
         Raises:
-            DumpError: the folder cannot be read.
+            DumpError: the folder cannot be read, or is of another release.
         """
         campaign, path = cls(folder), folder / JUDGED
         with os_errors_as(f"{path}", DumpError):
-            (folder / MODULES).mkdir(parents=True, exist_ok=True)
-            for line in path.read_text("utf-8").splitlines() if path.exists() else ():
-                try:
-                    campaign._count(json.loads(line))
-                except (ValueError, KeyError):
-                    continue  # the earlier run ended while it wrote this line
+            lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        for number, line in enumerate(lines, 1):
+            try:
+                campaign._count(json.loads(line))
+            except json.JSONDecodeError:
+                continue  # an earlier run ended while it wrote this line
+            except (KeyError, TypeError, AttributeError):
+                raise DumpError(
+                    f"{path}:{number}: not a record of this hlo-lint: hunt in another folder (-o)"
+                ) from None
         return campaign
 
+    @property
+    def causes(self) -> dict[str, list[tuple[HuntRecord, BugFinding]]]:
+        """The findings of each cause, the first one first."""
+        causes: dict[str, list[tuple[HuntRecord, BugFinding]]] = defaultdict(list)
+        for record in self.records:
+            if finding := record.verdict.finding:
+                causes[finding.cause].append((record, finding))
+        return causes
+
     def run(
-        self,
-        judges: Judges,
-        deadline: Deadline,
-        modules: Iterable[Generated],
-        note: HuntNote = lambda _: None,
+        self, judges: Judges, modules: Iterable[Generated], note: HuntNote = lambda _: None
     ) -> None:
-        """Judge modules until the time is over.
+        """Judge modules.
 
         Raises:
             DumpError: the folder cannot be written.
+            NoTimeLeft: the time is over.
         """
-        for module in modules:
+        for number, module in enumerate(modules, 1):
             for name, judge in judges.items():
-                if deadline.left <= 0:
-                    return
-                try:
-                    verdict = judge(module.text)
-                except NoTimeLeft:
-                    return
+                verdict = judge(module.text)
                 if verdict.finding:
-                    kept = self.folder / MODULES / f"{module.seed}.hlo"
-                    kept.write_text(module.text, "utf-8")
-                of_module = {"seed": module.seed, "by": name, "traits": module.traits}
-                self._keep({**of_module, **asdict(verdict)})
-            note(f"{len(self.seeds)} modules, {len(self.causes)} causes")
-
-    def generated(self, seeds: Iterable[int]) -> Iterator[Generated]:
-        """The module of each seed, with more of what made rare passes change something."""
-        for seed in seeds:
-            yield generate(seed, self.weights())
+                    write(self.folder / MODULES / f"{module.seed}.hlo", module.text)
+                self._keep(asdict(HuntRecord(module.seed, name, module.traits, verdict)))
+            note(f"{number} modules")
 
     def weights(self) -> dict[str, float]:
         """The frequency of each step: higher where rare passes changed something."""
-        means = {
-            name: sum(values[-400:]) / len(values[-400:])
-            for name, values in self._rarity.items()
-            if len(values) >= 20
-        }
+        recent = self.records[-RECENT:]
+        counts = Counter((one.by, name) for one in recent for name in one.verdict.passes)
+        rarities: dict[str, list[float]] = defaultdict(list)
+        for one in recent:
+            for trait in {*one.traits}:
+                rarities[trait].append(sum(1 / counts[one.by, name] for name in one.verdict.passes))
+        means = {name: mean(values) for name, values in rarities.items() if len(values) >= 20}
         if len(means) < len(STEPS) // 2:
             return {}
-        middle = sorted(means.values())[len(means) // 2] or 1.0
+        middle = median(means.values()) or 1.0
         return {
-            name: min(max(mean / middle, LEAST_WEIGHT), MOST_WEIGHT) for name, mean in means.items()
+            name: min(max(value / middle, LEAST_WEIGHT), MOST_WEIGHT)
+            for name, value in means.items()
         }
 
     def settle(
@@ -130,69 +143,63 @@ class Campaign:
 
         Raises:
             DumpError: the folder cannot be written.
+            NoTimeLeft: the time is over.
         """
         turns = zip_longest(*(of_cause[:PER_CAUSE] for of_cause in self.causes.values()))
         entries = [entry for turn in turns for entry in turn if entry]
-        for entry in entries[share[0] :: share[1]]:
-            by, seed, finding = entry["by"], entry["seed"], BugFinding(**entry["finding"])
-            if f"{by} {seed}" in self.settled or by not in judges or known_issue(finding.cause):
+        for record, finding in entries[share[0] :: share[1]]:
+            is_done = record.key in self.settled or record.by not in judges
+            if is_done or known_issue(finding.cause):
                 continue
             note(f"reducing {finding.cause[:60]}")
-            text = (self.folder / MODULES / f"{seed}.hlo").read_text("utf-8")
-            cause: BugCause | str
+            text = (self.folder / MODULES / f"{record.seed}.hlo").read_text("utf-8")
             try:
-                cause = settled(text, by, finding, judges, seed)
-            except NoTimeLeft:
-                return
+                cause = settled(text, record.by, finding, judges, record.seed)
             except UsageError as error:
-                cause = str(error)
-            else:
-                by_pass = cause.finding.pass_name or cause.finding.kind
-                cause.write(self.folder / CAUSES / re.sub(r"\W+", "-", f"{seed}-{by_pass}"))
-            kept = asdict(cause) if isinstance(cause, BugCause) else cause
-            self._keep({"of": f"{by} {seed}", "as": kept})
+                self._keep({"of": record.key, "as": str(error)})
+                continue
+            name = f"{record.seed}-{cause.finding.pass_name or cause.finding.kind}"
+            cause.write(self.folder / CAUSES / re.sub(r"\W+", "-", name))
+            self._keep({"of": record.key, "as": asdict(cause)})
 
     def table(self) -> list[tuple[str, ...]]:
         """A row for each cause: pass, cause, where it shows, first seed, how often it was found."""
         rows: dict[str, list[Any]] = {}
         for of, entries in self.causes.items():
-            for number, entry in enumerate(entries):
-                cause = self.settled.get(f"{entry['by']} {entry['seed']}")
+            for number, (record, finding) in enumerate(entries):
+                cause = self.settled.get(record.key)
                 if isinstance(cause, BugCause):
-                    of = cause.signature
-                    head = [cause.finding.pass_name, of, ", ".join(cause.shows), str(cause.seed), 0]
-                    rows.setdefault(of, [*head, cause.issue or "new"])
+                    of, shows, issue = cause.signature, cause.shows, cause.issue or "new"
+                    finding = cause.finding
                 elif number == 0:
-                    shows = ", ".join({one["by"]: 1 for one in entries})
-                    head = [entry["finding"]["pass_name"], of, shows, str(entry["seed"]), 0]
-                    rows.setdefault(of, [*head, cause or known_issue(of) or "not reduced yet"])
-                rows[of][4] += 1
+                    shows = tuple(dict.fromkeys(one.by for one, _ in entries))
+                    issue = cause or known_issue(of) or "not reduced yet"
+                head = [finding.pass_name, of, ", ".join(shows), record.seed]
+                rows.setdefault(of, [*head, 0, issue])[4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
     def _keep(self, entry: dict[str, Any]) -> None:
+        data = b"\n" + json.dumps(entry).encode()
         path = self.folder / JUDGED
-        # One write for each line: other processes append to the file, too.
-        with os_errors_as(f"{path}", DumpError), path.open("ab", buffering=0) as file:
-            file.write(json.dumps(entry).encode() + b"\n")
-        self._count(entry)
+        with os_errors_as(f"{path}", DumpError):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # One write for each line, begun anew: another process may write, or have ended in one.
+            with path.open("ab", buffering=0) as file:
+                file.write(data)
+        self._count(json.loads(data))
 
-    def _count(self, entry: Mapping[str, Any]) -> None:
+    def _count(self, entry: dict[str, Any]) -> None:
         if "as" in entry:
-            value = entry["as"]
-            if isinstance(value, dict):
-                value = BugCause(BugFinding(**value.pop("finding")), **value)
-            self.settled[entry["of"]] = value
+            cause = entry["as"]
+            if not isinstance(cause, str):
+                finding = BugFinding(**cause.pop("finding"))
+                cause = BugCause(finding, shows=tuple(cause.pop("shows")), **cause)
+            self.settled[entry["of"]] = cause
             return
-        name = entry["by"]
-        self.seeds.add(entry["seed"])
-        self.outcomes[name][entry["outcome"]] += 1
-        counts = self.passes[name]
-        counts.update(entry["passes"])
-        rarity = sum(1 / counts[changed] for changed in entry["passes"])
-        for trait in set(entry["traits"]):
-            self._rarity[trait].append(rarity)
-        if finding := entry["finding"]:
-            self.causes[BugFinding(**finding).cause].append(dict(entry))
+        verdict = entry.pop("verdict")
+        finding, passes = verdict.pop("finding"), tuple(verdict.pop("passes"))
+        verdict = JudgeVerdict(passes=passes, finding=finding and BugFinding(**finding), **verdict)
+        self.records.append(HuntRecord(verdict=verdict, **entry))
 
 
 @dataclass(frozen=True)
@@ -207,12 +214,6 @@ class HuntPlan:
     jobs: int = 1
     texts: tuple[str, ...] = ()
     """Modules to mutate in place of making modules."""
-    rules: bool = True
-
-    def judges(self, deadline: Deadline) -> AbstractContextManager[Judges]:
-        """The judge of each compiler."""
-        given = {"passes": self.passes, "rules": self.rules, "deadline": deadline}
-        return judges_of(self.compilers, **given)
 
     def run(self, note: HuntNote = lambda _: None) -> Campaign:
         """Hunt, then reduce what was found; the campaign with what was there before.
@@ -220,49 +221,80 @@ class HuntPlan:
         Raises:
             DumpError: the folder cannot be read or written, or all processes have ended.
         """
-        begin = time.time()
-        for work, share in ((_hunt, 1 - SETTLING), (_settle, 1.0)):
-            first = max([self.seed - 1, *Campaign.at(self.folder).seeds]) + 1
-            end = begin + 60 * self.minutes * share
-            if self.jobs == 1:
-                work(self, first, 0, end, note)
-                continue
-            context = get_context("spawn")
-            workers = [
-                context.Process(target=_quietly, args=(work, self, first, at, end), daemon=True)
-                for at in range(self.jobs)
-            ]
-            for worker in workers:
-                worker.start()
-            while any(worker.is_alive() for worker in workers):
-                workers[0].join(1.0)
-                note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
-                time.sleep(1.0)
-            if all(worker.exitcode for worker in workers):
-                raise DumpError(
-                    "the processes that hunted have ended, of too little memory perhaps"
-                )
+        end = time.time() + 60 * self.minutes
+        judged = (record.seed for record in Campaign.at(self.folder).records)
+        first = max([self.seed - 1, *judged]) + 1
+        if self.jobs == 1:
+            self._work(first, 0, end, note)
+            return Campaign.at(self.folder)
+        context = get_context("spawn")
+        workers = [
+            context.Process(target=self._work, args=(first, at, end), daemon=True)
+            for at in range(self.jobs)
+        ]
+        for worker in workers:
+            worker.start()
+        while any(worker.is_alive() for worker in workers):
+            time.sleep(1.0)
+            note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
+        if all(worker.exitcode for worker in workers):
+            raise DumpError("the processes that hunted have ended, of too little memory perhaps")
         return Campaign.at(self.folder)
 
+    def _work(self, first: int, at: int, end: float, note: HuntNote = lambda _: None) -> None:
+        """Hunt, then reduce; one process of several."""
+        if self.jobs > 1:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends this
+        deadline, campaign = Deadline(end - time.time()), Campaign.at(self.folder)
+        kept = 60 * self.minutes * SETTLING
+        seeds = takewhile(lambda _: deadline.left > kept, range(first + at, 1 << 62, self.jobs))
+        with ExitStack() as stack, suppress(NoTimeLeft):
+            judges = {
+                f"{one.release} {one.target}": stack.enter_context(
+                    Judge(one, self.passes, deadline)
+                )
+                for one in self.compilers
+            }
+            campaign.run(judges, self._modules(campaign, seeds), note)
+            Campaign.at(self.folder).settle(judges, note, (at, self.jobs))
 
-def _quietly(work: Callable[..., None], *given: object) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends this
-    work(*given, lambda _: None)
+    def _modules(self, campaign: Campaign, seeds: Iterable[int]) -> Iterator[Generated]:
+        if not self.texts:
+            yield from (generate(seed, campaign.weights()) for seed in seeds)
+            return
+        with parser() as guard:
+            yield from filter(None, (mutated(self.texts, seed, guard) for seed in seeds))
 
 
-def _hunt(plan: HuntPlan, first: int, at: int, end: float, note: HuntNote) -> None:
-    deadline, campaign = Deadline(end - time.time()), Campaign.at(plan.folder)
-    seeds = range(first + at, 1 << 62, plan.jobs)
-    with plan.judges(deadline) as judges, parser() as guard:
-        modules = campaign.generated(seeds)
-        if plan.texts:
-            in_time = takewhile(lambda _: deadline.left > 0, seeds)
-            drawn = (mutated(plan.texts, seed, guard) for seed in in_time)
-            modules = (module for module in drawn if module is not None)
-        campaign.run(judges, deadline, modules, note)
+def hunt(
+    *,
+    passes: Sequence[str] = (),
+    minutes: float = 1.0,
+    jax: str | None = None,
+    python: str | Path | None = None,
+    target: str = "cpu",
+    seed: int = 0,
+    folder: str | Path | None = None,
+) -> int:
+    """Judge modules for some minutes; the number of modules that were judged.
 
+    Args:
+        passes: run these passes of XLA, and no other; by default all.
+        minutes: the time for all of it.
+        jax: a release; `python` an interpreter with jaxlib; by default this one.
+        target: `cpu`, `gpu`, or a chip to compile for: `h200`, `v5e`.
+        seed: of the first module.
+        folder: keep verdicts and causes here.
 
-def _settle(plan: HuntPlan, _: int, at: int, end: float, note: HuntNote) -> None:
-    deadline = Deadline(end - time.time())
-    with plan.judges(deadline) as judges:
-        Campaign.at(plan.folder).settle(judges, note, (at, plan.jobs))
+    Raises:
+        AssertionError: for what is found, with the reduced module of each cause.
+    """
+    with TemporaryDirectory(prefix="hlo_lint_") as temporary:
+        compilers = tuple(compilers_of([jax] if jax else [], [python] if python else [], [target]))
+        place = Path(folder or temporary)
+        campaign = HuntPlan(place, compilers, minutes, tuple(passes), seed).run()
+        causes = [cause for cause in campaign.settled.values() if isinstance(cause, BugCause)]
+        new = [f"{cause.signature}\n{cause.text}" for cause in causes if not cause.issue]
+        new += [row[1] for row in campaign.table() if row[-1] == "not reduced yet"]
+        assert not new, "\n\n".join(new)
+        return len(campaign.records)

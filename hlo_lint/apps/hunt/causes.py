@@ -25,10 +25,12 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.repro import Environment, Repro, write_repro
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.files import write
+from hlo_lint.xla.cpu import devices_of
 
-KNOWN: Final = Path(__file__).with_name("known.toml")
+_KNOWN: Final[dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("known.toml").read_text("utf-8")
+)["known"]
 _SHAPELESS: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element"))
-
 JudgeOf = Callable[[str], JudgeVerdict]
 
 
@@ -57,27 +59,22 @@ class BugCause:
         return known_issue(self.finding.cause) or known_issue(self.signature)
 
     def write(self, folder: Path) -> None:
-        """Write the directory of `hlo-lint repro` for a GPU, else the module and a report.
+        """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does.
 
         Raises:
             DumpError: they cannot be written.
         """
-        release, _, target = self.shows[0].partition(" ")
+        finding, (release, _, target) = self.finding, self.shows[0].partition(" ")
         if target not in (CPU, GPU) and not (chip := target_of(target)).is_tpu:
             given = Environment(release, chip.description)
-            write_repro(Repro(self.text, self.finding.message, self.size, given), folder)
+            write_repro(Repro(self.text, finding.message, self.size, given), folder)
             return
-        lines = []
+        lines = [f"{finding.kind} by {finding.pass_name or 'XLA'}, jax {', '.join(self.shows)}:"]
+        lines += [*finding.message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
         for array in hunt_inputs(parse_file(self.text).modules[0], SEEDS[0]):
             numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
-            lines.append(f"// input: {array.dtype.name} {numbers}\n")
-        write(folder / "reduced.hlo", "".join([*lines, self.text]))
-        by = self.finding.pass_name or "XLA"
-        title = f"# {self.finding.kind} by {by}, jax {', '.join(self.shows)}"
-        how = f"python -m {show.__name__} reduced.hlo"
-        text = f"```\n{self.text.strip()}\n```"
-        report = [title, self.finding.message, text, f"For a CPU, with jaxlib: `{how}`", ""]
-        write(folder / "REPORT.md", "\n\n".join(report))
+            lines.append(f"input: {array.dtype.name} {numbers}")
+        write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.text]))
 
 
 @dataclass(frozen=True)
@@ -104,21 +101,21 @@ def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
 
 
 def cause_signature(finding: BugFinding, text: str) -> str:
-    """The cause with the opcodes of a module: `values algsimp: 2 multiply, while`."""
+    """The cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
     counts = Counter(
         instruction.opcode
         for computation in parse_file(text).modules[0].computations
         for instruction in computation.instructions
         if instruction.opcode not in _SHAPELESS
     )
-    opcodes = (f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items()))
+    opcodes = [f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items())]
+    opcodes += ["partitioned"] * (devices_of(text)[1] > 1)
     return f"{finding.cause}: {', '.join(opcodes)}"
 
 
 def known_issue(of: str) -> str:
     """The place where a signature is told of, by `known.toml`; empty for what is new."""
-    patterns = tomllib.loads(KNOWN.read_text("utf-8"))["known"]
-    return next((str(one["issue"]) for one in patterns if re.search(one["signature"], of)), "")
+    return next((issue for pattern, issue in _KNOWN.items() if re.search(pattern, of)), "")
 
 
 def settled(

@@ -10,23 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hlo_lint.analysis.walks import chain
-from hlo_lint.apps.hunt.draft import SETS, neutral_element
+from hlo_lint.apps.hunt.draft import DRAWN_OPCODES, SETS, neutral_element
+from hlo_lint.hlo.constants import constant_integers, constant_of, number_of
 from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.text.errors import HloLintError
-
-OPCODES: Final = frozenset(
-    "abs add all-gather all-reduce all-to-all and atan2 bitcast-convert broadcast call cbrt ceil "
-    "clamp collective-permute compare complex concatenate conditional constant convert "
-    "convolution copy cosine count-leading-zeros divide dot dynamic-slice dynamic-update-slice "
-    "exponential exponential-minus-one floor gather get-tuple-element imag iota log log-plus-one "
-    "logistic map maximum minimum multiply negate not or pad parameter popcnt power real reduce "
-    "reduce-scatter reduce-window remainder reshape reverse round-nearest-afz round-nearest-even "
-    "rsqrt scatter select select-and-scatter set-dimension-size shift-left shift-right-arithmetic "
-    "shift-right-logical sign sine slice sort sqrt subtract tanh transpose tuple while xor".split()
-)
-"""Opcodes that a front end writes: fusions and bitcasts are made by passes."""
 
 ARG_REDUCTION: Final = Counter(
     "parameter parameter parameter parameter compare compare compare and or select select "
@@ -41,7 +29,7 @@ def unfair(module: Module) -> str:
             return f"%{parameter.name} is not an array"
     for computation in module.computations:
         for instruction in computation.instructions:
-            if instruction.opcode not in OPCODES:
+            if instruction.opcode not in DRAWN_OPCODES:
                 return f"{instruction.opcode} is not what a front end writes"
             judge = _JUDGES.get(instruction.opcode)
             if judge is not None and (reason := judge(instruction, module)):
@@ -52,22 +40,6 @@ def unfair(module: Module) -> str:
 def _dtype(instruction: Instruction | None) -> str:
     shape = instruction.shape_or_none if instruction is not None else None
     return shape.dtype if isinstance(shape, ArrayShape) else ""
-
-
-def _numbers(instruction: Instruction | None) -> list[float]:
-    """The numbers of a constant, or of one that is broadcast; empty for anything else."""
-    from numpy import asarray
-
-    for source in chain(
-        instruction,
-        lambda one: one.producer() if one.opcode in ("broadcast", "reshape", "copy") else None,
-    ):
-        if source.opcode == "constant":
-            try:
-                return [float(number) for number in asarray(source.literal).reshape(-1)]
-            except (HloLintError, TypeError, ValueError):
-                return []
-    return []
 
 
 def _body(instruction: Instruction, module: Module, name: str = "to_apply") -> str:
@@ -86,10 +58,9 @@ def _body(instruction: Instruction, module: Module, name: str = "to_apply") -> s
 
 
 def _division(instruction: Instruction, _: Module) -> str:
-    divisors = _numbers(instruction.producer(1))
-    if not is_integer(_dtype(instruction)) or (divisors and not {0, -1} & {*divisors}):
-        return ""
-    return "integers are divided by what may be 0 or -1"
+    divisors = constant_integers(instruction.producer(1))
+    is_open = is_integer(_dtype(instruction)) and (divisors is None or {0, -1} & {*divisors})
+    return "integers are divided by what may be 0 or -1" if is_open else ""
 
 
 def _conversion(instruction: Instruction, _: Module) -> str:
@@ -124,7 +95,7 @@ def _combined(instruction: Instruction, module: Module) -> str:
         return "the first value is not known"
     neutral = neutral_element(dtype, combiner) if not is_complex(dtype) else "?"
     same = start.operands_text.strip() == neutral
-    same = same or (is_float(dtype) and _numbers(start) == [float(neutral)])
+    same = same or (is_float(dtype) and number_of(start) == float(neutral))
     return "" if same else "the first value changes others"
 
 
@@ -135,16 +106,12 @@ def _sort(instruction: Instruction, module: Module) -> str:
     return "" if body.startswith(("compare LT", "compare GT")) else "its comparator orders nothing"
 
 
-def _select_and_scatter(instruction: Instruction, module: Module) -> str:
+def _pooling(instruction: Instruction, module: Module) -> str:
     bodies = [_body(instruction, module, name) for name in ("select", "scatter")]
     is_pooling = bodies[0] == "compare GE 0" and bodies[1].startswith("add")
-    if (
-        is_pooling
-        and not is_float(_dtype(instruction))
-        and _numbers(instruction.producer(2)) == [0]
-    ):
-        return ""
-    return "its computations are not those of a pooling"
+    if is_float(_dtype(instruction)) or number_of(constant_of(instruction.producer(2))) != 0:
+        is_pooling = False
+    return "" if is_pooling else "its computations are not those of a pooling"
 
 
 def _second_size(instruction: Instruction, _: Module) -> str:
@@ -163,7 +130,7 @@ _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     ),
     **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
     "sort": _sort,
-    "select-and-scatter": _select_and_scatter,
+    "select-and-scatter": _pooling,
     "set-dimension-size": _second_size,
     "compare": lambda one, _: "the order of NaNs" * (one.attribute_text("type") == "TOTALORDER"),
 }

@@ -2,16 +2,19 @@
 
 A trait is a step of `steps.txt`: the left side of some rewrite, with constants, types and sizes at
 their edges. Steps are nested, because each one starts at a value that is there, mostly the last
-one, and shared, because it may start at any.
+one, and shared, because it may start at any. An expression is evaluated from the inside out.
 """
 
 from __future__ import annotations
 
+import operator as op
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from hlo_lint.apps.hunt.attributes import called_shapes, draw_call
 from hlo_lint.apps.hunt.draft import (
     FLOATS,
     INTEGERS,
@@ -20,14 +23,21 @@ from hlo_lint.apps.hunt.draft import (
     ModuleDraft,
     NotDrawn,
     kind_of,
+    neutral_element,
 )
 from hlo_lint.apps.hunt.fair import unfair
+from hlo_lint.hlo.dtypes import integer_range
 from hlo_lint.hlo.parser.module import parse_file
-from hlo_lint.hlo.shape import TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 MOST_STEPS: Final = 14
+MAX_TURNS: Final = 6
 DEVICES: Final = ((1, 1), (4, 1), (1, 4))
 """The numbers of replicas and of partitions; most modules are for one device."""
+_HOLDS: Final = {"LT": op.lt, "LE": op.le, "GT": op.gt, "GE": op.ge, "NE": op.ne}
+_call = re.compile(r"([\w$:\-]+)\(([^()]*)\)((?:#\d+)*)")
+_body = re.compile(r"\{([^{}]*)\}")
+_shared = re.compile(r"\$\d(\w+)")
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ def _step(draft: ModuleDraft, name: str, text: str, start: DrawnValue) -> DrawnV
     lines, computations = len(draft.lines), len(draft.computations)
     values, parameters = dict(draft.values), draft.parameters
     try:
-        value = draft.evaluate(text, start)
+        value = _evaluate(draft, text, start)
         if name != "convert" or not unfair(parse_file(_text(draft, [value])).modules[0]):
             return value
     except NotDrawn:
@@ -89,3 +99,99 @@ def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
     head += f", replica_count={draft.replicas}" * (draft.replicas > 1)
     head += f", num_partitions={draft.partitions}" * (draft.partitions > 1)
     return "\n\n".join([head, *draft.computations, f"ENTRY %main {{\n  {body}\n}}\n"])
+
+
+# ---- expressions
+
+
+def _evaluate(draft: ModuleDraft, text: str, x: DrawnValue) -> DrawnValue:
+    """Add what an expression makes of a value; the last statement's value."""
+    for name, spelled in (_counter(draft.random) if "$begin" in text else {}).items():
+        text = text.replace(name, spelled)
+    while shared := _shared.search(text):
+        text = text.replace(shared[0], draft.opcode(shared[1], x.array.dtype))
+    text = draft.choose(text)
+    bodies: list[str] = []
+    while body := _body.search(text):
+        bodies.append(body[1])
+        text = text.replace(body[0], f"#{len(bodies) - 1}", 1)
+    names = {"x": x}
+    for statement in text.split(";"):
+        target, _, rest = statement.rpartition("=")
+        while call := _call.search(rest):
+            operands = [_leaf(draft, word.strip(), names) for word in call[2].split(",")]
+            called = [bodies[int(number)] for number in call[3].split("#")[1:]]
+            value = _called(draft, call[1], operands, called)
+            rest = rest.replace(call[0], value.name, 1)
+        value = names[target.strip()] = _leaf(draft, rest.strip(), names)
+    return value
+
+
+def _called(
+    draft: ModuleDraft, head: str, operands: list[DrawnValue], bodies: Sequence[str] = ()
+) -> DrawnValue:
+    opcode, _, variant = head.partition(":")
+    if opcode.startswith("$"):
+        opcode = draft.opcode(opcode[1:], operands[0].array.dtype)
+    callees = [
+        _computation(draft, called_shapes(opcode, operands, number), text)
+        for number, text in enumerate(bodies)
+    ]
+    return draw_call(draft, opcode, variant, operands, callees)
+
+
+def _computation(draft: ModuleDraft, shapes: Sequence[Shape], text: str) -> str:
+    return draft.called(shapes, lambda inner, values: _evaluate(inner, text, values[0]))
+
+
+def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnValue:
+    """The value that a word of `steps.txt` names."""
+    if word in draft.values:
+        return DrawnValue(word, draft.values[word])
+    whole, _, rest = word.partition(".")
+    if whole in draft.values:
+        return _called(draft, f"get-tuple-element:{rest}", [_leaf(draft, whole, names)])
+    if rest and whole[0] == "w":
+        return draft.parameter(ArrayShape(rest, ()))
+    if rest:
+        return draft.scalar(rest, None if whole[0] == "z" else whole)
+    if word not in names:
+        leaf, _, like = word.partition("@")
+        shape = _leaf(draft, like or "x", names).array
+        names[word] = _new(draft, leaf.rstrip("0123456789"), shape)
+    return names[word]
+
+
+def _new(draft: ModuleDraft, leaf: str, shape: ArrayShape) -> DrawnValue:
+    match leaf:
+        case "maximum" | "minimum":
+            return draft.scalar(shape.dtype, neutral_element(shape.dtype, leaf))
+        case "k":
+            return draft.scalar(shape.dtype)
+        case "v":
+            return draft.parameter(ArrayShape(shape.dtype, ()))
+        case "m":
+            return draft.source(ArrayShape("pred", shape.dims))
+        case "y":
+            return draft.partner(shape)
+    return draft.splat(shape, leaf)
+
+
+def _counter(random: Random) -> dict[str, str]:
+    """The counter of a loop of any integer type that soon ends; it may pass the end of its type."""
+    while True:
+        dtype = random.choice("s32 s32 s64 u32 u32 s8 u8 u64 s16".split())
+        low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
+        begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
+        end = random.choice((0, 1, 2, 3, 5, low, high, high - 2, 101))
+        step = random.choice((1, 1, 2, 3, 5, high, max(low, -1)))
+        direction, advance = random.choice([*_HOLDS]), random.choice(("add", "add", "subtract"))
+        at, turns = begin, 0
+        while _HOLDS[direction](at, end) and turns <= MAX_TURNS:
+            at += step if advance == "add" else -step
+            at = (at - low) % (high - low + 1) + low
+            turns += 1
+        if turns <= MAX_TURNS:
+            numbers = {"$begin": begin, "$end": end, "$step": step}
+            scalars = {name: f"{number}.{dtype}" for name, number in numbers.items()}
+            return {**scalars, "$direction": direction, "$advance": advance}

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite, prod
 from pathlib import Path
@@ -21,11 +21,11 @@ from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines
+from hlo_lint.dumps.selection import FIRST, in_order, module_named
 from hlo_lint.engine.reduce.interest import skeleton
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
-from hlo_lint.engine.values.compare import Bound, LargestDifference, result_difference
+from hlo_lint.engine.values.compare import Bound, result_difference
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.programs import JUDGE
 from hlo_lint.engine.values.validate import SEEDS, validate_dumps
@@ -34,18 +34,11 @@ from hlo_lint.hlo.parser.literals import numpy_dtype
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.findings import Severity
+from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import encode
+from hlo_lint.xla import cpu
 from hlo_lint.xla.child import ChildDied, ChildError
 from hlo_lint.xla.compiler import Ending, XlaCompiler
-from hlo_lint.xla.cpu import (
-    SEVERAL_DEVICES,
-    XlaCpu,
-    compile_text,
-    devices_of,
-    pack_arrays,
-    run_text,
-    unpack_arrays,
-)
 from hlo_lint.xla.environments import Platform, environment_of
 from hlo_lint.xla.limits import Deadline
 from hlo_lint.xla.parser import XlaParser
@@ -122,11 +115,6 @@ class HuntCompiler(NamedTuple):
     target: str = CPU
     release: str = ""
 
-    @property
-    def name(self) -> str:
-        """`0.10.2 cpu`."""
-        return f"{self.release} {self.target}"
-
 
 def compilers_of(
     releases: Sequence[str],
@@ -144,7 +132,7 @@ def compilers_of(
         platform = Platform.CPU if target == CPU else Platform.GPU
         if target not in (CPU, GPU) and target_of(target).is_tpu:
             platform = Platform.TPU
-        places: list[Path | None] = [Path(python) for python in pythons]
+        places: list[Path | None] = [*map(Path, pythons)]
         places += [environment_of(name, announce, platform).path for name in releases]
         for python in places or [None]:
             with XlaParser(python) as parser:
@@ -160,38 +148,40 @@ class Judge(ExitStack):
     def __init__(
         self,
         compiler: HuntCompiler | None = None,
-        *,
         passes: Sequence[str] = (),
-        rules: bool = True,
         deadline: Deadline | None = None,
+        *,
+        rules: bool = True,
     ) -> None:
-        """`passes` are the only ones to run; `rules` says if dumps are checked, too."""
+        """`passes` are the only ones to run; `rules` says if the dumps of all are checked, too."""
         super().__init__()
-        self._only, self._rules, self._deadline = passes, rules, deadline or Deadline()
+        self._only, self._deadline = passes, deadline or Deadline()
+        self._rules = rules and not passes  # which are about modules that every pass has seen
         python, target, _ = compiler or HuntCompiler()
         self._is_gpu = target == GPU
-        self._reference = self._plain = self._runner(None)
-        self._runs = self._reference
         self._chip = None if target in (CPU, GPU) else target_of(target)
+        self._reference = self._runs = self._plain = self._runner(None)
         if self._chip is not None:
             platform = "tpu" if self._chip.is_tpu else "cuda"
             self._compiler = self.enter_context(
                 XlaCompiler(python, timeout=CHIP_SECONDS, platform=platform, deadline=deadline)
             )
+        elif self._is_gpu:
+            self._runs = self._runner(python, CHIP_SECONDS, GPU_MEMORY, ON_GPU)
         else:
-            self._runs = self._runner(python, on_gpu=self._is_gpu)
-            self._plain = self._runs if target == CPU else self._reference
+            self._runs = self._plain = self._runner(python)
 
-    def _runner(self, python: Path | None, *, on_gpu: bool = False) -> XlaCpu:
-        return self.enter_context(
-            XlaCpu(
-                python,
-                seconds=CHIP_SECONDS if on_gpu else SECONDS,
-                memory=GPU_MEMORY if on_gpu else MEMORY,
-                deadline=self._deadline,
-                environment=ON_GPU if on_gpu else SEVERAL_DEVICES,
-            )
+    def _runner(
+        self,
+        python: Path | None,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        environment: Mapping[str, str] = cpu.SEVERAL_DEVICES,
+    ) -> cpu.XlaCpu:
+        child = cpu.XlaCpu(
+            python, seconds=seconds, memory=memory, deadline=self._deadline, environment=environment
         )
+        return self.enter_context(child)
 
     def __call__(self, text: str) -> JudgeVerdict:
         """The verdict on a module.
@@ -204,18 +194,19 @@ class Judge(ExitStack):
             return JudgeVerdict(f"unfair: {reason}")
         with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as name:
             folder = Path(name)
-            inputs = [hunt_inputs(module, seed) for seed in SEEDS]
-            verdict = self.bug(text, inputs, folder)
+            verdict = self.bug(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
             if verdict is None and self._rules:
                 verdict = broken_rule(folder)
-            passes = tuple(sorted({*passes_in(folder)}))
-        if isinstance(verdict, BugFinding):
-            return JudgeVerdict(FOUND, passes, verdict)
-        return JudgeVerdict(verdict or SAME, passes)
+            # What has no next pass is written from inside of one.
+            names = [dump.name for dump in dumped_steps(folder) if dump.name and dump.name.before]
+            passes = {name.after for name in names if name.step is not None} - {"pipeline-start"}
+        finding = verdict if isinstance(verdict, BugFinding) else None
+        outcome = FOUND if isinstance(verdict, BugFinding) else verdict or SAME
+        return JudgeVerdict(outcome, tuple(sorted(passes)), finding)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
         """The bug, or why nothing is known; the dumps are written into the folder."""
-        if self._is_gpu and prod(devices_of(text)) > 1:
+        if self._is_gpu and prod(cpu.devices_of(text)) > 1:
             return "it is for several devices"
         compiled = self._compiled(text, inputs, folder)
         if self._only and last_pass(folder) not in self._only:
@@ -227,33 +218,35 @@ class Judge(ExitStack):
         plain = self._run(self._plain, text, inputs, JUDGE)
         if isinstance(plain, Ending):
             return f"no judge: {plain.message[:60]}"
-        difference = next(filter(None, map(_differ, plain, compiled)), None)
+        differences = (_difference(*pair) for pair in zip(plain, compiled, strict=True))
+        difference = next(filter(None, differences), None)
         if difference is None:
             return None
         again = self._run(self._plain, text, inputs, JUDGE)
-        if isinstance(again, Ending) or any(map(_differ, plain, again)):
+        if isinstance(again, Ending) or any(map(_difference, plain, again)):
             return BugFinding("unsteady", CODE, "two runs give two results")
         by_steps = self.by_steps(folder)
         if isinstance(by_steps, BugFinding):
             return by_steps
         if any(_rounded.search(dump.module.text) for dump in dumped_steps(folder)):
             return by_steps or "rounding alone"
-        return BugFinding("values", "" if by_steps else CODE, f"{difference}")
+        return BugFinding("values", "" if by_steps else CODE, difference)
 
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
         """The results for each set of inputs, none for what does not run, or how it ends."""
-        only, devices = ",".join(self._only), devices_of(text)
-        if self._chip is not None:
-            flags = f"--xla_dump_large_constants {DUMPING}{folder}"
-            flags += f" --{ONLY_PASSES}={only}" * bool(only)
-            ending = self._compiler.compile(text, self._chip.description, flags, devices)
-            return ending if ending.status != "ok" else []
-        dumped = {**DUMPED, "xla_dump_to": str(folder), **({ONLY_PASSES: only} if only else {})}
-        return self._run(self._runs, text, inputs, dumped, devices)
+        only = {ONLY_PASSES: ",".join(self._only)} if self._only else {}
+        devices = cpu.devices_of(text)
+        if self._chip is None:
+            flags = {**DUMPED, "xla_dump_to": str(folder), **only}
+            return self._run(self._runs, text, inputs, flags, devices)
+        words = [f"--{name}={names}" for name, names in only.items()]
+        words = ["--xla_dump_large_constants", f"{DUMPING}{folder}", *words]
+        ending = self._compiler.compile(text, self._chip.description, " ".join(words), devices)
+        return [] if ending.status == "ok" else ending
 
     def _run(
         self,
-        xla: XlaCpu,
+        xla: cpu.XlaCpu,
         text: str,
         inputs: Sequence[Arrays],
         flags: Mapping[str, Any],
@@ -263,15 +256,16 @@ class Judge(ExitStack):
         data, given, results = encode(text), dict(flags), []
         try:
             if prod(devices) > 1:
-                xla.call(compile_text, data, flags=given, devices=list(devices))
+                xla.call(cpu.compile_text, data, flags=given, devices=list(devices))
                 return []
-            for types, blocks in map(pack_arrays, inputs):
+            for types, blocks in map(cpu.pack_arrays, inputs):
                 plain = flags is not JUDGE
-                answer = xla.call(run_text, data, *blocks, types=types, flags=given, plain=plain)
-                results.append(unpack_arrays(*answer))
+                answer = xla.call(
+                    cpu.run_text, data, *blocks, types=types, flags=given, plain=plain
+                )
+                results.append(cpu.unpack_arrays(*answer))
         except ChildDied as death:
-            status = "timeout" if death.is_late else "died"
-            return Ending(status, death.last_words or death.reason, death.log)
+            return Ending.of(death)
         except ChildError as error:
             return Ending("error", f"{error}".partition("\n\nSuspected")[0])
         return results
@@ -282,22 +276,17 @@ class Judge(ExitStack):
         for _ in range(2):
             result = validate_dumps("", dumped_steps(folder), self._reference, draw=hunt_value)
             self._deadline.check()
-            change = next((one for one in result.changes if one.comparison.difference), None)
-            if change is None:
-                break
-            changes.append(change)
+            changes += [one for one in result.changes if one.comparison.difference][:1]
+            if not changes:
+                reason = (result.notes or ["no dumps"])[0][-60:]
+                return None if result.compared else f"not run: {reason}"
         if len(changes) == 1:
             return "the judge is of two minds"
-        if not changes:
-            return (
-                None if result.compared else f"not run: {(result.notes or ['no dumps'])[0][-60:]}"
-            )
-        difference = changes[0].comparison.difference
+        difference, name = changes[0].comparison.difference, changes[0].after.name
         assert difference is not None
         ends = (difference.before, difference.after)
         if any(isinstance(end, float) and not isfinite(end) for end in ends):
             return "signs of zeros, or NaNs, of floats"
-        name = changes[0].after.name
         return BugFinding("values", name.after if name else "", f"{difference}")
 
     def _failed(
@@ -308,28 +297,19 @@ class Judge(ExitStack):
             return f"unsupported: {ending.message[:60]}"
         is_refused = ending.status == "refused"
         if ending.status == "error" and not ending.message.startswith("INTERNAL"):
-            plain = self._run(self._plain, text, inputs[:1], JUDGE, devices_of(text))
+            plain = self._run(self._plain, text, inputs[:1], JUDGE, cpu.devices_of(text))
             is_refused = isinstance(plain, Ending) and plain.status == "error"
         if is_refused:
             return f"refused: {ending.message[:60]}"
         kind = {"died": "crash", "timeout": "hang"}.get(ending.status, ending.status)
+        kind = "memory" if "more memory" in ending.message else kind
         named = _failed_after.search(ending.message)
-        return BugFinding(
-            "memory" if "more memory" in ending.message else kind,
-            named[1] if named else last_pass(folder),
-            cause_of(ending),
-        )
+        return BugFinding(kind, named[1] if named else last_pass(folder), cause_of(ending))
 
 
-@contextmanager
-def judges_of(compilers: Iterable[HuntCompiler], **given: Any) -> Iterator[dict[str, Judge]]:
-    """The judges of compilers by their names; arguments are those of `Judge`."""
-    with ExitStack() as stack:
-        yield {one.name: stack.enter_context(Judge(one, **given)) for one in compilers}
-
-
-def _differ(ours: Arrays, theirs: Arrays) -> LargestDifference | None:
-    return result_difference(ours, theirs, OWN_BOUND)
+def _difference(ours: Arrays, theirs: Arrays) -> str:
+    """The largest difference, in words; empty where there is none."""
+    return str(result_difference(ours, theirs, OWN_BOUND) or "")
 
 
 def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray[Any]:
@@ -337,19 +317,17 @@ def hunt_value(shape: ArrayShape, seed: tuple[int, ...], **_: object) -> NDArray
     import numpy as np
 
     plain = value(shape, seed, edges=True)
-    if is_integer(shape.dtype):
-        random, target = np.random.default_rng(seed), numpy_dtype(shape.dtype)
-        any_bits = random.integers(0, 1 << 62, shape.dims).astype(target)
-        small = random.integers(-2, 10, shape.dims).astype(target)
-        kind = random.integers(0, 3, shape.dims)
-        plain = np.where(kind == 0, plain, np.where(kind == 1, any_bits, small)).astype(target)
-    return np.asarray(plain)
+    if not is_integer(shape.dtype):
+        return plain
+    random, target = np.random.default_rng(seed), numpy_dtype(shape.dtype)
+    any_bits = random.integers(0, 1 << 62, shape.dims).astype(target)
+    small = random.integers(-2, 10, shape.dims).astype(target)
+    return np.choose(random.integers(0, 3, shape.dims), (plain, any_bits, small)).astype(target)
 
 
 def hunt_inputs(module: Module, seed: int) -> Arrays:
     """A value for each parameter."""
-    parameters = module.entry.parameters if module.entry else ()
-    shapes = [one.shape for one in parameters]
+    shapes = [one.shape for one in module.entry.parameters] if module.entry else []
     return [
         hunt_value(shape, (seed, number, 0))
         for number, shape in enumerate(shapes)
@@ -358,28 +336,19 @@ def hunt_inputs(module: Module, seed: int) -> Arrays:
 
 
 def dumped_steps(folder: Path) -> list[PassDump]:
-    """The dumps of the module, the input first."""
-    pipelines = main_pipelines(open_dump(folder))
-    if not pipelines:
+    """The dumps of the module, the input first; none where it was not dumped."""
+    try:
+        dumps = in_order(module_named(folder, None))
+    except DumpError:
         return []
-    dumps = in_order(max(pipelines, key=lambda pipeline: len(pipeline.dumps)))
-    first = [one for one in dumps if one.name and one.name.rest.startswith(FIRST)]
-    return first + [one for one in dumps if one.name and one.name.step is not None]
-
-
-def passes_in(folder: Path) -> Iterator[str]:
-    """The passes that changed something; what has no next one is written from inside a pass."""
-    for dump in dumped_steps(folder):
-        name = dump.name
-        if name and name.step is not None and name.before and name.after != "pipeline-start":
-            yield name.after
+    names = [(dump, dump.name) for dump in dumps if dump.name]
+    return [dump for dump, name in names if name.step is not None or name.rest.startswith(FIRST)]
 
 
 def last_pass(folder: Path) -> str:
     """The pass before which the last dump was written."""
-    dumps = dumped_steps(folder)
-    name = dumps[-1].name if dumps else None
-    return (name.before or "") if name is not None else ""
+    names = [dump.name.before for dump in dumped_steps(folder) if dump.name]
+    return (names[-1:] or [""])[0] or ""
 
 
 def broken_rule(folder: Path) -> BugFinding | None:

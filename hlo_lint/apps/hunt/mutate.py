@@ -11,11 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import INTEGERS, ModuleDraft, opcode_set
+from hlo_lint.apps.hunt.draft import INTEGERS, SETS, ModuleDraft, kind_of
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import Generated
-from hlo_lint.hlo.dtypes import FLOATS, is_integer
-from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.dumps.directory import open_dump
 
 MOST_CHANGES: Final = 4
 TRIES: Final = 12
@@ -23,74 +22,71 @@ MAX_CHARACTERS: Final = 20_000
 """Larger modules take too long to judge again and again."""
 
 
-def _opcode(match: re.Match[str], random: Random) -> str:
-    kinds = opcode_set("binary", match[1]) or [match[3]]
-    return f"= {match[1]}{match[2]} {random.choice(kinds)}"
+def _dtype(match: re.Match[str]) -> str:
+    """The type of the instruction."""
+    return match.string[: match.start()].rpartition(" = ")[2].partition("[")[0]
 
 
-def _operand(match: re.Match[str], random: Random) -> str:
+def _other_constant(match: re.Match[str], random: Random) -> str:
+    return ModuleDraft(random).number(_dtype(match))
+
+
+def _other_opcode(match: re.Match[str], random: Random) -> str:
+    return random.choice(SETS["binary"][kind_of(_dtype(match))] or [str(match[0])])
+
+
+def _swapped(match: re.Match[str], _: Random) -> str:
+    first, second = str(match[0]).split(", ")
+    return f"{second}, {first}"
+
+
+def _other_operand(match: re.Match[str], random: Random) -> str:
     """Another value of its type that is there before it."""
-    shapes: dict[str, str] = dict(
-        re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()])
-    )
+    shapes = dict(re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()]))
     alike = [name for name, shape in shapes.items() if shape == shapes.get(match[0])]
     return random.choice(alike or [match[0]])
 
 
-_PLACES: Final[Mapping[str, tuple[str, Callable[[re.Match[str], Random], str]]]] = {
-    "constant": (
-        r"= (\w+)\[\](\S*) constant\([^{}()]+\)",
-        lambda match, random: (
-            f"= {match[1]}[]{match[2]} constant({ModuleDraft(random).number(match[1])})"
-        ),
+def _other_type(match: re.Match[str], random: Random) -> str:
+    return random.choice(("f32", "f64", "bf16", "f16") if match[0][0] in "bf" else INTEGERS)
+
+
+_NAME: Final = r"%[\w.\-]+"
+CHANGES: Final[Mapping[str, tuple[str, Callable[[re.Match[str], Random], str]]]] = {
+    "constant": (r"(?<=\[\] constant\()[^{}()]+", _other_constant),
+    "opcode": (rf"(?<= )[\w\-]+(?=\({_NAME}, {_NAME}\)(?:\n|, meta))", _other_opcode),
+    "swap": (rf"(?<=\(){_NAME}, {_NAME}(?=\))", _swapped),
+    "operand": (rf"(?<=[( ]){_NAME}(?=[,)])", _other_operand),
+    "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", _other_type),
+    "resize": (
+        r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+",
+        lambda _, random: random.choice("012358"),
     ),
-    "opcode": (r"= (\w+)(\[\S*) ([\w\-]+)(?=\(%[\w.\-]+, %[\w.\-]+\)(?:\n|, meta))", _opcode),
-    "swap": (r"(?<=\()(%[\w.\-]+), (%[\w.\-]+)(?=\))", lambda match, _: f"{match[2]}, {match[1]}"),
-    "operand": (r"(?<=[( ])%[\w.\-]+(?=[,)])", _operand),
 }
-"""Changes of one place."""
-
-
-def _retyped(text: str, random: Random) -> str:
-    names = {*re.findall(r"\b([a-z]\w*)(?=\[)", text)}
-    old = random.choice(
-        sorted(name for name in names if name in FLOATS or is_integer(name)) or [""]
-    )
-    new = random.choice(("f32", "f64", "bf16", "f16") if old in FLOATS else INTEGERS)
-    return re.sub(rf"\b{old}(?=\[)", new, text) if old else text
-
-
-def _resized(text: str, random: Random) -> str:
-    sizes = {size for dims in re.findall(r"\w\[([\d,]+)\]", text) for size in dims.split(",")}
-    old, new = random.choice(sorted(sizes) or ["-"]), str(random.choice((0, 1, 2, 3, 5, 8)))
-    text = re.sub(rf"(?<=[\[,]){old}(?=[,\d]*\])", new, text)
-    return re.sub(rf"(sizes={{[^}}]*?)\b{old}\b", rf"\g<1>{new}", text)
+"""The places of each change, and what is put there."""
+EVERYWHERE: Final = ("retype", "resize")
+"""Changes of all places that are spelled alike."""
 
 
 def _changed(text: str, name: str, random: Random) -> str:
-    if name == "retype":
-        return _retyped(text, random)
-    if name == "resize":
-        return _resized(text, random)
-    pattern, change = _PLACES[name]
-    matches = list(re.finditer(pattern, text))
+    pattern, change = CHANGES[name]
+    matches = [*re.finditer(pattern, text)]
     if not matches:
         return text
     match = random.choice(matches)
-    return text[: match.start()] + change(match, random) + text[match.end() :]
-
-
-CHANGES: Final = (*_PLACES, "retype", "resize")
+    new = change(match, random)
+    if name in EVERYWHERE:
+        return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
+    return text[: match.start()] + new + text[match.end() :]
 
 
 def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
     """A mutation of one of the texts that XLA's parser accepts; None where none is found."""
     random = Random(seed)
-    text = random.choice(texts)
-    traits = []
+    text, traits = random.choice(texts), []
     for _ in range(random.randint(1, MOST_CHANGES)):
         for _ in range(TRIES):
-            name = random.choice(CHANGES)
+            name = random.choice([*CHANGES])
             changed = _changed(text, name, random)
             if changed != text and accepts(changed):
                 text = changed
@@ -101,12 +97,8 @@ def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> 
 
 def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
     """The modules below some paths that a front end may have written, and that are not large."""
-    files = [file for path in paths for file in (sorted(path.rglob("*")) or [path])]
-    for file in files:
-        if file.suffix not in (".txt", ".hlo") or not file.is_file():
-            continue
-        text = file.read_text("utf-8", "replace")
-        if "HloModule" in text and len(text) <= MAX_CHARACTERS:
-            modules = parse_file(text).modules
-            if len(modules) == 1 and not modules[0].problems and not unfair(modules[0]):
-                yield text
+    for dump in (dump for pipeline in open_dump(paths) for dump in pipeline.dumps):
+        module, *others = dump.file.modules
+        is_small = module.entry and not others and len(dump.file.text) <= MAX_CHARACTERS
+        if is_small and not module.problems and not unfair(module):
+            yield dump.file.text

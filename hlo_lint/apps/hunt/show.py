@@ -18,14 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from hlo_lint.text.source import encode
-from hlo_lint.xla.cpu import (
-    SEVERAL_DEVICES,
-    compile_text,
-    devices_of,
-    pack_arrays,
-    run_text,
-    unpack_arrays,
-)
+from hlo_lint.xla import cpu
 
 WITHOUT = {
     "xla_disable_hlo_passes": "algsimp,constant_folding,cse,fusion,simplify-while-loops,"
@@ -38,22 +31,23 @@ def inputs(text: str) -> list[Any]:
     arrays = []
     for name, numbers in re.findall(r"^// input: (\w+) (.*)", text, re.M):
         value = ast.literal_eval(re.sub(r"\binf\b", "1e999", numbers.replace("nan", "None")))
-        value = np.array(value, float if "nan" in numbers else None)
-        arrays.append(np.array(value).astype(getattr(np, name, None) or getattr(ml_dtypes, name)))
+        dtype = getattr(np, name, None) or getattr(ml_dtypes, name)
+        arrays.append(np.array(value, float if "nan" in numbers else None).astype(dtype))
     return arrays
 
 
 def run(text: str, flags: dict[str, Any]) -> object:
     """The results; of a module for several devices, that it compiles."""
-    if prod(devices := devices_of(text)) > 1:
-        compile_text(encode(text), flags=flags, devices=devices)
+    if prod(devices := cpu.devices_of(text)) > 1:
+        cpu.compile_text(encode(text), flags=flags, devices=devices)
         return "it compiles"
-    types, blocks = pack_arrays(inputs(text))
-    return unpack_arrays(*run_text(encode(text), *blocks, types=types, flags=flags, plain=True))
+    types, blocks = cpu.pack_arrays(inputs(text))
+    results = cpu.run_text(encode(text), *blocks, types=types, flags=flags, plain=True)
+    return cpu.unpack_arrays(*results)
 
 
 if __name__ == "__main__":
-    os.environ.update(SEVERAL_DEVICES, JAX_PLATFORMS="cpu")
+    os.environ.update(cpu.SEVERAL_DEVICES, JAX_PLATFORMS="cpu")
     module = Path(sys.argv[1]).read_text("utf-8")
     for title, options in (("as it is", {}), ("without passes", WITHOUT)):
         try:

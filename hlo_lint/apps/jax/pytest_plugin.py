@@ -205,7 +205,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Hunt as the markers say: what is found fails the test."""
     for marker in item.iter_markers("hlo_lint_hunt"):
-        from hlo_lint.apps.hunt.api import hunt
+        from hlo_lint.apps.hunt.campaign import hunt
 
         hunt(**marker.kwargs)
 

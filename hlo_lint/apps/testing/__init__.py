@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
-from hlo_lint.apps.hunt.api import hunt
+from hlo_lint.apps.hunt.campaign import hunt
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.engine.findings import Diagnostic
