@@ -262,7 +262,7 @@ def test_a_bug_that_was_found_is_there() -> None:
     from hlo_lint.xla.environments import version_of
 
     is_new = version_of(version("jaxlib")) >= (0, 12)
-    with Judge(rules=False) as judge:
+    with Judge() as judge:
         for name, (kind, pass_name) in {**OF_EVERY_RELEASE, **BEFORE_0_12}.items():
             verdict = judge((FOUND_MODULES / f"{name}.hlo").read_text("utf-8"))
             if is_new and name in BEFORE_0_12:

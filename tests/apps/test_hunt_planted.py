@@ -72,7 +72,7 @@ class PlantedJudge(Judge):
     """The judge of a pass that makes one wrong rewrite."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(rules=False)
+        super().__init__(passes=[PLANTS[name][0]])
         self._pass, self._rewrite = PLANTS[name]
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:

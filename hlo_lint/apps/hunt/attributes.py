@@ -9,7 +9,7 @@ from typing import Final
 
 from hlo_lint.apps.hunt.draft import ATTRIBUTES, DrawnValue, ModuleDraft, NotDrawn, neutral_element
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, Shape
 
 _SCATTER_NAMES: Final = {
     "offset_dims": "update_window_dims",
@@ -41,19 +41,15 @@ class DrawnCall:
         """One of some numbers."""
         return self.draft.random.choice(choices)
 
-    def upto(self, size: int) -> int:
-        """A number from 1, or 0 where there is no other."""
-        return self.draft.random.randint(min(1, size), size)
-
     def of(self, dims: Iterable[int], dtype: str = "") -> ArrayShape:
         """An array of the type of the first operand."""
         return ArrayShape(dtype or self.x.dtype, tuple(dims))
 
     def spelled(self, text: str, dims: Sequence[int]) -> str:
         """Attributes, drawn: a word in capitals by the method of that name."""
-        text = _repeated.sub(
-            lambda part: part[2].join(part[1].replace("SIDE", str(size)) for size in dims), text
-        )
+        while part := _repeated.search(text):
+            sides = (part[1].replace("SIDE", f"{n}").replace("HALF", f"{n // 2}") for n in dims)
+            text = text.replace(part[0], part[2].join(sides), 1)
         text = self.draft.choose(text)
         return _word.sub(lambda word: getattr(self, f"_{word[0].lower()}")(), text).strip()
 
@@ -92,12 +88,11 @@ class DrawnCall:
         return str(self.draft.random.randrange(self.x.rank))
 
     def _reshape(self) -> str:
-        dims, left = [], self.x.elements
+        left = self.x.elements
+        dims = [] if left else [0]
         while left > 1:
             dims.append(self.one_of(*(n for n in range(2, left + 1) if left % n == 0)))
             left //= dims[-1]
-        if not self.x.elements:
-            dims = self.draft.shuffled([0, self.one_of(1, 2, 3)])
         for _ in range(self.one_of(0, 1, 2)):
             dims.insert(self.draft.random.randint(0, len(dims)), 1)
         self.type = str(self.of(dims))
@@ -123,47 +118,24 @@ class DrawnCall:
         return ""
 
     def _element(self) -> str:
-        shape = self.operands[0].shape
-        assert isinstance(shape, TupleShape)
-        return self.variant or str(self.draft.random.randrange(len(shape.elements)))
-
-    def _slices(self) -> str:
-        ranges = []
-        for size in self.x.dims:
-            begin, end = sorted(self.draft.random.choices(range(size + 1), k=2))
-            if begin == end and not self.draft.chance(12):
-                begin, end = 0, size
-            ranges.append(f"[{begin}:{end}:{self.one_of(1, 1, 1, 2, 3)}]")
-        return _listed(ranges)
-
-    def _index(self, dtype: str, size: int) -> str:
-        """A number about the border of so many elements."""
-        low = 0 if dtype.startswith("u") else -2
-        anywhere = self.draft.random.randint(low, size + 1)
-        return str(self.one_of(anywhere, 0, max(size - 1, 0), max(low, -1)))
+        return self.variant
 
     def _part(self, sizes: Sequence[int] = ()) -> str:
         """Add indices of a part: constants, and values of other kinds; zeros where one is given."""
         draft, dtype = self.draft, self.draft.random.choice(INDEX_TYPES)
-        sizes = sizes or [*map(self.upto, self.x.dims)]
+        sizes = sizes or [*map(self.draft.upto, self.x.dims)]
         if len(self.operands) == 2:
             zero = draft.scalar(self.operands[1].array.dtype, 0)
             self.operands += [zero for _ in sizes[1:]]
             return _listed([1, *self.x.dims[1:]])
-        for size, part in zip(self.x.dims, sizes, strict=True):
-            if draft.chance(2):
-                place = draft.scalar(dtype, self._index(dtype, size - part + 1))
-            else:
-                place = draft.partner(ArrayShape(dtype, ()))
-                if draft.chance(4):
-                    place = draft.add(draft.opcode("binary", dtype), (place, draft.scalar(dtype)))
-            self.operands.append(place)
+        for _ in sizes:
+            is_constant, scalar = draft.chance(2), ArrayShape(dtype, ())
+            self.operands.append(draft.scalar(dtype) if is_constant else draft.partner(scalar))
         return _listed(sizes)
 
     def _update(self) -> str:
         """Add an update and its indices."""
-        array, *given = self.operands
-        update = given.pop(0) if given else self.draft.source(self.of(map(self.upto, self.x.dims)))
+        array, update, *given = self.operands
         self.operands = [array, *given]
         self._part(update.array.dims)
         self.operands.insert(1, update)
@@ -176,7 +148,7 @@ class DrawnCall:
             raise NotDrawn
         batch = [self.one_of(1, 2, 3) for _ in range(self.one_of(0, 1, 2))]
         places, gone = draft.shuffled(draft.some(self.x.rank, 1)), draft.some(self.x.rank)
-        sizes = [1 if at in gone else self.upto(size) for at, size in enumerate(self.x.dims)]
+        sizes = [1 if at in gone else self.draft.upto(size) for at, size in enumerate(self.x.dims)]
         rank = len(batch) + self.x.rank - len(gone)
         own = sorted(draft.random.sample(range(rank), self.x.rank - len(gone)))
         at = draft.random.randint(0, len(batch))
@@ -184,12 +156,7 @@ class DrawnCall:
         if len(places) == 1 and draft.chance(2):
             dims, at = batch, len(batch)
         shape = self.of(dims, draft.random.choice(INDEX_TYPES))
-        if draft.chance(2) and shape.elements <= 64:
-            most = max(self.x.dims[place] for place in places)
-            numbers = [self._index(shape.dtype, most) for _ in range(shape.elements)]
-            self.operands.append(draft.constant(shape, numbers))
-        else:
-            self.operands.append(draft.source(shape))
+        self.operands.append(draft.source(shape))
         text = f"offset_dims={{{_listed(own)}}}, collapsed_slice_dims={{{_listed(gone)}}}"
         text += f", start_index_map={{{_listed(places)}}}, index_vector_dim={at}"
         slices = f", slice_sizes={{{_listed(sizes)}}}"

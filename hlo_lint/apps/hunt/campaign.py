@@ -38,6 +38,8 @@ PER_CAUSE: Final = 3
 """Modules of one cause that are reduced: one pass may have several mistakes."""
 SETTLING: Final = 0.25
 """The share of the time that is kept for what was found to be reduced."""
+OVERTIME: Final = 60.0
+"""Seconds in which a process ends when the time is over."""
 RECENT: Final = 500
 """The verdicts that say what makes rare passes fire."""
 LEAST_WEIGHT, MOST_WEIGHT = 0.3, 4.0
@@ -219,7 +221,7 @@ class HuntPlan:
         """Hunt, then reduce what was found; the campaign with what was there before.
 
         Raises:
-            DumpError: the folder cannot be read or written, or all processes have ended.
+            DumpError: the folder cannot be read or written, or a process has ended.
         """
         end = time.time() + 60 * self.minutes
         judged = (record.seed for record in Campaign.at(self.folder).records)
@@ -227,24 +229,19 @@ class HuntPlan:
         if self.jobs == 1:
             self._work(first, 0, end, note)
             return Campaign.at(self.folder)
-        context = get_context("spawn")
-        workers = [
-            context.Process(target=self._work, args=(first, at, end), daemon=True)
-            for at in range(self.jobs)
-        ]
-        for worker in workers:
-            worker.start()
-        while any(worker.is_alive() for worker in workers):
-            time.sleep(1.0)
-            note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
-        if all(worker.exitcode for worker in workers):
-            raise DumpError("the processes that hunted have ended, of too little memory perhaps")
+        ignoring = (signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends these
+        with get_context("spawn").Pool(self.jobs, signal.signal, ignoring) as pool:
+            done = pool.starmap_async(self._work, [(first, at, end) for at in range(self.jobs)])
+            while not done.ready():
+                note(f"{self.jobs} processes, {max(end - time.time(), 0):.0f} s left")
+                done.wait(1.0)
+                if time.time() > end + OVERTIME:
+                    raise DumpError("a process that hunted has ended, of too little memory perhaps")
+            done.get()
         return Campaign.at(self.folder)
 
     def _work(self, first: int, at: int, end: float, note: HuntNote = lambda _: None) -> None:
         """Hunt, then reduce; one process of several."""
-        if self.jobs > 1:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends with it, and ends this
         deadline, campaign = Deadline(end - time.time()), Campaign.at(self.folder)
         kept = 60 * self.minutes * SETTLING
         seeds = takewhile(lambda _: deadline.left > kept, range(first + at, 1 << 62, self.jobs))

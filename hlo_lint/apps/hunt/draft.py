@@ -75,7 +75,10 @@ DRAWN_OPCODES: Final = frozenset(
 
 @dataclass
 class ModuleDraft:
-    """A computation while it is drawn, and those that it calls."""
+    """A computation while it is drawn, and those that it calls.
+
+    Its methods raise NotDrawn for what cannot be.
+    """
 
     random: Random
     prefix: str = "v"
@@ -95,11 +98,7 @@ class ModuleDraft:
         return self.random.randrange(one_of) == 0
 
     def opcode(self, of: str, dtype: str) -> str:
-        """An opcode of a set for a type.
-
-        Raises:
-            NotDrawn: it has none.
-        """
+        """An opcode of a set for a type, if it has one."""
         if opcodes := SETS[of][kind_of(dtype)]:
             return self.random.choice(opcodes)
         raise NotDrawn
@@ -123,6 +122,10 @@ class ModuleDraft:
         """Some of so many numbers, in order."""
         chosen = self.random.randint(min(least, count), count)
         return sorted(self.random.sample(range(count), chosen))
+
+    def upto(self, size: int) -> int:
+        """A number from 1, or 0 where there is no other."""
+        return self.random.randint(min(1, size), size)
 
     def shuffled(self, items: Iterable[int]) -> list[int]:
         """The numbers in another order."""
@@ -157,11 +160,7 @@ class ModuleDraft:
     def inferred(
         self, opcode: str, operands: Sequence[DrawnValue], tail: str = "", shape: str = ""
     ) -> Shape:
-        """The shape of a call; `shape` where it is printed.
-
-        Raises:
-            NotDrawn: XLA would refuse it, or it is large.
-        """
+        """The shape of a call, if XLA takes it and it is small; `shape` where it is printed."""
         types = tuple(str(operand.shape) for operand in operands)
         callees = tuple(map(self.signatures.get, re.findall(r"%(c\d+)", tail)))
         check = check_shape(opcode, shape, types, f", {tail}" * bool(tail), callees)
@@ -175,11 +174,7 @@ class ModuleDraft:
     def add(
         self, opcode: str, given: Sequence[DrawnValue] | str, tail: str = "", shape: str = ""
     ) -> DrawnValue:
-        """Add an instruction of operands, or of a literal.
-
-        Raises:
-            NotDrawn: XLA would refuse it, or it is large.
-        """
+        """Add an instruction of operands, or of a literal."""
         operands = () if isinstance(given, str) else given
         made = self.inferred(opcode, operands, tail, shape)
         name = f"{self.prefix}{len(self.lines)}"

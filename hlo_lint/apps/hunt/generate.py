@@ -163,18 +163,17 @@ def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnV
 
 
 def _new(draft: ModuleDraft, leaf: str, shape: ArrayShape) -> DrawnValue:
-    match leaf:
-        case "maximum" | "minimum":
-            return draft.scalar(shape.dtype, neutral_element(shape.dtype, leaf))
-        case "k":
-            return draft.scalar(shape.dtype)
-        case "v":
-            return draft.parameter(ArrayShape(shape.dtype, ()))
-        case "m":
-            return draft.source(ArrayShape("pred", shape.dims))
-        case "y":
-            return draft.partner(shape)
-    return draft.splat(shape, leaf)
+    if leaf in ("maximum", "minimum"):
+        return draft.scalar(shape.dtype, neutral_element(shape.dtype, leaf))
+    if leaf == "k":
+        return draft.scalar(shape.dtype)
+    if leaf == "v":
+        return draft.parameter(ArrayShape(shape.dtype, ()))
+    if leaf == "m":
+        return draft.source(ArrayShape("pred", shape.dims))
+    if leaf == "u":
+        return draft.source(ArrayShape(shape.dtype, tuple(map(draft.upto, shape.dims))))
+    return draft.partner(shape) if leaf == "y" else draft.splat(shape, leaf)
 
 
 def _counter(random: Random) -> dict[str, str]:

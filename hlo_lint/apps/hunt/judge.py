@@ -53,14 +53,17 @@ if TYPE_CHECKING:
 CPU: Final = "cpu"
 GPU: Final = "gpu"
 """The target that is there, and runs what is compiled."""
-ON_GPU: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-SECONDS: Final = 20.0
-"""Time that one small module may take."""
 CHIP_SECONDS: Final = 90.0
-"""The same for a compiler that is not the CPU's."""
-MEMORY: Final = 4 << 30
-GPU_MEMORY: Final = 1 << 40
-"""CUDA reserves more than it takes."""
+"""Time that a compiler may take which is not the CPU's."""
+LIMITS: Final[Mapping[str, tuple[float, int, Mapping[str, str]]]] = {
+    CPU: (20.0, 4 << 30, cpu.SEVERAL_DEVICES),
+    GPU: (
+        CHIP_SECONDS,
+        1 << 40,
+        {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+    ),
+}
+"""Seconds for a small module, bytes, of which CUDA reserves more than it takes, and variables."""
 DUMPED: Final[Mapping[str, bool | int | str]] = {
     "xla_dump_hlo_as_text": True,
     "xla_dump_hlo_pass_re": ".*",
@@ -150,38 +153,26 @@ class Judge(ExitStack):
         compiler: HuntCompiler | None = None,
         passes: Sequence[str] = (),
         deadline: Deadline | None = None,
-        *,
-        rules: bool = True,
     ) -> None:
-        """`passes` are the only ones to run; `rules` says if the dumps of all are checked, too."""
+        """`passes` are the only ones to run; without them rules look at what all have made."""
         super().__init__()
         self._only, self._deadline = passes, deadline or Deadline()
-        self._rules = rules and not passes  # which are about modules that every pass has seen
         python, target, _ = compiler or HuntCompiler()
         self._is_gpu = target == GPU
-        self._chip = None if target in (CPU, GPU) else target_of(target)
-        self._reference = self._runs = self._plain = self._runner(None)
+        self._chip = None if target in LIMITS else target_of(target)
+        self._reference = self._runs = self._plain = self._runner(None, CPU)
         if self._chip is not None:
             platform = "tpu" if self._chip.is_tpu else "cuda"
             self._compiler = self.enter_context(
                 XlaCompiler(python, timeout=CHIP_SECONDS, platform=platform, deadline=deadline)
             )
-        elif self._is_gpu:
-            self._runs = self._runner(python, CHIP_SECONDS, GPU_MEMORY, ON_GPU)
-        else:
-            self._runs = self._plain = self._runner(python)
+            return
+        self._runs = self._runner(python, target)
+        self._plain = self._reference if self._is_gpu else self._runs
 
-    def _runner(
-        self,
-        python: Path | None,
-        seconds: float = SECONDS,
-        memory: int = MEMORY,
-        environment: Mapping[str, str] = cpu.SEVERAL_DEVICES,
-    ) -> cpu.XlaCpu:
-        child = cpu.XlaCpu(
-            python, seconds=seconds, memory=memory, deadline=self._deadline, environment=environment
-        )
-        return self.enter_context(child)
+    def _runner(self, python: Path | None, target: str) -> cpu.XlaCpu:
+        limits = dict(zip(("seconds", "memory", "environment"), LIMITS[target], strict=True))
+        return self.enter_context(cpu.XlaCpu(python, deadline=self._deadline, **limits))
 
     def __call__(self, text: str) -> JudgeVerdict:
         """The verdict on a module.
@@ -195,7 +186,7 @@ class Judge(ExitStack):
         with tempfile.TemporaryDirectory(prefix="hlo_lint_", ignore_cleanup_errors=True) as name:
             folder = Path(name)
             verdict = self.bug(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
-            if verdict is None and self._rules:
+            if verdict is None and not self._only:
                 verdict = broken_rule(folder)
             # What has no next pass is written from inside of one.
             names = [dump.name for dump in dumped_steps(folder) if dump.name and dump.name.before]
@@ -235,33 +226,28 @@ class Judge(ExitStack):
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
         """The results for each set of inputs, none for what does not run, or how it ends."""
         only = {ONLY_PASSES: ",".join(self._only)} if self._only else {}
-        devices = cpu.devices_of(text)
         if self._chip is None:
-            flags = {**DUMPED, "xla_dump_to": str(folder), **only}
-            return self._run(self._runs, text, inputs, flags, devices)
+            dumped = {**DUMPED, "xla_dump_to": str(folder), **only}
+            return self._run(self._runs, text, inputs, dumped)
         words = [f"--{name}={names}" for name, names in only.items()]
         words = ["--xla_dump_large_constants", f"{DUMPING}{folder}", *words]
-        ending = self._compiler.compile(text, self._chip.description, " ".join(words), devices)
+        chip, flags, devices = self._chip.description, " ".join(words), cpu.devices_of(text)
+        ending = self._compiler.compile(text, chip, flags, devices)
         return [] if ending.status == "ok" else ending
 
     def _run(
-        self,
-        xla: cpu.XlaCpu,
-        text: str,
-        inputs: Sequence[Arrays],
-        flags: Mapping[str, Any],
-        devices: Sequence[int] = (1, 1),
+        self, xla: cpu.XlaCpu, text: str, inputs: Sequence[Arrays], flags: Mapping[str, Any]
     ) -> list[Arrays] | Ending:
         """The results for each set of inputs; none for several devices; or how it ends."""
-        data, given, results = encode(text), dict(flags), []
+        data, given, devices = encode(text), dict(flags), cpu.devices_of(text)
+        is_plain, results = flags is not JUDGE, []
         try:
             if prod(devices) > 1:
-                xla.call(cpu.compile_text, data, flags=given, devices=list(devices))
+                xla.call(cpu.compile_text, data, flags=given, devices=devices)
                 return []
             for types, blocks in map(cpu.pack_arrays, inputs):
-                plain = flags is not JUDGE
                 answer = xla.call(
-                    cpu.run_text, data, *blocks, types=types, flags=given, plain=plain
+                    cpu.run_text, data, *blocks, types=types, flags=given, plain=is_plain
                 )
                 results.append(cpu.unpack_arrays(*answer))
         except ChildDied as death:
@@ -297,7 +283,7 @@ class Judge(ExitStack):
             return f"unsupported: {ending.message[:60]}"
         is_refused = ending.status == "refused"
         if ending.status == "error" and not ending.message.startswith("INTERNAL"):
-            plain = self._run(self._plain, text, inputs[:1], JUDGE, cpu.devices_of(text))
+            plain = self._run(self._plain, text, inputs[:1], JUDGE)
             is_refused = isinstance(plain, Ending) and plain.status == "error"
         if is_refused:
             return f"refused: {ending.message[:60]}"
