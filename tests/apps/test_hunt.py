@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord
-from hlo_lint.apps.hunt.causes import BugCause, cause_signature, known_issue
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
+from hlo_lint.apps.hunt.causes import HuntRecord, cause_signature, known_issue
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import generate
@@ -117,7 +117,9 @@ def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
     finding = BugFinding("values", "algsimp", "1 of 3 elements differ")
     text = _entry("p = s8[3] parameter(0)", "ROOT r = s8[3] add(p, p)")
     for target, file in (("cpu", "reduced.hlo"), ("h200", "gpu.pbtxt")):
-        BugCause(finding, text, (9, 2), (f"0.11.2 {target}",), 1).write(tmp_path / target)
+        by = f"0.11.2 {target}"
+        record = HuntRecord(FOUND, (), finding, seed=1, by=by, traits=(), reduced=text, size=(9, 2))
+        record.write(tmp_path / target)
         assert (tmp_path / target / file).exists()
     (numbers,) = inputs((tmp_path / "cpu" / "reduced.hlo").read_text("utf-8"))
     assert (numbers.dtype.name, numbers.shape) == ("int8", (3,))
@@ -156,9 +158,9 @@ def test_a_campaign_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
         file.write('\n{"seed": 5, "by"')  # the process ended here
     again = Campaign.at(tmp_path)
     assert again.records == campaign.records
-    assert [record.seed for record in again.records] == [3, 4]
+    assert [seed for _, seed in again.records] == [3, 4]
     again.run({"0 cpu": lambda _: JudgeVerdict(SAME)}, [generate(6)])
-    assert [record.seed for record in Campaign.at(tmp_path).records] == [3, 4, 6]
+    assert [seed for _, seed in Campaign.at(tmp_path).records] == [3, 4, 6]
     assert [row[:5] for row in again.table()] == [("cse", finding.cause, "0 cpu", "4", "1")]
     assert (tmp_path / "modules" / "4.hlo").read_text("utf-8") == modules[1].text
 
@@ -184,7 +186,7 @@ def test_a_verdict_that_the_end_of_the_time_cut_off_does_not_count(tmp_path: Pat
     campaign = Campaign.at(tmp_path)
     with pytest.raises(NoTimeLeft):
         campaign.run({"0 cpu": judge}, [generate(1)])
-    assert campaign.records == Campaign.at(tmp_path).records == []
+    assert campaign.records == Campaign.at(tmp_path).records == {}
 
 
 def test_what_is_for_several_devices_says_so() -> None:
@@ -199,7 +201,8 @@ def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None
         module = generate(seed)
         rare = "sorting" in module.traits
         passes = ("algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else []))
-        campaign.records.append(HuntRecord(seed, "x", module.traits, JudgeVerdict(SAME, passes)))
+        record = HuntRecord(SAME, passes, seed=seed, by="x", traits=module.traits)
+        campaign.records["x", seed] = record
     weights = campaign.weights()
     assert weights["sorting"] == max(weights.values()) > 1
 

@@ -77,8 +77,8 @@ def command(
 
 
 def _print(campaign: Campaign, out: Path) -> None:
-    for name in dict.fromkeys(record.by for record in campaign.records):
-        verdicts = [record.verdict for record in campaign.records if record.by == name]
+    for name in dict.fromkeys(by for by, _ in campaign.records):
+        verdicts = [record for record in campaign.records.values() if record.by == name]
         outcomes = Counter(verdict.outcome for verdict in verdicts).most_common(4)
         listed = ", ".join(f"{count} {outcome}" for outcome, count in outcomes)
         fired = len({changed for verdict in verdicts for changed in verdict.passes})

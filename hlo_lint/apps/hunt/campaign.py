@@ -21,13 +21,13 @@ from statistics import mean, median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import BugCause, JudgeOf, known_issue, settled
+from hlo_lint.apps.hunt.causes import HuntRecord, JudgeOf, known_issue, settled
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
-from hlo_lint.apps.hunt.judge import BugFinding, HuntCompiler, Judge, JudgeVerdict, compilers_of
+from hlo_lint.apps.hunt.judge import HuntCompiler, Judge, compilers_of
 from hlo_lint.apps.hunt.mutate import mutated
 from hlo_lint.apps.reduction import parser
-from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
+from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import write
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
@@ -49,30 +49,13 @@ Judges = Mapping[str, JudgeOf]
 HuntNote = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class HuntRecord:
-    """The verdict on a module."""
-
-    seed: int
-    by: str
-    """The judge."""
-    traits: tuple[str, ...]
-    verdict: JudgeVerdict
-
-    @property
-    def key(self) -> str:
-        """The judge and the seed."""
-        return f"{self.by} {self.seed}"
-
-
 @dataclass
 class Campaign:
     """The verdicts so far."""
 
     folder: Path
-    records: list[HuntRecord] = field(default_factory=list)
-    settled: dict[str, BugCause | str] = field(default_factory=dict)
-    """The cause of a finding, or why it has none, by the key of the record."""
+    records: dict[tuple[str, int], HuntRecord] = field(default_factory=dict)
+    """By the judge and the seed."""
 
     @classmethod
     def at(cls, folder: Path) -> Campaign:
@@ -86,23 +69,15 @@ class Campaign:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         for number, line in enumerate(lines, 1):
             try:
-                campaign._count(json.loads(line))
+                record = HuntRecord.of(json.loads(line))
             except json.JSONDecodeError:
                 continue  # an earlier run ended while it wrote this line
             except (KeyError, TypeError, AttributeError):
                 raise DumpError(
                     f"{path}:{number}: not a record of this hlo-lint: hunt in another folder (-o)"
                 ) from None
+            campaign.records[record.by, record.seed] = record
         return campaign
-
-    @property
-    def causes(self) -> dict[str, list[tuple[HuntRecord, BugFinding]]]:
-        """The findings of each cause, the first one first."""
-        causes: dict[str, list[tuple[HuntRecord, BugFinding]]] = defaultdict(list)
-        for record in self.records:
-            if finding := record.verdict.finding:
-                causes[finding.cause].append((record, finding))
-        return causes
 
     def run(
         self, judges: Judges, modules: Iterable[Generated], note: HuntNote = lambda _: None
@@ -118,17 +93,18 @@ class Campaign:
                 verdict = judge(module.text)
                 if verdict.finding:
                     write(self.folder / MODULES / f"{module.seed}.hlo", module.text)
-                self._keep(asdict(HuntRecord(module.seed, name, module.traits, verdict)))
+                seed, traits = module.seed, module.traits
+                self._keep(HuntRecord(seed=seed, by=name, traits=traits, **vars(verdict)))
             note(f"{number} modules")
 
     def weights(self) -> dict[str, float]:
         """The frequency of each step: higher where rare passes changed something."""
-        recent = self.records[-RECENT:]
-        counts = Counter((one.by, name) for one in recent for name in one.verdict.passes)
+        recent = [*self.records.values()][-RECENT:]
+        counts = Counter((one.by, name) for one in recent for name in one.passes)
         rarities: dict[str, list[float]] = defaultdict(list)
         for one in recent:
             for trait in {*one.traits}:
-                rarities[trait].append(sum(1 / counts[one.by, name] for name in one.verdict.passes))
+                rarities[trait].append(sum(1 / counts[one.by, name] for name in one.passes))
         means = {name: mean(values) for name, values in rarities.items() if len(values) >= 20}
         if len(means) < len(STEPS) // 2:
             return {}
@@ -147,61 +123,48 @@ class Campaign:
             DumpError: the folder cannot be written.
             NoTimeLeft: the time is over.
         """
-        turns = zip_longest(*(of_cause[:PER_CAUSE] for of_cause in self.causes.values()))
-        entries = [entry for turn in turns for entry in turn if entry]
-        for record, finding in entries[share[0] :: share[1]]:
-            is_done = record.key in self.settled or record.by not in judges
-            if is_done or known_issue(finding.cause):
+        causes: dict[str, list[HuntRecord]] = defaultdict(list)
+        for record in self.records.values():
+            if record.finding and record.by in judges and not known_issue(record.finding.cause):
+                causes[record.finding.cause].append(record)
+        turns = zip_longest(*(records[:PER_CAUSE] for records in causes.values()))
+        first = [record for turn in turns for record in turn if record]
+        for record in first[share[0] :: share[1]]:
+            if record.reduced:
                 continue
-            note(f"reducing {finding.cause[:60]}")
+            note(f"reducing {record.cause[:60]}")
             text = (self.folder / MODULES / f"{record.seed}.hlo").read_text("utf-8")
-            try:
-                cause = settled(text, record.by, finding, judges, record.seed)
-            except UsageError as error:
-                self._keep({"of": record.key, "as": str(error)})
-                continue
-            name = f"{record.seed}-{cause.finding.pass_name or cause.finding.kind}"
-            cause.write(self.folder / CAUSES / re.sub(r"\W+", "-", name))
-            self._keep({"of": record.key, "as": asdict(cause)})
+            record = settled(record, text, judges)
+            if finding := record.finding:
+                name = f"{record.seed}-{finding.pass_name or finding.kind}"
+                record.write(self.folder / CAUSES / re.sub(r"\W+", "-", name))
+            self._keep(record)
 
     def table(self) -> list[tuple[str, ...]]:
         """A row for each cause: pass, cause, where it shows, first seed, how often it was found."""
         rows: dict[str, list[Any]] = {}
-        for of, entries in self.causes.items():
-            for number, (record, finding) in enumerate(entries):
-                cause = self.settled.get(record.key)
-                if isinstance(cause, BugCause):
-                    of, shows, issue = cause.signature, cause.shows, cause.issue or "new"
-                    finding = cause.finding
-                elif number == 0:
-                    shows = tuple(dict.fromkeys(one.by for one, _ in entries))
-                    issue = cause or known_issue(of) or "not reduced yet"
-                head = [finding.pass_name, of, ", ".join(shows), record.seed]
-                rows.setdefault(of, [*head, 0, issue])[4] += 1
+        causes: dict[str, str] = {}
+        for record in sorted(self.records.values(), key=lambda record: not record.reduced):
+            if record.finding is None:
+                continue
+            # What is not reduced counts as the first that is of its cause.
+            own = record.finding.cause
+            of = record.cause if record.reduced else causes.get(own, own)
+            causes.setdefault(own, of)
+            issue = record.issue or ("new" if record.reduced else "not reduced yet")
+            shows = ", ".join(record.shows or [record.by])
+            row = rows.setdefault(of, [record.finding.pass_name, of, shows, record.seed, 0, issue])
+            row[4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
-    def _keep(self, entry: dict[str, Any]) -> None:
-        data = b"\n" + json.dumps(entry).encode()
-        path = self.folder / JUDGED
+    def _keep(self, record: HuntRecord) -> None:
+        path, data = self.folder / JUDGED, b"\n" + json.dumps(asdict(record)).encode()
         with os_errors_as(f"{path}", DumpError):
             self.folder.mkdir(parents=True, exist_ok=True)
             # One write for each line, begun anew: another process may write, or have ended in one.
             with path.open("ab", buffering=0) as file:
                 file.write(data)
-        self._count(json.loads(data))
-
-    def _count(self, entry: dict[str, Any]) -> None:
-        if "as" in entry:
-            cause = entry["as"]
-            if not isinstance(cause, str):
-                finding = BugFinding(**cause.pop("finding"))
-                cause = BugCause(finding, shows=tuple(cause.pop("shows")), **cause)
-            self.settled[entry["of"]] = cause
-            return
-        verdict = entry.pop("verdict")
-        finding, passes = verdict.pop("finding"), tuple(verdict.pop("passes"))
-        verdict = JudgeVerdict(passes=passes, finding=finding and BugFinding(**finding), **verdict)
-        self.records.append(HuntRecord(verdict=verdict, **entry))
+        self.records[record.by, record.seed] = record
 
 
 @dataclass(frozen=True)
@@ -224,7 +187,7 @@ class HuntPlan:
             DumpError: the folder cannot be read or written, or a process has ended.
         """
         end = time.time() + 60 * self.minutes
-        judged = (record.seed for record in Campaign.at(self.folder).records)
+        judged = (seed for _, seed in Campaign.at(self.folder).records)
         first = max([self.seed - 1, *judged]) + 1
         if self.jobs == 1:
             self._work(first, 0, end, note)
@@ -290,8 +253,8 @@ def hunt(
         compilers = tuple(compilers_of([jax] if jax else [], [python] if python else [], [target]))
         place = Path(folder or temporary)
         campaign = HuntPlan(place, compilers, minutes, tuple(passes), seed).run()
-        causes = [cause for cause in campaign.settled.values() if isinstance(cause, BugCause)]
-        new = [f"{cause.signature}\n{cause.text}" for cause in causes if not cause.issue]
-        new += [row[1] for row in campaign.table() if row[-1] == "not reduced yet"]
+        new = [row[1] for row in campaign.table() if row[-1] in ("new", "not reduced yet")]
+        texts = {record.cause: record.reduced for record in campaign.records.values()}
+        new = [f"{cause}\n{texts.get(cause, '')}" for cause in new]
         assert not new, "\n\n".join(new)
         return len(campaign.records)

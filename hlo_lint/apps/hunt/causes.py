@@ -1,4 +1,4 @@
-"""Findings grouped by cause: reduced, signed, and told apart from what is known.
+"""Verdicts, and findings grouped by cause: reduced, signed, and told apart from what is known.
 
 A signature is what stays the same when a module is reduced: the kind, the pass, XLA's check without
 names and numbers, and the opcodes of the reduced module.
@@ -10,9 +10,9 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from hlo_lint.apps.hunt import show
 from hlo_lint.apps.hunt.judge import CPU, GPU, BugFinding, JudgeVerdict, hunt_inputs
@@ -34,29 +34,41 @@ _SHAPELESS: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-elem
 JudgeOf = Callable[[str], JudgeVerdict]
 
 
-@dataclass(frozen=True)
-class BugCause:
-    """The mistake behind one or more findings, with the smallest module that shows it."""
+@dataclass(frozen=True, kw_only=True)
+class HuntRecord(JudgeVerdict):
+    """The verdict on a module, and what was found out later about a finding."""
 
-    finding: BugFinding
-    text: str
-    """The reduced module."""
-    size: tuple[int, int]
-    """Its instructions before and after the reduction."""
-    shows: tuple[str, ...]
-    """The compilers in which the module shows it: `0.10.2 cpu`."""
     seed: int
-    """Of the first module that showed it."""
+    by: str
+    """The judge, by what it compiles with: `0.10.2 cpu`."""
+    traits: tuple[str, ...]
+    reduced: str = ""
+    """The smallest module with the finding; empty if none is known yet."""
+    size: tuple[int, ...] = ()
+    """The instructions of the module before and after the reduction."""
+    shows: tuple[str, ...] = ()
+    """The judges that find it in the reduced module."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> HuntRecord:
+        """The record that `dataclasses.asdict` made an entry of."""
+        fields: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()
+        }
+        finding = fields.pop("finding")
+        return cls(finding=BugFinding(**finding) if finding else None, **fields)
 
     @property
-    def signature(self) -> str:
-        """The cause, and the opcodes of the module."""
-        return cause_signature(self.finding, self.text)
+    def cause(self) -> str:
+        """The cause of the finding; once it is reduced its signature; empty without a finding."""
+        if self.finding is None:
+            return ""
+        return cause_signature(self.finding, self.reduced) if self.reduced else self.finding.cause
 
     @property
     def issue(self) -> str:
         """The place where it is told of; empty for what is new."""
-        return known_issue(self.finding.cause) or known_issue(self.signature)
+        return known_issue(self.finding.cause if self.finding else "") or known_issue(self.cause)
 
     def write(self, folder: Path) -> None:
         """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does.
@@ -64,17 +76,19 @@ class BugCause:
         Raises:
             DumpError: they cannot be written.
         """
-        finding, (release, _, target) = self.finding, self.shows[0].partition(" ")
+        assert self.finding is not None
+        message, (release, _, target) = self.finding.message, self.by.partition(" ")
         if target not in (CPU, GPU) and not (chip := target_of(target)).is_tpu:
-            given = Environment(release, chip.description)
-            write_repro(Repro(self.text, finding.message, self.size, given), folder)
+            given, (before, after) = Environment(release, chip.description), self.size
+            write_repro(Repro(self.reduced, message, (before, after), given), folder)
             return
-        lines = [f"{finding.kind} by {finding.pass_name or 'XLA'}, jax {', '.join(self.shows)}:"]
-        lines += [*finding.message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
-        for array in hunt_inputs(parse_file(self.text).modules[0], SEEDS[0]):
+        by = self.finding.pass_name or "XLA"
+        lines = [f"{self.finding.kind} by {by}, jax {', '.join(self.shows)}:"]
+        lines += [*message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
+        for array in hunt_inputs(parse_file(self.reduced).modules[0], SEEDS[0]):
             numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
             lines.append(f"input: {array.dtype.name} {numbers}")
-        write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.text]))
+        write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.reduced]))
 
 
 @dataclass(frozen=True)
@@ -100,6 +114,26 @@ def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
         return Search(CauseTest(judge, finding.cause), guard).run(text)
 
 
+def settled(record: HuntRecord, text: str, judges: Mapping[str, JudgeOf]) -> HuntRecord:
+    """The record of a finding that is reduced, and tried with every other compiler.
+
+    Where it is not found again the record has none.
+    """
+    assert record.finding is not None
+    finding, lost = record.finding, replace(record, outcome="found once, not again", finding=None)
+    try:
+        reduction = reduced(text, judges[record.by], finding)
+    except UsageError:
+        return lost
+    again = {name: other(reduction.text).finding for name, other in judges.items()}
+    own = again.pop(record.by)
+    if own is None or own.cause != finding.cause:
+        return lost
+    shows = (record.by, *(name for name, one in again.items() if one and one.kind == finding.kind))
+    size = (reduction.before.size, reduction.after.size)
+    return replace(record, finding=own, reduced=reduction.text, size=size, shows=shows)
+
+
 def cause_signature(finding: BugFinding, text: str) -> str:
     """The cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
     counts = Counter(
@@ -116,21 +150,3 @@ def cause_signature(finding: BugFinding, text: str) -> str:
 def known_issue(of: str) -> str:
     """The place where a signature is told of, by `known.toml`; empty for what is new."""
     return next((issue for pattern, issue in _KNOWN.items() if re.search(pattern, of)), "")
-
-
-def settled(
-    text: str, by: str, finding: BugFinding, judges: Mapping[str, JudgeOf], seed: int
-) -> BugCause:
-    """The cause of a finding `by` a judge: reduced, and tried with every other compiler.
-
-    Raises:
-        UsageError: it is not found again.
-    """
-    reduction = reduced(text, judges[by], finding)
-    again = {name: judge(reduction.text).finding for name, judge in judges.items()}
-    own = again.pop(by)
-    if own is None or own.cause != finding.cause:
-        raise UsageError(f"{finding.cause}: it is found once, and not again")
-    shows = (by, *(name for name, one in again.items() if one and one.kind == finding.kind))
-    size = (reduction.before.size, reduction.after.size)
-    return BugCause(own, reduction.text, size, shows, seed)

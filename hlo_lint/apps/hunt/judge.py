@@ -171,8 +171,9 @@ class Judge(ExitStack):
         self._plain = self._reference if self._is_gpu else self._runs
 
     def _runner(self, python: Path | None, target: str) -> cpu.XlaCpu:
-        limits = dict(zip(("seconds", "memory", "environment"), LIMITS[target], strict=True))
-        return self.enter_context(cpu.XlaCpu(python, deadline=self._deadline, **limits))
+        seconds, memory, environment = LIMITS[target]
+        limits: dict[str, Any] = {"seconds": seconds, "memory": memory, "deadline": self._deadline}
+        return self.enter_context(cpu.XlaCpu(python, environment=environment, **limits))
 
     def __call__(self, text: str) -> JudgeVerdict:
         """The verdict on a module.

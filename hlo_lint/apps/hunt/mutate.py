@@ -42,9 +42,11 @@ def _swapped(match: re.Match[str], _: Random) -> str:
 
 def _other_operand(match: re.Match[str], random: Random) -> str:
     """Another value of its type that is there before it."""
-    shapes = dict(re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()]))
+    shapes: dict[str, str] = dict(
+        re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()])
+    )
     alike = [name for name, shape in shapes.items() if shape == shapes.get(match[0])]
-    return random.choice(alike or [match[0]])
+    return random.choice(alike or [str(match[0])])
 
 
 def _other_type(match: re.Match[str], random: Random) -> str:
