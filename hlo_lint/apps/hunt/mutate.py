@@ -11,72 +11,44 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import INTEGERS, SETS, ModuleDraft, kind_of
+from hlo_lint.apps.hunt.draft import FLOATS, INTEGERS, SETS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import Generated
 from hlo_lint.dumps.directory import open_dump
 
 MOST_CHANGES: Final = 4
-TRIES: Final = 12
+TRIES: Final = 20
 MAX_CHARACTERS: Final = 20_000
 """Larger modules take too long to judge again and again."""
 
 
-def _dtype(match: re.Match[str]) -> str:
-    """The type of the instruction."""
-    return match.string[: match.start()].rpartition(" = ")[2].partition("[")[0]
-
-
-def _other_constant(match: re.Match[str], random: Random) -> str:
-    return ModuleDraft(random).number(_dtype(match))
-
-
-def _other_opcode(match: re.Match[str], random: Random) -> str:
-    return random.choice(SETS["binary"][kind_of(_dtype(match))] or [str(match[0])])
-
-
-def _swapped(match: re.Match[str], _: Random) -> str:
-    first, second = str(match[0]).split(", ")
-    return f"{second}, {first}"
-
-
-def _other_operand(match: re.Match[str], random: Random) -> str:
-    """Another value of its type that is there before it."""
-    shapes: dict[str, str] = dict(
-        re.findall(r"(%[\w.\-]+) = (\w+\[[\d,]*\])", match.string[: match.start()])
-    )
-    alike = [name for name, shape in shapes.items() if shape == shapes.get(match[0])]
-    return random.choice(alike or [str(match[0])])
-
-
-def _other_type(match: re.Match[str], random: Random) -> str:
-    return random.choice(("f32", "f64", "bf16", "f16") if match[0][0] in "bf" else INTEGERS)
-
-
 _NAME: Final = r"%[\w.\-]+"
-CHANGES: Final[Mapping[str, tuple[str, Callable[[re.Match[str], Random], str]]]] = {
-    "constant": (r"(?<=\[\] constant\()[^{}()]+", _other_constant),
-    "opcode": (rf"(?<= )[\w\-]+(?=\({_NAME}, {_NAME}\)(?:\n|, meta))", _other_opcode),
-    "swap": (rf"(?<=\(){_NAME}, {_NAME}(?=\))", _swapped),
-    "operand": (rf"(?<=[( ]){_NAME}(?=[,)])", _other_operand),
-    "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", _other_type),
+_LITERALS: Final = (
+    "0 1 -1 2 3 7 8 -8 127 -128 255 65535 2147483647 -2147483648 true false -0 0.5 inf nan".split()
+)
+CHANGES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
+    "constant": (r"(?<=constant\()[^{}()]+", _LITERALS),
+    "opcode": (rf"(?<= )[\w\-]+(?=\({_NAME}, {_NAME}\))", [*SETS["binary"]["s"], "divide"]),
+    "swap": (rf"(?<=\()({_NAME}), ({_NAME})(?=\))", [r"\2, \1"]),
+    "operand": (rf"(?<=[( ]){_NAME}(?=[,)])", ()),
+    "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", (*INTEGERS, *FLOATS)),
     "resize": (
         r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+",
-        lambda _, random: random.choice("012358"),
+        "0 1 2 3 5 8".split(),
     ),
 }
-"""The places of each change, and what is put there."""
+"""The places of each change, and what may be put there: without any, what another place has."""
 EVERYWHERE: Final = ("retype", "resize")
 """Changes of all places that are spelled alike."""
 
 
 def _changed(text: str, name: str, random: Random) -> str:
-    pattern, change = CHANGES[name]
+    pattern, given = CHANGES[name]
     matches = [*re.finditer(pattern, text)]
     if not matches:
         return text
     match = random.choice(matches)
-    new = change(match, random)
+    new = match.expand(random.choice(given or [one[0] for one in matches]))
     if name in EVERYWHERE:
         return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
     return text[: match.start()] + new + text[match.end() :]
