@@ -60,7 +60,7 @@ class DrawnCall:
         return _listed(self.draft.some(self.x.rank))
 
     def _order(self) -> str:
-        return _listed(self.draft.shuffled(range(self.x.rank)))
+        return _listed(self.draft.random.sample(range(self.x.rank), self.x.rank))
 
     def _callee(self) -> str:
         return f"%{self.callees.pop(0)}"
@@ -117,7 +117,7 @@ class DrawnCall:
         self.type = str(self.of(dims, f"{self.draft.random.choice('su')}{other}"))
         return ""
 
-    def _element(self) -> str:
+    def _variant(self) -> str:
         return self.variant
 
     def _part(self, sizes: Sequence[int] = ()) -> str:
@@ -147,7 +147,8 @@ class DrawnCall:
         if not self.x.rank or not self.x.elements:
             raise NotDrawn
         batch = [self.one_of(1, 2, 3) for _ in range(self.one_of(0, 1, 2))]
-        places, gone = draft.shuffled(draft.some(self.x.rank, 1)), draft.some(self.x.rank)
+        places, gone = draft.some(self.x.rank, 1), draft.some(self.x.rank)
+        draft.random.shuffle(places)
         sizes = [1 if at in gone else self.draft.upto(size) for at, size in enumerate(self.x.dims)]
         rank = len(batch) + self.x.rank - len(gone)
         own = sorted(draft.random.sample(range(rank), self.x.rank - len(gone)))
@@ -204,7 +205,8 @@ class DrawnCall:
         self.operands.append(draft.source(self.of(dims)))
         parts = []
         for of, name in (("b", "batch"), ("c", "contracting")):
-            places = draft.shuffled(at for role, at in items if role == of)
+            places = [at for role, at in items if role == of]
+            draft.random.shuffle(places)
             theirs = _listed(items.index((of, at)) for at in places)
             if places:
                 parts.append(f"lhs_{name}_dims={{{_listed(places)}}}, rhs_{name}_dims={{{theirs}}}")
@@ -249,7 +251,7 @@ class DrawnCall:
         """The replicas in any order; groups of partitions have another spelling."""
         if self.draft.partitions > 1:
             raise NotDrawn
-        return self.draft.shuffled(range(self.draft.replicas))
+        return self.draft.random.sample(range(self.draft.replicas), self.draft.replicas)
 
 
 def draw_call(

@@ -127,12 +127,6 @@ class ModuleDraft:
         """A number from 1, or 0 where there is no other."""
         return self.random.randint(min(1, size), size)
 
-    def shuffled(self, items: Iterable[int]) -> list[int]:
-        """The numbers in another order."""
-        pool = list(items)
-        self.random.shuffle(pool)
-        return pool
-
     def number(self, dtype: str, leaf: str = "c") -> str:
         """A literal of a type: at its ends, a power of two, small, or any."""
         random = self.random
@@ -145,13 +139,13 @@ class ModuleDraft:
             numbers = "inf -inf nan" if is_special else "0 -0 1 -1 2 0.5 3 -2 4 0.25"
             return random.choice(numbers.split())
         low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
-        if leaf == "h":
-            bits, most = BITS[dtype], min(BITS[dtype] + 1, high)
-            return str(random.choice((0, 1, bits - 1, most, random.randint(0, most))))
-        end = random.choice((low, high, high - 1, low + 1))
+        small = [random.randint(-2, 9) for _ in range(2)]
         power = (1 << random.randrange(high.bit_length())) - random.choice((0, 0, 1))
-        anywhere = random.randint(low, high)
-        number = random.choice((end, power, anywhere, *(random.randint(-2, 9) for _ in range(2))))
+        end, anywhere = random.choice((low, high, high - 1, low + 1)), random.randint(low, high)
+        number = random.choice((end, power, anywhere, *small))
+        if leaf == "h":
+            bits = BITS[dtype]
+            number = random.choice((0, 1, bits - 1, bits + 1, random.randint(0, bits + 1)))
         number = min(max(number, low), high)
         return self.number(dtype, leaf) if leaf == "n" and number in (0, -1) else str(number)
 
@@ -189,7 +183,7 @@ class ModuleDraft:
     def _sharding(self, dims: tuple[int, ...]) -> str:
         """A sharding over all partitions: by some dimensions, which it divides."""
         rank, tiles, left = len(dims), [1] * len(dims), self.partitions
-        for at in self.shuffled(range(rank)):
+        for at in self.random.sample(range(rank), rank):
             tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left and not dims[at] % n])
             left //= tiles[at]
         if left == self.partitions:
