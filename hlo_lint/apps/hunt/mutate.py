@@ -66,7 +66,7 @@ def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> 
                 text = changed
                 traits.append(name)
                 break
-    return Generated(seed, text, tuple(traits)) if traits else None
+    return Generated(seed, text, tuple(traits)) if text not in texts else None
 
 
 def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
