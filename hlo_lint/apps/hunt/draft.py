@@ -22,8 +22,8 @@ SIZES: Final = (1, 1, 2, 2, 3, 4, 5, 7, 8, 16)
 INTEGERS: Final = tuple(
     "s32 s32 s32 u32 u32 s8 s8 u8 u8 s64 s64 u64 u64 s16 u16 s4 u4 s32 u32 s8 u8 s2".split()
 )
-_choice = re.compile(r"<([^<>]*)>")
 FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
+_choice = re.compile(r"<([^<>]*)>")
 
 
 class NotDrawn(Exception):
