@@ -181,7 +181,7 @@ def compile_text(text: bytes, *, flags: dict[str, Any], devices: list[int]) -> A
 
 
 def load_runtime() -> Answer:
-    """Import jaxlib, and jax where it needs that."""
+    """Import jaxlib, and jax for a GPU."""
     _device()
     return None, ()
 
@@ -217,14 +217,15 @@ def _compiled(
 def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
     """The CPU, a function that puts an array on it, and one that fetches an array from it."""
     jaxlib = import_module("jaxlib._jax")
-    # Before 0.11 its arrays are written in Python, in jax, which takes 0.4 s to import.
-    is_alone = hasattr(jaxlib.ArrayImpl, "_to_np_array_did_copy")
-    if not is_alone or os.environ.get("JAX_PLATFORMS") != "cpu":
+    if os.environ.get("JAX_PLATFORMS") != "cpu":
         jax = import_module("jax")
         first = jax.devices()[0]
         return first, lambda array: jax.device_put(array, first), import_module("numpy").asarray
-    device = import_module("jaxlib.xla_client").make_cpu_client().devices()[0]
-    sharding = jaxlib.SingleDeviceSharding(device)
+    client = import_module("jaxlib.xla_client")
+    device = client.make_cpu_client().devices()[0]
+    # Before 0.11 jax's shardings, which are of this class, have these in Python.
+    whole = {"memory_kind": None, "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate()}
+    sharding = type("Whole", (jaxlib.SingleDeviceSharding,), whole)(device)
 
     def put(array: NDArray[Any]) -> Any:
         shape = _ShapedArray(array.shape, array.dtype)

@@ -4,14 +4,15 @@ They take HLO as it is (`pjrt_c_api.h`, format "hlo"): jax's Python API takes St
 no layouts and no bitcasts. No driver and no device are needed.
 
 This file is a script as well, which needs jaxlib and jax's CUDA plugin and nothing else: with the
-arguments FILE and TARGET it compiles one file, for the GPU that a text of XLA's
-`GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs: `v5e:2x2`. `XLA_FLAGS`
-has the flags.
+arguments FILE, TARGET and, if it is not 1, the number of partitions it compiles one file, for the
+GPU that a text of XLA's `GpuTargetConfigProto` describes, or, with libtpu, for a topology of TPUs:
+`v5e:2x2`. `XLA_FLAGS` has the flags.
 """
 
 from __future__ import annotations
 
 import ctypes as C
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -107,7 +108,9 @@ class Plugin:
         """
         replicas, partitions = devices
         counts = b"\x20" + _varint(replicas) + b"\x28" + _varint(partitions)
-        # CompileOptionsProto { executable_build_options { num_replicas num_partitions } }
+        counts += b"\x30\x01" * (partitions > 1)
+        # CompileOptionsProto { executable_build_options { num_replicas num_partitions
+        # use_spmd_partitioning } }
         build = _field(3, counts) + b"".join(
             # env_option_overrides { key value { bool_field or string_field } }
             _field(7, _field(1, key.encode()) + _field(2, _override(text)))
@@ -170,8 +173,9 @@ def module_of_text(data: bytes) -> bytes:
     return bytes(module.as_serialized_hlo_module_proto())
 
 
-def main(file: str, target: str) -> int:
+def main(file: str, target: str, partitions: str = "1") -> int:
     """Compile one file and print how that ends; 0 if it is compiled, 1 if not, 2 without XLA."""
+    os.environ.update(ABSENT)
     platform = "cuda" if Path(target).exists() else "tpu"
     library = plugin_path(platform)
     if library is None:
@@ -181,7 +185,8 @@ def main(file: str, target: str) -> int:
     if platform == "cuda":
         description = Path(target).read_text("utf-8")
         chip = {"platform": "cuda", "target_config": description, "topology": "1x1x1"}
-    error = Plugin(library).compile(module_of_text(Path(file).read_bytes()), chip)
+    module, devices = module_of_text(Path(file).read_bytes()), (1, int(partitions))
+    error = Plugin(library).compile(module, chip, devices)
     print(f"error: {error.strip()}" if error else "ok")
     return 1 if error else 0
 
