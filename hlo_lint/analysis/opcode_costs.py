@@ -216,7 +216,6 @@ def _convolution_flops(
     return 2 * valid * channels * features * batch
 
 
-@lru_cache(maxsize=1 << 10)
 def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
     """Pairs of an output position and a window element that meet an element of the input.
 
