@@ -1,4 +1,4 @@
-"""Where patterns match, and the reason for each mismatch."""
+"""The places that patterns match, and the reason for each mismatch."""
 
 from __future__ import annotations
 
