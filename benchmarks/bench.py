@@ -41,7 +41,7 @@ DUMP, RANKS = "DUMP", "RANKS"
 ROUNDS = 3
 MANY_SECONDS = 1
 """Seconds from which on a command is not repeated."""
-MAX_COMPILE_SECONDS = 300
+MAX_COMPILE_SECONDS = 480
 """Seconds on the clock after which a compile is stopped."""
 SMALL = ROOT / "fixtures/roundtrip/opcodes_elementwise_binary.hlo"
 """A file of about a kilobyte."""
