@@ -169,7 +169,7 @@ def convolved(x: Array, kernel: Array, stride: int = 1, groups: int = 1) -> Arra
     )
 
 
-def vision(blocks: int, width: int = 64) -> Program:
+def vision(blocks: int, width: int = 64, pixels: int = 224) -> Program:
     """A training step of a residual network with batch norm, of four stages."""
 
     def batch_norm(x: Array, weights: Tree) -> Array:
@@ -213,7 +213,7 @@ def vision(blocks: int, width: int = 64) -> Program:
         "stages": stages,
         "head": floats(4 * sizes[-1], 1000),
     }
-    return training(loss, weights, floats(8, 224, 224, 3), integers(8))
+    return training(loss, weights, floats(8, pixels, pixels, 3), integers(8))
 
 
 def molecules(steps: int, atoms: int = 4096) -> Program:

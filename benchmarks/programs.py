@@ -49,7 +49,7 @@ ROUNDS = 3
 PROGRAMS: Mapping[str, Callable[[], Program]] = {
     "language": lambda: language(2, 128, 1000),
     "experts": lambda: experts(2, 64, 4),
-    "vision": lambda: vision(1, 32),
+    "vision": lambda: vision(1, 32, 64),
     "speech": lambda: speech(1, 64, 8),
     "serving": lambda: serving(2, 64, 1000),
     "graphs": lambda: graphs(2, 32),
