@@ -138,12 +138,8 @@ corpora: $(BIN)/hlo-lint  ## check the texts of CORPORA, which others wrote; wri
 verifier: $(VENV)/tools  ## ask the verifier of XLA:GPU about the example of each check; writes benchmarks/VERIFIER.md
 	$(BIN)/python -m benchmarks.verifier $(RELEASES)/hlo_lint/jax-0.11.2/bin/python
 
-bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## what commands cost beside the compiles of PROGRAMS (12), and speed beside XLA's parser on their dumps, DUMP, BIG, CORPORA and FILES or models that it compiles; ROUNDS=3; writes benchmarks/BESIDE.md, RESULTS.md
-	$(BIN)/python -m benchmarks.beside build/beside $(addprefix --program=,$(PROGRAMS))
-ifeq ($(FILES),)
-	$(BIN)/python -m benchmarks.models build/models $(addprefix --gpu=,$(lastword $(sort $(wildcard $(RELEASES)/hlo_lint/jax-*/bin/python))))
-endif
-	$$(ls $(ORACLE)/bin/python $(BIN)/python 2>/dev/null | head -n 1) -m benchmarks.bench $(or $(DUMP),$(addprefix build/beside/*/,$(or $(PROGRAMS),experts vision))) $(addprefix --big=,$(BIG)) $(addprefix --corpora=,$(CORPORA)) $(addprefix --file=,$(or $(FILES),build/models))
+bench: $(VENV)/tools $(ORACLE)/installed $(RELEASES)/made  ## what commands cost beside compiles and beside XLA's parser: half an hour on 2 cores; a run that was stopped goes on; writes benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.bench build/bench --parser $(ORACLE)/bin/python $(addprefix --target=,$(TARGETS)) $(addprefix --program=,$(PROGRAMS))
 
 faults: $(BIN)/hlo-lint  ## kill -9 of `fix` at 1,000 moments; writes benchmarks/FAULTS.md
 	$(BIN)/python -m benchmarks.faults --trials 1000

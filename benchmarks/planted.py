@@ -13,14 +13,10 @@ goes on; the page is about all of them, with `--count 0` about those of earlier 
 
 from __future__ import annotations
 
-import argparse
-import os
 import random
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -29,9 +25,8 @@ from typing import Final
 
 import hlo_lint
 from benchmarks.corpora import texts_of
-from benchmarks.measure import unpacked
 from benchmarks.plants import EDITS, REWRITES, Edit
-from benchmarks.values import State, Verdict, opened, xla_cpu
+from benchmarks.values import State, Verdict, folders_of, gather, opened, parser_of, xla_cpu
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
@@ -290,41 +285,24 @@ def section(edits: Sequence[Planted], what: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
-    parser.add_argument("--archives", type=Path, metavar="FOLDER")
+    parser = parser_of(RESULTS, __doc__)
     parser.add_argument("--corpora", type=Path, metavar="FOLDER", help="texts of XLA's tests")
-    parser.add_argument("--state", type=Path, help="outcomes, kept from run to run")
     parser.add_argument("--count", type=int, default=500, metavar="N", help="of each of the two")
     parser.add_argument("--seed", type=int, default=0, help="of what is planted, and where")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
     options = parser.parse_args()
     state = State(options.state)
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        folders = list(options.folders)
-        if options.archives:
-            folders += sorted(
-                path
-                for path in unpacked(options.archives, Path(scratch)).iterdir()
-                if path.is_dir()
-            )
-        edits = [(what, number) for number in range(options.count) for what in KINDS]
-        with ProcessPoolExecutor(options.jobs) as pool:
-            waiting = [
-                pool.submit(
-                    planted_edit, tuple(folders), options.corpora, number, options.seed, what
-                )
-                for what, number in edits
-                if f"{what} {options.seed} {number}" not in state.verdicts
-            ]
-            for count, future in enumerate(as_completed(waiting), 1):
-                state.add(future.result())
-                progress = f"{count} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
-                print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ProcessPoolExecutor(options.jobs) as pool,
+    ):
+        given = tuple(folders_of(options, scratch)), options.corpora
+        waiting = [
+            pool.submit(planted_edit, *given, number, options.seed, what)
+            for number in range(options.count)
+            for what in KINDS
+            if f"{what} {options.seed} {number}" not in state.verdicts
+        ]
+        gather(state, waiting)
     lines = [
         "# Planted errors and rewrites",
         "",

@@ -153,9 +153,7 @@ def _initial_value(instruction: Instruction, choice: random.Random) -> str | Non
         for user in instruction.users
     ):
         return None
-    other = {"0": "1", "1": "0", "-inf": "0", "inf": "0", "true": "false", "false": "true"}
-    number = other.get(instruction.operands_text)
-    return None if number is None else with_operands(instruction, number)
+    return other_constant(instruction)
 
 
 def _part(instruction: Instruction, choice: random.Random) -> str | None:
@@ -225,13 +223,12 @@ def _by_way_of(
     before: str = "",
 ) -> str | None:
     """The instruction, then an operation on it, and the same operation back, or another one."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = (.*)", instruction.text, re.S)
     shape = instruction.shape_or_none
-    if found is None or not isinstance(shape, ArrayShape) or instruction.opcode not in _PLAIN:
+    if not isinstance(shape, ArrayShape) or instruction.opcode not in _PLAIN:
         return None
     if any(map(shape.is_dynamic, range(shape.rank))):
         return None
-    root, name, line = found[1] or "", found[2], found[3]
+    (root, name), line = head(instruction), instruction.text.partition(" = ")[2]
     there = f"{dtype or shape.dtype}[{','.join(map(str, dims))}]"
     if before:
         before = f"  {name}.extra = {shape.dtype}[] {before}\n"
@@ -316,34 +313,25 @@ def _chosen(instruction: Instruction, choice: random.Random) -> str | None:
 
 def _reordered(instruction: Instruction, choice: random.Random) -> str | None:
     """`(a + b) + c` as `a + (b + c)`, which is rounded otherwise."""
-    found = re.match(
-        r"(ROOT )?(%?[\w.\-]+) = (\S+) add\(([^()]*), ([^()]*)\)(.*)", instruction.text
-    )
     left = instruction.operands[0].instruction if instruction.operands else None
-    if instruction.opcode != "add" or found is None or left is None or left.opcode != "add":
+    if instruction.opcode != "add" or left is None or left.opcode != "add":
         return None
-    root, name, shape, _, last, tail = found.groups(default="")
+    _, _, last = instruction.operands_text.partition(", ")
     first, _, second = left.operands_text.partition(", ")
+    tail = instruction.attributes_text
     if "[" in left.operands_text + last + tail:
         return None
-    return (
-        f"{name}.sum = {shape} add({second}, {last})\n"
-        f"  {root}{name} = {shape} add({first}, {name}.sum){tail}"
-    )
+    sums = f"add({second}, {last})", f"add({first}, OWN){tail}"
+    return instead(instruction, instruction.type_text, *sums)
 
 
 def _subtracted(instruction: Instruction, choice: random.Random) -> str | None:
     """`a - b` as `-b + a`."""
-    found = re.match(
-        r"(ROOT )?(%?[\w.\-]+) = (\S+) subtract\(([^()]*), ([^()]*)\)(.*)", instruction.text
-    )
-    if instruction.opcode != "subtract" or found is None or "[" in found[4] + found[5]:
+    if instruction.opcode != "subtract" or "[" in instruction.operands_text:
         return None
-    root, name, shape, left, right, tail = found.groups(default="")
-    return (
-        f"{name}.minus = {shape} negate({right})\n"
-        f"  {root}{name} = {shape} add({name}.minus, {left}){tail}"
-    )
+    left, _, right = instruction.operands_text.partition(", ")
+    last = f"add(OWN, {left}){instruction.attributes_text}"
+    return instead(instruction, instruction.type_text, f"negate({right})", last)
 
 
 REWRITES: Edits = {
@@ -371,6 +359,30 @@ EDITS: Edits = {
     "padding on the other side": _padding,
     "another contraction": _contraction,
 }
+
+
+def other_constant(instruction: Instruction) -> str | None:
+    """Another number in place of one that reductions begin with, or that stands for nothing."""
+    other = {"0": "1", "1": "0", "-inf": "0", "inf": "0", "true": "false", "false": "true"}
+    number = other.get(instruction.operands_text)
+    return None if number is None else with_operands(instruction, number)
+
+
+def head(instruction: Instruction) -> tuple[str, str]:
+    """`ROOT ` or nothing, and the name as it is spelled."""
+    found = re.match(r"(ROOT )?(%?[\w.\-]+) = ", instruction.text)
+    assert found is not None
+    return found[1] or "", found[2]
+
+
+def instead(instruction: Instruction, shape: str, operation: str, last: str) -> str:
+    """Another operation, and one that makes the array of it; the last one reads `OWN`."""
+    root, name = head(instruction)
+    own = f"{name}.own"
+    return (
+        f"{own} = {shape} {operation}\n"
+        f"  {root}{name} = {instruction.type_text} {last.replace('OWN', own)}"
+    )
 
 
 def with_operands(instruction: Instruction, operands: str) -> str:

@@ -11,14 +11,13 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
 
-from benchmarks import big_dump
-from benchmarks.measure import hlo_texts
+from benchmarks.measure import write_made_text
 from tests.editor import Editor
 
 TIMES = 5
@@ -83,29 +82,30 @@ def measure(path: Path) -> Iterator[tuple[str, float]]:
     editor.close()
 
 
-def table(paths: Sequence[Path]) -> Iterator[str]:
-    """A column for each file."""
-    columns = [dict(measure(path)) for path in paths]
-    sizes = [f"{path.stat().st_size / 1e6:.1f} MB" for path in paths]
-    yield "| | " + " | ".join(sizes) + " |"
-    yield "|---|" + "---:|" * len(sizes)
-    for name in dict.fromkeys(name for column in columns for name in column):
-        times = (column.get(name) for column in columns)
+def table(columns: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """A column for each text."""
+    yield "| | " + " | ".join(columns) + " |"
+    yield "|---|" + "---:|" * len(columns)
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        times = (column.get(name) for column in columns.values())
         shown = ("" if each is None else f"{each * 1000:.0f} ms" for each in times)
         yield f"| {name} | " + " | ".join(shown) + " |"
 
 
-def of_made_text(megabytes: int) -> list[str]:
-    """The table of a text that `benchmarks.big_dump` makes."""
+def of_made_text() -> dict[str, float]:
+    """Each question of a text of `MEGABYTES`, whose lines are all different, and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        big_dump.write(Path(folder), 2.4 * megabytes / 1000, 2, 0)
-        path = hlo_texts(Path(folder))[-1].rename(Path(folder, "step.hlo"))
-        return list(table([path]))
+        path = Path(folder, "step.hlo")
+        write_made_text(path, MEGABYTES)
+        return dict(measure(path))
 
 
 def main() -> None:
-    paths = [Path(argument) for argument in sys.argv[1:]]
-    print("\n".join(table(paths) if paths else of_made_text(MEGABYTES)))
+    columns = {
+        f"{path.stat().st_size / 1e6:.1f} MB": dict(measure(path))
+        for path in map(Path, sys.argv[1:])
+    }
+    print("\n".join(table(columns or {f"{MEGABYTES} MB": of_made_text()})))
 
 
 if __name__ == "__main__":

@@ -9,18 +9,20 @@ import random
 import re
 from collections.abc import Sequence
 
-from benchmarks.plants import Edit, Edits, cut_further, other_operation, with_operands
+from benchmarks.plants import (
+    Edit,
+    Edits,
+    cut_further,
+    head,
+    instead,
+    other_constant,
+    other_operation,
+    with_operands,
+)
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.lowering.collectives import listed_groups
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape
-
-
-def _head(instruction: Instruction) -> tuple[str, str]:
-    """`ROOT ` or nothing, and the name as it is spelled."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = ", instruction.text)
-    assert found is not None
-    return found[1] or "", found[2]
 
 
 def _array(instruction: Instruction | None) -> ArrayShape | None:
@@ -51,18 +53,8 @@ def _with_attribute(instruction: Instruction, name: str, text: str) -> str:
 
 
 def _replaced(instruction: Instruction, operation: str) -> str:
-    root, name = _head(instruction)
+    root, name = head(instruction)
     return f"{root}{name} = {instruction.type_text} {operation}"
-
-
-def _instead(instruction: Instruction, shape: str, operation: str, last: str) -> str:
-    """Another operation, and one that makes the array of it; the last one reads `OWN`."""
-    root, name = _head(instruction)
-    own = f"{name}.own"
-    return (
-        f"{own} = {shape} {operation}\n"
-        f"  {root}{name} = {instruction.type_text} {last.replace('OWN', own)}"
-    )
 
 
 def _of_device(instruction: Instruction | None) -> bool:
@@ -133,7 +125,7 @@ def _sum_twice(instruction: Instruction, choice: random.Random) -> str | None:
         return None
     tail = _tail(instruction)
     first = f"all-reduce({instruction.operands_text}){tail}"
-    return _instead(instruction, instruction.type_text, first, f"all-reduce(OWN){tail}")
+    return instead(instruction, instruction.type_text, first, f"all-reduce(OWN){tail}")
 
 
 def _reducer(instruction: Instruction, choice: random.Random) -> str | None:
@@ -224,7 +216,7 @@ def _part_elsewhere(instruction: Instruction, choice: random.Random) -> str | No
     operands[1 + axis], operands[1 + to] = operands[1 + to], operands[1 + axis]
     sizes = ",".join(map(str, dims))
     part = f"dynamic-slice({', '.join(operands)}), dynamic_slice_sizes={{{sizes}}}"
-    return _instead(instruction, _spelled(shape, dims), part, "reshape(OWN)")
+    return instead(instruction, _spelled(shape, dims), part, "reshape(OWN)")
 
 
 def _unmasked(instruction: Instruction, choice: random.Random) -> str | None:
@@ -246,9 +238,7 @@ def _filler(instruction: Instruction, choice: random.Random) -> str | None:
         for user in instruction.users
     ):
         return None
-    other = {"0": "1", "1": "0", "-inf": "0", "inf": "0", "true": "false", "false": "true"}
-    number = other.get(instruction.operands_text)
-    return None if number is None else with_operands(instruction, number)
+    return other_constant(instruction)
 
 
 def _halo(instruction: Instruction, choice: random.Random) -> str | None:
@@ -348,7 +338,7 @@ def _elsewhere(opcode: str) -> Edit:
         dims[to] = dims[to] * shape.dims[axes[0]] // source.dims[axes[0]]
         tail = f"{_tail(instruction, 'dimensions')}, dimensions={{{to}}}"
         exchange = f"{opcode}({instruction.operands_text}){tail}"
-        return _instead(instruction, _spelled(shape, dims), exchange, "reshape(OWN)")
+        return instead(instruction, _spelled(shape, dims), exchange, "reshape(OWN)")
 
     return edit
 
@@ -360,7 +350,7 @@ def _first_sum(instruction: Instruction, choice: random.Random) -> str | None:
         return None
     parts = ", ".join(f"[0:{size}]" for size in shape.dims)
     whole = f"all-reduce({instruction.operands_text}){_tail(instruction, 'dimensions')}"
-    return _instead(
+    return instead(
         instruction, _spelled(shape, source.dims), whole, f"slice(OWN), slice={{{parts}}}"
     )
 
@@ -421,7 +411,7 @@ def _two_steps(instruction: Instruction, choice: random.Random) -> str | None:
     tail = f"{_tail(instruction)}, dimensions={{{axis}}}"
     gather = f"{_tail(instruction, 'to_apply')}, dimensions={{{axis}}}"
     first = f"reduce-scatter({instruction.operands_text}){tail}"
-    return _instead(instruction, _spelled(shape, dims), first, f"all-gather(OWN){gather}")
+    return instead(instruction, _spelled(shape, dims), first, f"all-gather(OWN){gather}")
 
 
 def _summed_in_order(instruction: Instruction, choice: random.Random) -> str | None:
@@ -449,7 +439,7 @@ def _around(operation: str) -> Edit:
         if operation == "reverse" and not free:
             return None
         tail = f", dimensions={{{choice.choice(free)}}}" if operation == "reverse" else ""
-        root, name = _head(instruction)
+        root, name = head(instruction)
         call = f"{instruction.opcode}({name}.own){_tail(instruction)}"
         return (
             f"{name}.own = {_spelled(source, source.dims)} "
@@ -467,16 +457,14 @@ def _by_complement(instruction: Instruction, choice: random.Random) -> str | Non
     if instruction.opcode != "select" or predicate is None or not _of_device(predicate):
         return None
     mask, one, other = instruction.operands_text.split(", ")
-    return _instead(
-        instruction, predicate.type_text, f"not({mask})", f"select(OWN, {other}, {one})"
-    )
+    return instead(instruction, predicate.type_text, f"not({mask})", f"select(OWN, {other}, {one})")
 
 
 def _renumbered(instruction: Instruction, choice: random.Random) -> str | None:
     """The number of the device by way of a larger one."""
     if instruction.opcode != "partition-id":
         return None
-    root, name = _head(instruction)
+    root, name = head(instruction)
     return (
         f"{name}.own = u32[] partition-id()\n"
         f"  {name}.extra = u32[] constant(7)\n"

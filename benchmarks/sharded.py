@@ -13,7 +13,6 @@ seven sets of inputs. With `--state` outcomes are kept, and a run that was stopp
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import subprocess
@@ -21,7 +20,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from importlib.metadata import version
 from itertools import product
@@ -31,7 +30,19 @@ from typing import Final, NamedTuple
 from benchmarks.planted import ERROR, MAX_TEXT, REWRITE, edited, with_text
 from benchmarks.plants import REWRITES as ANY_REWRITES
 from benchmarks.shard_plants import ERRORS, REWRITES
-from benchmarks.values import State, Verdict, opened, reasons, table, tasks_of, validated, xla_cpu
+from benchmarks.values import (
+    State,
+    Verdict,
+    folders_of,
+    gather,
+    opened,
+    parser_of,
+    reasons,
+    table,
+    tasks_of,
+    validated,
+    xla_cpu,
+)
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
@@ -164,19 +175,14 @@ def section(plants: Sequence[Verdict], what: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
+    parser = parser_of(RESULTS, __doc__)
     parser.add_argument("--count", type=int, default=100, metavar="N", help="errors to plant")
     parser.add_argument("--dumps", type=Path, metavar="FOLDER", help="where they are, or will be")
-    parser.add_argument("--state", type=Path, help="outcomes, kept from run to run")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     options = parser.parse_args()
     state = State(options.state)
     with tempfile.TemporaryDirectory() as scratch, ProcessPoolExecutor(options.jobs) as pool:
         made = compiled((options.dumps or Path(scratch)).resolve())
-        folders = (*made, *options.folders)
+        folders = (*made, *folders_of(options, scratch))
         tasks = [task for folder in folders for task in tasks_of(folder)]
         waiting = [
             pool.submit(validated, task, 1) for task in tasks if task.key not in state.verdicts
@@ -191,9 +197,7 @@ def main() -> None:
             for number, what in plants
             if f"{what} {number}" not in state.verdicts
         ]
-        for done, future in enumerate(as_completed(waiting), 1):
-            state.add(future.result())
-            print(f"{done} of {len(waiting)}: {future.result()['key']}", file=sys.stderr)
+        gather(state, waiting)
     verdicts = [state.verdicts[task.key] for task in tasks]
     compilers = ", ".join(
         f"{target} by {release}" for target, (_, release) in TARGETS.items() if release
@@ -211,7 +215,7 @@ def main() -> None:
     for what in KINDS:
         every = [state.verdicts[f"{what} {number}"] for number, kind in plants if kind == what]
         lines += section([plant for plant in every if plant["kind"] is not None], what)
-    RESULTS.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
+    options.output.write_text("\n".join(lines).rstrip() + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -183,36 +183,53 @@ def validated(task: Task, jobs: int) -> Verdict:
     }
 
 
-def main() -> None:
+def parser_of(page: Path, about: str | None) -> argparse.ArgumentParser:
+    """The arguments of the programs that judge the steps of dumps."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER")
     parser.add_argument("--archives", type=Path, metavar="FOLDER")
-    parser.add_argument("--state", type=Path, help="verdicts, kept from run to run")
+    parser.add_argument("--state", type=Path, help="outcomes, kept from run to run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
-    parser.add_argument("--output", type=Path, default=RESULTS, help="the page to write")
-    options = parser.parse_args()
-    state = State(options.state)
+    parser.add_argument("--output", type=Path, default=page, help="the page to write")
+    return parser
+
+
+def folders_of(options: argparse.Namespace, scratch: str) -> list[Path]:
+    """The folders that are given, and those in archives."""
+    folders = list(options.folders)
+    if options.archives:
+        root = unpacked(options.archives, Path(scratch))
+        folders += sorted(path for path in root.iterdir() if path.is_dir())
+    return folders
+
+
+def gather(state: State, waiting: Sequence[Future[Verdict]]) -> None:
+    """Add the outcomes as they come."""
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        folders = list(options.folders)
-        if options.archives:
-            root = unpacked(options.archives, Path(scratch))
-            folders += sorted(path for path in root.iterdir() if path.is_dir())
-        with ProcessPoolExecutor(options.jobs) as pool:
-            tasks = [task for several in pool.map(tasks_of, folders) for task in several]
-            waiting = {
-                task.key: pool.submit(validated, task, options.jobs)
-                for task in sorted(tasks, key=lambda task: -task.size)
-                if task.key not in state.verdicts
-            }
-            for number, future in enumerate(as_completed(waiting.values()), 1):
-                state.add(future.result())
-                progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
-                print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
+    for number, future in enumerate(as_completed(waiting), 1):
+        state.add(future.result())
+        progress = f"{number} of {len(waiting)} after {time.monotonic() - begun:.0f} s"
+        print(f"{progress}: {future.result()['key']}", file=sys.stderr, flush=True)
+
+
+def main() -> None:
+    options = parser_of(RESULTS, __doc__).parse_args()
+    state = State(options.state)
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        ProcessPoolExecutor(options.jobs) as pool,
+    ):
+        several = pool.map(tasks_of, folders_of(options, scratch))
+        tasks = [task for tasks in several for task in tasks]
+        waiting = [
+            pool.submit(validated, task, options.jobs)
+            for task in sorted(tasks, key=lambda task: -task.size)
+            if task.key not in state.verdicts
+        ]
+        gather(state, waiting)
     verdicts = [state.verdicts[task.key] for task in tasks]
-    print(f"{time.monotonic() - begun:.0f} s", file=sys.stderr)
     lines = [
         "# Values after each step",
         "",

@@ -227,7 +227,7 @@ def read_loop(instruction: Instruction) -> LoopAnnotations | None:
     """
     if "known_trip_count" not in instruction.attributes_text:
         return None
-    config = backend_config(instruction)
+    config = instruction.backend_config()
     trip_count = integer_field(config.get("known_trip_count"), "n")
     if trip_count is None:
         return None
@@ -249,12 +249,6 @@ def integer_field(message: object, name: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def backend_config(instruction: Instruction) -> Mapping[str, object]:
-    """The fields of a `backend_config` in JSON; empty for any other."""
-    config = instruction.attribute_or_none("backend_config")
-    return config if isinstance(config, Mapping) else {}
-
-
 class SliceDescriptor(NamedTuple):
     """The place of a slice in memory: `DynamicSliceConfig` says it in place of the operands."""
 
@@ -269,7 +263,7 @@ def slice_descriptor(instruction: Instruction) -> SliceDescriptor | None:
     """The `dynamic_slice_config` of a slice; None without one, or in a form that is not known."""
     if '"dynamic_slice_config"' not in instruction.attributes_text:
         return None
-    config = backend_config(instruction).get("dynamic_slice_config")
+    config = instruction.backend_config().get("dynamic_slice_config")
     if not isinstance(config, Mapping) or "table" in config:
         return None  # no dump at hand has a table
     loop = integer_field(config, "loop_index") if "loop_index" in config else None

@@ -12,7 +12,6 @@ from functools import lru_cache
 from math import prod
 from typing import Final
 
-from hlo_lint.analysis.loops import backend_config
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.attributes.windows import (
     ConvolutionDimensionNumbers,
@@ -216,7 +215,6 @@ def _convolution_flops(
     return 2 * valid * channels * features * batch
 
 
-@lru_cache(maxsize=1 << 10)
 def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
     """Pairs of an output position and a window element that meet an element of the input.
 
@@ -279,7 +277,7 @@ def library_cost(call: Instruction) -> Cost:
         return NOTHING
     flops = 0
     if target.startswith("__cublas$"):
-        config = backend_config(call)
+        config = call.backend_config()
         gemm = config.get("gemm_backend_config", config)
         dims = gemm.get("dot_dimension_numbers") if isinstance(gemm, Mapping) else None
         named = dims.get("lhs_contracting_dimensions", ()) if isinstance(dims, Mapping) else ()

@@ -14,42 +14,29 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from glob import glob, has_magic
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
-from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.diff.bisection import bisect
-from hlo_lint.analysis.kinds import template_of
-from hlo_lint.analysis.loops import loops
-from hlo_lint.analysis.sequential_calls import sequential_calls
-from hlo_lint.analysis.walks import operands_first
+from hlo_lint.analysis.scheduled_collectives import (
+    MAX_COLLECTIVES,
+    Collective,
+    scheduled_collectives,
+)
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.selection import one_file
-from hlo_lint.hlo.attributes.metadata import OpMetadata
-from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import whole_number
 
-_COLLECTIVES: Final = frozenset(
-    "all-gather all-reduce all-to-all collective-broadcast collective-permute collective-reduce "
-    "ragged-all-to-all recv reduce-scatter send".split()
-)
-_COMPARED: Final = ("dimensions", "split_dimension")
-_SHOWN: Final = (
-    *("channel_id", "replica_groups", "source_target_pairs", "use_global_device_ids"),
-    *_COMPARED,
-)
-_PAIRS: Final = "_xla_send_recv_source_target_pairs"
 _natural = re.compile(r"(\d+)")
-MAX_COLLECTIVES: Final = 100_000
-"""Collectives that are compared of a module, each iteration of a loop counted."""
 _MAX_FINGERPRINT: Final = 12
 """Hexadecimal digits that are shown; a run has a few variants at most."""
 
@@ -62,36 +49,6 @@ class Rank:
     path: Path
     process: int | None = None
     """Its number among the processes that wrote to one folder, each with its own timestamps."""
-
-
-@dataclass(frozen=True, slots=True)
-class Collective:
-    """A collective in the order of the schedule."""
-
-    instruction: Instruction
-    opcode: str
-    """Without `-start`: a collective waits for the same others, asynchronous or not."""
-    shapes: str
-    """The types of its operands, layouts included."""
-    attributes: tuple[str, ...]
-    """Channel, groups, pairs and dimensions, as spelled; the reduction, and the branch."""
-    signature: tuple[object, ...]
-    """Equal on ranks that agree, however they spell it: the opcode, shapes, devices and reduction,
-    and the branches of conditionals that it stands in."""
-
-    @property
-    def channel(self) -> str | None:
-        """The number of its channel."""
-        return self.instruction.attributes.get("channel_id")
-
-    @property
-    def origin(self) -> str:
-        """The operation of the program that it comes from."""
-        metadata = self.instruction.attribute_or_none("metadata")
-        return metadata.op_name if isinstance(metadata, OpMetadata) else ""
-
-    def __str__(self) -> str:
-        return " ".join((f"%{self.instruction.name}:", self.opcode, self.shapes, *self.attributes))
 
 
 @dataclass(frozen=True)
@@ -259,121 +216,6 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
         missing = tuple(name for name in names if name not in there)
         modules.append(RankedModule(title, tuple(variants), missing))
     return modules
-
-
-def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Collective]:
-    """The collectives of a module in the order of the text, those of called computations inside.
-
-    A loop's collectives count once, or, if unrolled, in each iteration; those of a conditional
-    count in each branch. After `MAX_COLLECTIVES` the list ends.
-
-    Raises:
-        LookupError: where a loop to be unrolled has no known trip count, or runs too many.
-    """
-    return (
-        [] if module.entry is None else _CollectiveTrace(module, unrolled).collectives(module.entry)
-    )
-
-
-_Steps: TypeAlias = list[tuple[Instruction, Sequence[Computation]]]
-
-
-class _CollectiveTrace:
-    """The collectives of each computation, in the order in which a device comes to them."""
-
-    def __init__(self, module: Module, unrolled: bool) -> None:
-        self._module = module
-        self._calls = sequential_calls(module)
-        self._unrolled = unrolled
-        self._trip_counts = {loop.instruction: loop.trip_count for loop in loops(module)}
-        self._known: dict[str, list[Collective]] = {}
-
-    def collectives(self, entry: Computation) -> list[Collective]:
-        """The collectives that a computation runs; callees are done before their callers."""
-        begun: dict[str, _Steps] = {}
-
-        def called(computation: Computation) -> Iterator[Computation]:
-            steps = begun[computation.name] = list(self._steps(computation))
-            return chain.from_iterable(callees for _, callees in steps)
-
-        for computation in operands_first([entry], called):
-            self._known[computation.name] = self._run(begun[computation.name])
-        return self._known[entry.name]
-
-    def _steps(
-        self, computation: Computation
-    ) -> Iterator[tuple[Instruction, Sequence[Computation]]]:
-        """The collectives of a computation, and the callers with what they call."""
-        for instruction in computation.instructions:
-            if instruction.opcode.removesuffix("-start") in _COLLECTIVES:
-                # A transfer to or from the host waits for no other device.
-                if instruction.attributes.get("is_host_transfer") != "true":
-                    yield instruction, ()
-            elif instruction.opcode == "fusion":
-                # A fusion of one collective on XLA:GPU, of asynchronous ones on XLA:TPU.
-                body = self._module.callee(instruction)
-                if body is not None:
-                    yield instruction, (body,)
-            elif callees := self._calls.callees(instruction):
-                yield instruction, callees
-
-    def _run(self, steps: _Steps) -> list[Collective]:
-        run: list[Collective] = []
-        for instruction, callees in steps:
-            opcode = instruction.opcode.removesuffix("-start")
-            if opcode in _COLLECTIVES:
-                run.append(_collective(instruction, opcode, self._module))
-            else:
-                run += self._called(instruction, callees)
-            if len(run) >= MAX_COLLECTIVES:
-                if self._unrolled:
-                    raise LookupError(instruction.name)
-                return run[:MAX_COLLECTIVES]
-        return run
-
-    def _called(self, caller: Instruction, callees: Sequence[Computation]) -> list[Collective]:
-        runs = [self._known.get(callee.name, []) for callee in callees]
-        if caller.opcode == "conditional":
-            # The same collective in another branch is met by other devices.
-            return [
-                replace(
-                    collective,
-                    attributes=(*collective.attributes, f"branch={number}"),
-                    signature=(number, *collective.signature),
-                )
-                for number, run in enumerate(runs)
-                for collective in run
-            ]
-        run = list(chain.from_iterable(runs))
-        if self._unrolled and caller.opcode == "while" and run:
-            trip_count = self._trip_counts.get(caller)
-            if trip_count is None or trip_count * len(run) > MAX_COLLECTIVES:
-                raise LookupError(caller.name)
-            run *= trip_count
-        return run
-
-
-def _collective(instruction: Instruction, opcode: str, module: Module) -> Collective:
-    attributes = instruction.attributes
-    spelled = [f"{name}={attributes[name]}" for name in _SHOWN if name in attributes]
-    pairs = attributes.get("frontend_attributes", "")
-    devices: object = sorted(device_groups(instruction, module)) or tuple(spelled)
-    # A send of a pipelined permute has its pairs in a frontend attribute, not in an attribute.
-    if _PAIRS in pairs:
-        devices = pairs = _PAIRS + pairs.partition(_PAIRS)[2].partition("}}")[0] + "}}"
-        spelled.append(pairs)
-    shapes = f"({', '.join(str(operand.shape) for operand in instruction.operands)})"
-    reducer = module.callee(instruction)
-    if reducer is not None and reducer.root is not None:
-        spelled.append(f"reduction={reducer.root.opcode}")
-    signature = (
-        opcode,
-        shapes,
-        devices,
-        None if reducer is None else template_of(reducer),
-        *(attributes.get(name) for name in _COMPARED),
-    )
-    return Collective(instruction, opcode, shapes, tuple(spelled), signature)
 
 
 def _divergence(ours: Variant, theirs: Variant) -> Divergence | None:

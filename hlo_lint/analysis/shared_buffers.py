@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -125,7 +125,6 @@ def source_places(
     return values
 
 
-@cache
 def passes_on(opcode: str) -> bool:
     """True for an opcode whose results may be values of others."""
     return opcode in PASSES_ON or is_async(opcode)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from hlo_lint.dumps.pass_lists import (
@@ -259,7 +259,6 @@ def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str,
     }
 
 
-@cache
 def _fields() -> Mapping[str, str]:
     return {name: text for name, text in Stage.__annotations__.items() if name != "assumed"}
 

@@ -1,11 +1,12 @@
 """File names of a dump directory, as XLA's `dump.cc` makes them.
 
-[timestamp.]module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt
+    [TIMESTAMP.]module_ID.MODULE.STEP.PIPELINE.after_PASS.before_PASS.txt
+
+module_0001.jit_f.0023.hlo_normalization.after_algsimp.before_cse.txt         (between two passes)
 module_0001.jit_f.0319.copy-insertion.after_removing_unnecessary_copies.txt   (during a pass)
 module_0000.jit_f.cl_9.0052.tpu-tiling-rewriter.before_tiling_rewriter.txt    (the same, on TPU)
 module_0001.jit_f.sm_9.0a_gpu_after_optimizations.txt                         (a named dump)
-module_0001.metadata.textproto
-module_0000.jit_f.cl_933746096.0064.Main_fusion.after_pipeline-start.before_tpu_fusion.txt    (TPU)
+module_0001.metadata.textproto                                                (of no module)
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _named = late(
 ).fullmatch
 _other = late(r"(?P<module>[^.]+(?:\.cl_\d+)?)(?:\.(?P<rest>.+))?", re.A).fullmatch
 _is_tpu = late(r".+\.cl_\d+", re.A).fullmatch
+_final = late(r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)").fullmatch
 _backend = late(r"(?:.*_)?(gpu|cpu)_after_optimizations[-.].*").fullmatch
 
 
@@ -95,9 +97,6 @@ class DumpName(NamedTuple):
         return self.after.replace("_", " ", 1) if within else f"after {self.after}"
 
 
-_final = late(r"(?:.*_)?after_optimizations\.(?:txt|hlo|hlo\.pb|hlo\.pb\.gz|hlo\.pbtxt)").fullmatch
-
-
 def parse_name(name: str) -> DumpName | None:
     """The parts of a file name (no directory), or None if no dump has such a name."""
     match = _name(plain_name(name)) if "module_" in name else None
@@ -126,7 +125,10 @@ def parse_name(name: str) -> DumpName | None:
 
 
 def numbered_twice(names: Iterable[DumpName]) -> tuple[DumpName, DumpName] | None:
-    """Two dumps of one module that have one number; None if there are none."""
+    """Two dumps after different passes that have one number, of the names of one module; or None.
+
+    Two compilations wrote to one folder then. A pass may be there twice: as a text and as a proto.
+    """
     steps: dict[int, DumpName] = {}
     for name in names:
         if name.step is not None:

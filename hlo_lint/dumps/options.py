@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.patterns import late
@@ -149,7 +148,6 @@ def _records(text: str) -> Iterator[tuple[str, str, Sequence[str], object, int, 
         )
 
 
-@lru_cache(maxsize=1024)
 def _spelled(name: str) -> str:
     """A name as those of dump files spell it."""
     return _unsafe.sub("_", name)

@@ -58,7 +58,7 @@ class PassList:
         return self.name
 
     def __reduce__(self) -> tuple[Callable[[str], PassList], tuple[str]]:
-        return pass_list, (self.name,)
+        return pass_list, (self.name,)  # a copy in another process is that of its own `pass_list`
 
     @property
     def backend(self) -> str:
@@ -105,6 +105,7 @@ class PassList:
 
     @cached_property
     def _known(self) -> dict[tuple[str, str, str], list[int]]:
+        """The answers of `places` so far: the dumps of all modules ask for the same."""
         return {}
 
     def _find(self, pipeline: str, after: str, before: str) -> list[int]:
@@ -165,6 +166,7 @@ class PassList:
 
     @cached_property
     def _known_shares(self) -> dict[PassStep, float]:
+        """The answers of `knows` so far."""
         return {}
 
     def _known_share(self, pipeline: str, after: str, before: str) -> float:
@@ -172,7 +174,7 @@ class PassList:
         if any(self._next(place, pipeline) == before for place in after_places):
             return 1
         is_before_known = (pipeline, before) in self._places if before else bool(after_places)
-        return (bool(after_places) + is_before_known) / 4
+        return (bool(after_places) + is_before_known) / 4  # half for both, a quarter for one
 
     def contradictions(self, steps: PassSteps) -> tuple[int, int]:
         """The numbers of misfits and of strangers in a run.

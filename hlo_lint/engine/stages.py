@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.analysis.stage import stage_at
@@ -173,7 +173,6 @@ class Stages:
             yield at
 
 
-@lru_cache(maxsize=1 << 12)
 def _are_behind(places: tuple[tuple[int, int], ...], lasts: tuple[int, ...]) -> bool | None:
     """True if places lie after others; None where some do, or where it cannot be said."""
     answers = {

@@ -40,7 +40,14 @@ class DefectEnd(NamedTuple):
 
 
 def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bool) -> ReportLevel:
-    """The level at which a defect is reported; `asked` says that those that are over are, too."""
+    """The level at which a defect is reported.
+
+    Args:
+        end: the end of the defect; None where the last dump still has it.
+        rule: the rule that found it.
+        pipeline: the run; `lone` is one of a single file that was picked out by name.
+        asked: if defects that are over are to be reported, too: `check --resolved`.
+    """
     if end is None or pipeline.lone or rule.always_reported:
         return ReportLevel.FULL
     if rule.checked_between_passes and (asked or pipeline.crashed):
@@ -49,5 +56,5 @@ def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bo
 
 
 def may_report_ended(rule: Rule, pipeline: Pipeline, *, asked: bool) -> bool:
-    """False if only the end of the run has to be looked at."""
+    """True if a defect that is over may be reported; else the end of the run is all that counts."""
     return asked or pipeline.lone or pipeline.crashed or rule.always_reported

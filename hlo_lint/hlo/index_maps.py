@@ -5,7 +5,8 @@ another array. Reshapes, transposes, copies, bitcasts and broadcasts only take t
 number apart and put them together in another order, so a chain of them is one list of digits; where
 two steps cut the number at places that do not fit, it is a short list of such lists. A canonical
 list is unique, so that equal maps have equal lists; several lists are compared element by element.
-No algebra is shared with `layouts.py`.
+No algebra is shared with `layouts.py`, by which rules choose a fix: these maps are asked if it is
+right.
 """
 
 from __future__ import annotations

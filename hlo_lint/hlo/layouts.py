@@ -93,7 +93,7 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
     True
     >>> free("f32[2,3]{0,1}", "f32[6]{0}")
     False
-    >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # where a dimension of size 1 stands is all one
+    >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # a dimension of size 1 may stand anywhere
     True
     >>> free("f32[4,1,6]{0,2,1}", "f32[4,6]{0,1}")
     True

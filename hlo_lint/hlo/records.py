@@ -67,11 +67,15 @@ class SharedLines:
 
     def __init__(self) -> None:
         self.rows: dict[str, InstructionRecord] = {}
-        """The record of each line."""
+        """The record of each line; the parser enters the lines that it reads."""
         self._by_record: dict[int, str] = {}
 
     def of(self, records: Iterable[InstructionRecord]) -> list[str]:
-        """The lines of records that were read from them."""
+        """The lines that records were read from.
+
+        Raises:
+            KeyError: for a record that comes from no line of `rows`.
+        """
         by_record = self._by_record
         if len(by_record) < len(self.rows):  # made when first asked for: most texts are never
             new = islice(self.rows.items(), len(by_record), None)

@@ -240,7 +240,6 @@ def _is_sound(shape: ArrayShape) -> bool:
     return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
 
 
-@lru_cache(maxsize=1 << 12)
 def _plain_layout(order: str) -> Layout:
     return Layout(tuple(map(int, order.split(","))) if order else ())
 

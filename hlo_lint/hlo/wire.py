@@ -24,6 +24,8 @@ WireType: TypeAlias = Literal[0, 1, 2, 5]
 
 MAX_FIELDS: Final = 1 << 20
 """In a message with all that are in it: a kernel call has some hundred."""
+MAX_FIELDS_OF_FILE: Final = 1 << 24
+"""In a file: each event of a profile has four or more, and each instruction of an HloProto."""
 _MAX_NUMBER: Final = (1 << 29) - 1
 _64_BITS: Final = (1 << 64) - 1
 

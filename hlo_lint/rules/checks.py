@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -122,7 +121,6 @@ def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage)
     return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
 
 
-@cache
 def _asks_for_stage(fix: Any) -> bool:
     code: CodeType = fix.__code__
     return "stage" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -96,10 +96,10 @@ class Lines:
     def __init__(self, text: str) -> None:
         self.text = text
         self._line = 0, ""
-        """The line that was asked for last, with its number: what is found on a long line shares
-        one copy of it."""
+        """The number and the text of the line that was asked for last: a hundred findings on one
+        long line then share one copy of it."""
         self._part = Span(0, 0), ""
-        """The part that was asked for last, for the same reason."""
+        """The span that was asked for last and its text, for the same reason."""
         self._starts = array("Q", [0])  # a list would take four times as much
         at = text.find("\n")
         while at >= 0:
@@ -169,6 +169,10 @@ def shown_lines(text: str) -> str:
 
 
 def indent_before(text: str, start: int) -> str:
-    """The white space before a statement, or two blanks where something else is there."""
+    """The white space between the start of a line and `start`; two blanks if other text is there.
+
+    >>> indent_before("ENTRY e {\\n    a = f32[] parameter(0)", 14)
+    '    '
+    """
     line = text[text.rfind("\n", 0, start) + 1 : start]
     return line if not line.strip() else "  "

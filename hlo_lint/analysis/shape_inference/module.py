@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from itertools import repeat
 
 from hlo_lint.analysis.shape_inference.operation import Signature
@@ -176,9 +175,4 @@ def parameter_types(computation: Computation) -> tuple[str, ...]:
         else list(map(rows.__getitem__, computation.positions("parameter")))
     )
     types = dict(zip(map(operands_of, parameters), map(type_of, parameters), strict=True))
-    return tuple(map(types.get, _numbers(len(parameters)), repeat("")))
-
-
-@lru_cache(maxsize=1 << 8)
-def _numbers(count: int) -> tuple[str, ...]:
-    return tuple(map(str, range(count)))
+    return tuple(map(types.get, map(str, range(len(parameters))), repeat("")))

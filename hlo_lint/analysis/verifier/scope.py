@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.analysis.calls import calls_of
@@ -131,13 +130,9 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
 
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
     """The one computation that an attribute names; None if it names none, or several."""
-    return _callee_name(instruction.attributes_text, attribute)
-
-
-@lru_cache(maxsize=1 << 10)  # several checks ask for the body of a loop
-def _callee_name(attributes: str, name: str) -> str | None:
-    span = attribute_span(attributes, name)
-    value = None if span is None else value_or_none(name, attributes[slice(*span)])
+    attributes = instruction.attributes_text
+    span = attribute_span(attributes, attribute)
+    value = None if span is None else value_or_none(attribute, attributes[slice(*span)])
     if isinstance(value, tuple) and len(value) == 1:
         (value,) = value
     return value if isinstance(value, str) and "=" not in value else None

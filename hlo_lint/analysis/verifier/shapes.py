@@ -39,7 +39,6 @@ _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
 
 
-@lru_cache(maxsize=1 << 10)
 def has_shape_checks(opcode: str) -> bool:
     """True if XLA infers the shape of an opcode, or demands something of it."""
     return inference_of(opcode) not in (None, Inference())

@@ -6,15 +6,8 @@ from typing import Any
 
 import click
 
-from hlo_lint.analysis.ranks import (
-    MAX_COLLECTIVES,
-    Collective,
-    Divergence,
-    RankedModule,
-    Variant,
-    compare_ranks,
-    rank_folders,
-)
+from hlo_lint.analysis.ranks import Divergence, RankedModule, Variant, compare_ranks, rank_folders
+from hlo_lint.analysis.scheduled_collectives import MAX_COLLECTIVES, Collective
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.selection import FIRST
 from hlo_lint.engine.diagnose import origin_of

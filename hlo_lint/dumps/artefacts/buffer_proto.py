@@ -15,10 +15,9 @@ from typing import NamedTuple
 
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
-from hlo_lint.hlo.wire import Field, Reader, int_of, text_of
+from hlo_lint.hlo.wire import MAX_FIELDS_OF_FILE, Field, Reader, int_of, text_of
 
 _ASSIGNMENT, _BUFFERS, _ALLOCATIONS = 3, 1, 3
-_MAX_FIELDS = 1 << 24
 
 
 class _Buffer(NamedTuple):
@@ -38,7 +37,7 @@ def buffer_assignment_text(data: bytes, module: Module) -> str | None:
     Raises:
         PayloadError: the bytes are not an HloProto.
     """
-    reader = Reader(data, _MAX_FIELDS)
+    reader = Reader(data, MAX_FIELDS_OF_FILE)
     parts = {field.number: field for field in reader.iterate()}
     if _ASSIGNMENT not in parts or 1 not in parts:
         return None

@@ -14,13 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hlo_lint.hlo.wire import Field, Reader, bytes_of, int_of, text_of
+from hlo_lint.hlo.wire import MAX_FIELDS_OF_FILE, Field, Reader, bytes_of, int_of, text_of
 from hlo_lint.text.errors import PayloadError
 
 _METADATA_PLANE: Final = "/host:metadata"
 _HLO_PROTO: Final = "Hlo Proto"
-_MAX_FIELDS: Final = 1 << 24
-"""Of a whole profile: each event on a line has four or more."""
 
 
 class Plane(NamedTuple):
@@ -46,7 +44,7 @@ def planes(data: bytes) -> Iterator[Plane]:
     Raises:
         PayloadError: the bytes are not an XSpace.
     """
-    reader = Reader(data, _MAX_FIELDS)
+    reader = Reader(data, MAX_FIELDS_OF_FILE)
     for field in reader.iterate():
         if field.number == 1:
             yield Plane(reader, field, metadata_name(reader, field))

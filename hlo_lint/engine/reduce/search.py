@@ -1,5 +1,9 @@
 """The search: coarse chunks first, then finer ones, until no change leaves the problem (ddmin).
 
+A `Draft` is the module as far as it is reduced. A transformation lists what it may change in it,
+its targets, and gives the draft with a chunk of them changed. The test of interest says of a text
+if the problem is still there, and its anchor: the computation and the instruction where.
+
 A test may be slow, so several candidates are tested at once; the first in order that is interesting
 is taken, so that the result does not depend on which of them ends first. Verdicts and the smallest
 text so far go to a state file as they come, from which a later run goes on.
@@ -42,6 +46,7 @@ class Reduction:
     tests: int
     """The number of times the test ran."""
     anchor: tuple[str, str] | None
+    """The computation and the instruction at which the problem shows, if that is known."""
 
 
 class ReductionState:
@@ -113,7 +118,7 @@ def _digest(text: str) -> str:
 
 @dataclass
 class Search:
-    """One reduction."""
+    """One reduction: the smallest text that `run` finds for which `test` is true."""
 
     test: InterestTest
     accepts: Callable[[str], bool]
@@ -196,6 +201,8 @@ class Search:
                 if transformation.alternatives:
                     return current, verdict
                 at += size * number
+                # What the change left unused is gone, too: the rest are the targets that are there
+                # still, and those before `at` were tried in vain.
                 gone = set(targets[at : at + size])
                 left = set(transformation.targets(current, verdict.anchor)) - gone
                 passed = sum(target in left for target in targets[:at])

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate
 
 from hlo_lint.dumps.directory import Skipped
@@ -304,7 +304,6 @@ class _Comments:
             at -= 1
 
 
-@lru_cache
 def _refusal(name: str) -> str:
     try:
         check_names([name])

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.comments import BLANK
-from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, TupleShape, parse_shape
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    Shape,
+    ShapeSyntaxError,
+    TupleShape,
+    leaves,
+    parse_shape,
+    spelled_part,
+)
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:
@@ -19,6 +27,20 @@ class ProgramShape(NamedTuple):
 
     parameters: tuple[Shape, ...]
     result: Shape
+
+    def arrays(self) -> dict[str, ArrayShape]:
+        """The arrays that the program takes and gives, each by the words for it.
+
+        >>> [*read_program_shape("{(f32[8], (s32[]))->f32[8]}").arrays()]
+        ['parameter 0', 'parameter 1, part {0}', 'the result']
+        """
+        parts = [(f"parameter {number}", shape) for number, shape in enumerate(self.parameters)]
+        return {
+            spelled_part(name, index): leaf
+            for name, shape in (*parts, ("the result", self.result))
+            for index, leaf in leaves(shape)
+            if isinstance(leaf, ArrayShape)
+        }
 
 
 class TypedLiteral(NamedTuple):

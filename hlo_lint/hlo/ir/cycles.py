@@ -29,7 +29,8 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
 
 
 def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
-    """The same where a name does not stand above its reader."""
+    """The answer of `without_cycles` where a row reads a name that does not stand above it."""
+    # Of a doubled name the first row counts.
     index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
     operands = [
         [index[name] for name in map(name_in, row[REFERENCES]) if name in index] for row in rows
@@ -40,10 +41,11 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     for at, needed in enumerate(operands):
         for operand in needed:
             users[operand].append(at)
-    # What waits for its operands for ever is on a cycle or reads one; of these, what waits for its
-    # users for ever as well is on one.
+    # A row that never gets its operands is on a cycle, or reads what is behind one. Those of them
+    # that never get their users either are on a cycle, or between two.
     left = _never_ready(dict(enumerate(operands)), users)
     left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
+    # Rows that read down the text, or themselves: without these references no cycle is left.
     closing = tuple(
         at for at in sorted(left) if any(at <= read and read in left for read in operands[at])
     )
@@ -58,7 +60,12 @@ def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
 
 
 def _never_ready(needs: Mapping[int, Sequence[int]], readers: Sequence[Sequence[int]]) -> set[int]:
-    """The nodes that come neither before nor after their needs: on a cycle, or behind one."""
+    """The nodes whose needs are never all met: those on a cycle, and those behind one.
+
+    Args:
+        needs: the nodes that each node waits for.
+        readers: of each node those that wait for it.
+    """
     waiting = {at: len(needed) for at, needed in needs.items()}
     ready = [at for at, count in waiting.items() if not count]
     while ready:

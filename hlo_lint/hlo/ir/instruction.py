@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
@@ -216,6 +217,11 @@ class Instruction:
             return read_attribute(name, text)
         except AttributeSyntaxError:
             return None
+
+    def backend_config(self) -> Mapping[str, object]:
+        """The fields of a `backend_config` in JSON; empty for any other."""
+        config = self.attribute_or_none("backend_config")
+        return config if isinstance(config, Mapping) else {}
 
     def integer_attribute(self, name: str) -> int | None:
         """An attribute that is one integer, else None."""

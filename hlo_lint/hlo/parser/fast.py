@@ -382,7 +382,8 @@ def _are_flat(operands: Sequence[str]) -> bool:
 
 def _is_one_tail(tail: str) -> bool:
     """True if it is nothing but attributes, and no instruction stands in it or after it."""
-    from hlo_lint.hlo.parser.general import Scanner, Unreadable
+    from hlo_lint.hlo.parser.general import Scanner
+    from hlo_lint.hlo.parser.pieces import Unreadable
 
     if " = " not in tail:
         return True

@@ -9,7 +9,6 @@ a tuple of thousands holds few different elements. Only what is left goes throug
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.comments import BLANK, COMMENT
@@ -324,6 +323,5 @@ class _Values:
             raise ShapeSyntaxError(message, self.text, token.start_pos or 0) from None
 
 
-@cache
 def _without_blanks(text: str) -> str:
     return re.sub(rf"\s+|{COMMENT}", "", text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 from hlo_lint.hlo.attributes.splitting import split_attributes
@@ -112,7 +112,6 @@ class InstructionSpans:
         }
 
 
-@lru_cache(4096)
 def operand_spans(operands: str) -> tuple[OperandSpan | None, ...]:
     """The spans of the operands in a list; None for what is not a name but an instruction.
 
@@ -136,7 +135,6 @@ def split_at_commas(text: str) -> list[Span]:
     return [Span(part[0][0], part[-1][1]) for part in _parts(text) if part]
 
 
-@lru_cache(4096)
 def tuple_elements(type_text: str) -> tuple[str, ...] | None:
     """The shapes of a tuple's elements as spelled; None if it is not a tuple.
 

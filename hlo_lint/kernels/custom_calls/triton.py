@@ -489,10 +489,8 @@ def _call_fields(reader: Reader) -> Iterator[Field]:
                     yield from (inner for inner in reader.fields(config) if inner.number == 1)
 
 
-def _stride_edits(
-    reader: Reader, parameter: Field, wanted: Sequence[int]
-) -> dict[int, list[Field]]:
-    (descriptor,) = (one for one in reader.fields(parameter) if one.number == _DESCRIPTOR)
+def _stride_edits(reader: Reader, within: Field, wanted: Sequence[int]) -> dict[int, list[Field]]:
+    (descriptor,) = (one for one in reader.fields(within) if one.number == _DESCRIPTOR)
     (nvidia,) = (one for one in reader.fields(descriptor) if one.number == _NVIDIA)
     listed = [one.start for one in reader.fields(nvidia) if one.number == _STRIDES]
     edits: dict[int, list[Field]] = {start: [] for start in listed}

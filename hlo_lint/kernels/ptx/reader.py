@@ -16,6 +16,7 @@ from collections import ChainMap
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from hlo_lint.kernels.ptx.operands import whole_constant
 from hlo_lint.text.source import ParseError, Span
 
 if TYPE_CHECKING:
@@ -27,13 +28,6 @@ MAX_DEPTH = 64
 """Scopes inside each other; a compiler nests two."""
 MAX_PARSE_ERRORS = 100
 """Maximum parse errors kept per file."""
-
-
-class Address(NamedTuple):
-    """`[%r1+16]`: a register or symbol and a constant."""
-
-    base: str
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +109,6 @@ _TOKEN = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
 _OPCODE = re.compile(r"[a-z][\w.]*(?:::[\w.]+)*")
-_NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)[Uu]?")
 
 # These end with their line; every other directive ends with a semicolon or opens a body.
 _ENDS_WITH_LINE = frozenset(
@@ -129,41 +122,6 @@ _JUMPS = ("bra", "brx.idx", "ret", "exit", "trap")
 def read_ptx(text: str) -> Ptx:
     """Everything that can be read; never an error."""
     return _PtxReader(text).read()
-
-
-def whole_constant(text: str) -> int | None:
-    """The value of a whole constant.
-
-    >>> whole_constant("0x10"), whole_constant("-4"), whole_constant("%r1")
-    (16, -4, None)
-    """
-    if not _NUMBER.fullmatch(text) or len(text) > 24:
-        return None
-    digits = text.rstrip("Uu")
-    if digits.lstrip("-").startswith(("0x", "0X")):
-        return int(digits, 16)
-    # As in C, a leading zero means octal.
-    return int(digits, 8 if re.fullmatch(r"-?0[0-7]+", digits) else 10)
-
-
-def address(operand: str) -> Address | None:
-    """The address in a bracketed operand, without tensor coordinates.
-
-    >>> address("[%r1+-16]"), address("[%rd1,{%r2,%r3}]"), address("%r1")
-    (Address(base='%r1', offset=-16), Address(base='%rd1', offset=0), None)
-    """
-    if not operand.startswith("["):
-        return None
-    inside = operand[1:].removesuffix("]").split(",", 1)[0]
-    base, sign, displacement = inside.partition("+")
-    if not sign:
-        base, sign, displacement = inside.partition("-")
-    if not sign or not base:
-        return Address(inside, 0)
-    offset = whole_constant(displacement)
-    if offset is None:
-        return None
-    return Address(base, -offset if sign == "-" else offset)
 
 
 @dataclass(slots=True)

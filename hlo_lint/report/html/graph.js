@@ -1,4 +1,4 @@
-// A whole module, drawn by sigma when somebody asks for it; helpers are in page.js. A computation that is not open is folded into the instructions that call it.
+// A whole module, drawn by sigma when somebody asks for it; helpers are in elements.js. A computation that is not open is folded into the instructions that call it.
 
 const BLOCK_GAP = 4;
 const COLOURINGS = ["pass", "bytes", "opcode"];

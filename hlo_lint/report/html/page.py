@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markdown_it import MarkdownIt
 
+_PROGRAM = ("graph", "timeline", "elements", "list", "finding", "drawings", "page")
+"""Its parts in their order: the last one runs what the others define."""
 GRAPH_LIBRARIES = ("vendor/graphology-0.26.0.min.js", "vendor/sigma-3.0.3.min.js")
 
 
@@ -42,13 +44,8 @@ def render_html(
     collected = collect(dump, report, [Path(source) for source in sources], progress)
     style = content_of("page.css")
     # The libraries of the graph are a third of a small page: they come with the first graph.
-    names = [
-        *(GRAPH_LIBRARIES if collected["graphs"] else ()),
-        "graph.js",
-        "timeline.js",
-        "page.js",
-    ]
-    program = ";\n".join(map(content_of, names))
+    libraries = GRAPH_LIBRARIES if collected["graphs"] else ()
+    program = ";\n".join(map(content_of, (*libraries, *(f"{name}.js" for name in _PROGRAM))))
     policy = (
         "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {digest(style)}; script-src {digest(program)}; "

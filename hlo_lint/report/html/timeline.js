@@ -1,4 +1,4 @@
-// The passes of a module, and what each of them changed. Helpers are in page.js.
+// The passes of a module, and what each of them changed. Helpers are in elements.js.
 
 function groups(lives, chosen) {
   const found = new Map();

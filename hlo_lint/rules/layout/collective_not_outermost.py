@@ -22,8 +22,8 @@ class CollectiveNotOutermost(Rule):
     """
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
-    skip_fusion_bodies = False
-    always_reported = True
+    skip_fusion_bodies = False  # a fusion may hold a collective
+    always_reported = True  # the harm stays when a later pass resolves it
     examples = (
         Bad(
             """

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_part
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -56,7 +56,7 @@ class MemorySpaceLost(Rule):
             return
         if may(change.pass_name, "memory-spaces"):
             return
-        ours, theirs = dict(_places(before)), dict(_places(after))
+        ours, theirs = _arrays(before), _arrays(after)
         if ours.keys() != theirs.keys():
             return  # the program has another interface now
         lost = [
@@ -75,14 +75,6 @@ class MemorySpaceLost(Rule):
             )
 
 
-def _places(module: Module) -> Iterator[tuple[str, ArrayShape]]:
-    """The arrays that the program takes and gives, by what they are."""
+def _arrays(module: Module) -> Mapping[str, ArrayShape]:
     layout = module.attribute_or_none("entry_computation_layout")
-    if not isinstance(layout, ProgramShape):
-        return
-    parts: list[tuple[str, Shape]] = [("the result", layout.result)]
-    parts += [(f"parameter {at}", shape) for at, shape in enumerate(layout.parameters)]
-    for name, shape in parts:
-        for index, leaf in leaves(shape):
-            if isinstance(leaf, ArrayShape):
-                yield spelled_part(name, index), leaf
+    return layout.arrays() if isinstance(layout, ProgramShape) else {}

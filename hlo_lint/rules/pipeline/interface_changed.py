@@ -6,7 +6,7 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.shape import ArrayShape, Shape, leaves, spelled_part
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -70,18 +70,13 @@ class InterfaceChanged(Rule):
 def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
     if len(ours.parameters) != len(theirs.parameters):
         return f"it took {len(ours.parameters)} parameters, and takes {len(theirs.parameters)}"
-    pairs: list[tuple[str, Shape, Shape]] = [
-        (f"parameter {at}", one, other)
-        for at, (one, other) in enumerate(zip(ours.parameters, theirs.parameters, strict=True))
-    ]
-    for name, one, other in (*pairs, ("the result", ours.result, theirs.result)):
-        olds, news = dict(leaves(one)), dict(leaves(other))
-        if olds.keys() != news.keys():
-            return f"{name} is another tuple"
-        for index, old in olds.items():
-            new = news[index]
-            if isinstance(old, ArrayShape) and isinstance(new, ArrayShape) and _is_other(old, new):
-                return f"{spelled_part(name, index)} was {old} and is {new}"
+    olds, news = ours.arrays(), theirs.arrays()
+    if olds.keys() != news.keys():
+        name = next(name for name in (*olds, *news) if name not in olds or name not in news)
+        return f"{name.partition(',')[0]} is another tuple"
+    for name, old in olds.items():
+        if _is_other(old, news[name]):
+            return f"{name} was {old} and is {news[name]}"
     return ""
 
 

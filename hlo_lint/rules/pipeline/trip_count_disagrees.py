@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hlo_lint.analysis.loops import Counter, Loop, backend_config, integer_field, loops, read_loop
+from hlo_lint.analysis.loops import Counter, Loop, integer_field, loops, read_loop
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
@@ -143,7 +143,7 @@ def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
         has_counter = loop.declared_trip_count is not None and loop.counter is not None
         if not isinstance(shape, TupleShape):
             continue
-        config = backend_config(loop.instruction)
+        config = loop.instruction.backend_config()
         others = config.get(_COUNTS_WITH[1])
         annotated = read_loop(loop.instruction)
         claims: list[tuple[str, object, int | None]] = []

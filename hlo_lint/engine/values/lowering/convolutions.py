@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hlo_lint.analysis.loops import backend_config
 from hlo_lint.engine.values.lowering.gemms import ACTIVATIONS, times
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.attributes.windows import (
@@ -76,7 +75,7 @@ def convolution(
             node = _made(nodes, _filter_gradient(forward))
         case _:
             return None
-    config = backend_config(call)
+    config = call.backend_config()
     inner = config.get("cudnn_conv_backend_config", config)
     settings = inner if isinstance(inner, Mapping) else {}
     dtype = result.dtype if target.endswith("BiasActivationForward") else node.shape.dtype

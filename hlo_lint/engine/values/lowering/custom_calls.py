@@ -148,9 +148,7 @@ def _radix_sort(
     lowering: Lowering, call: Instruction, target: str, leaves: list[Node]
 ) -> list[Node]:
     """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`)."""
-    from hlo_lint.analysis.loops import backend_config
-
-    descending = backend_config(call).get("descending") is True
+    descending = call.backend_config().get("descending") is True
     axis = leaves[0].shape.rank - 1
     return sort(lowering, leaves, axis, (("direction", "GT" if descending else "LT"),))
 

@@ -11,7 +11,6 @@ from math import inf, pi, sqrt
 from struct import pack, unpack
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.loops import backend_config
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
 from hlo_lint.hlo.dtypes import is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
@@ -133,7 +132,7 @@ def onednn_matmul(
 ) -> list[Node] | None:
     """The product of oneDNN with what is fused to it (`xla/service/cpu/onednn_config.proto`)."""
     nodes, result = lowering.nodes, results[0]
-    config = backend_config(call).get("onednn_matmul_config")
+    config = call.backend_config().get("onednn_matmul_config")
     left, right, *rest = operands
     rank = left.shape.rank
     if not isinstance(config, Mapping) or not 2 <= rank == right.shape.rank:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
-from hlo_lint.analysis.loops import backend_config
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -76,7 +75,7 @@ class TileConfigDisagrees(Rule):
 
 
 def _of_results(fusion: Instruction) -> Iterator[Finding]:
-    kernel = backend_config(fusion).get(_FUSION)
+    kernel = fusion.backend_config().get(_FUSION)
     blocks = kernel.get(_BLOCKS) if isinstance(kernel, Mapping) else None
     tiles = blocks.get("output_tiles", ()) if isinstance(blocks, Mapping) else None
     shape = fusion.shape_or_none
@@ -94,7 +93,7 @@ def _of_results(fusion: Instruction) -> Iterator[Finding]:
 
 
 def _of_contraction(dot: Instruction) -> Iterator[Finding]:
-    sizes = _count(backend_config(dot))
+    sizes = _count(dot.backend_config())
     contracted = dot.attribute_or_none("lhs_contracting_dims")
     if isinstance(contracted, Sequence) and sizes not in (None, len(contracted)):
         message = f"{len(contracted)} dimensions are contracted, and the tile has {sizes} sizes"
