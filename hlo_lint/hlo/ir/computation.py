@@ -292,8 +292,7 @@ class Computation:
                             readers.append(at)
                         else:
                             users[name] = [*readers, at]
-            elements = [name for name in users if "#" in name] if self.mentions("#") else ()
-            for element in elements:
+            for element in [name for name in users if "#" in name]:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users
