@@ -125,7 +125,7 @@ def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
 
 @cached_analysis
 def _known_runs(module: Module) -> dict[tuple[str, ...], Sequence[Computation]]:
-    """What instructions of a module run, by what they call: several regions ask for the same."""
+    """The computations that instructions of a module run, by what they call."""
     return {}
 
 
