@@ -9,6 +9,7 @@ is, the operation runs beside the schedule, and other instructions must keep off
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
@@ -19,7 +20,6 @@ from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import CONTROL_FLOW, FORWARDS
 from hlo_lint.hlo.shape import Index, Shape, TupleShape
-from hlo_lint.text.classes import dataclass
 
 _SHARDING = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.analysis.walks import chain
@@ -10,7 +11,6 @@ from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
 from typing import Final, NamedTuple
@@ -15,7 +16,6 @@ from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import FORWARDS
 from hlo_lint.hlo.shape import ArrayShape
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import whole_number
 
 COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from hlo_lint.analysis.async_chains import is_async
 from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken
@@ -27,7 +28,6 @@ from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
-from hlo_lint.text.classes import dataclass
 
 
 @dataclass(frozen=True, slots=True)

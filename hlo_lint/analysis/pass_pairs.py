@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, count
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 
 _NUMBERS = late(r"(\.(\d+|clone))+$")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,7 +15,6 @@ from hlo_lint.dumps.pass_lists import (
     passes_and_pipelines,
 )
 from hlo_lint.dumps.phases import HOST_OFFLOADER, LAYOUT_ASSIGNMENT, LAYOUT_NORMALIZATION
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.source import whole_number
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from hlo_lint.dumps.options import CHANGED_PASSES
@@ -10,7 +11,6 @@ from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import name_of, references_of, root_mark_of
-from hlo_lint.text.classes import dataclass
 
 
 @dataclass(frozen=True)

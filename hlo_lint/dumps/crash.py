@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from hlo_lint.dumps.options import CHANGED_PASSES, EVERY_PASS, DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassName
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.dumps.upcoming import upcoming_passes
-from hlo_lint.text.classes import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -19,7 +19,6 @@ from hlo_lint.dumps.pass_lists import backend_of, recognise_folder, steps_of
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import HloFile
 from hlo_lint.hlo.parser.module import Memo
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import decode

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

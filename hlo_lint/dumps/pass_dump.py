@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hlo_lint.dumps.file_types import PROFILE, FileType, file_type_of
@@ -10,7 +10,6 @@ from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.phases import LOOSE_BEFORE_LAYOUTS
 from hlo_lint.hlo.ir import HloFile, Module
 from hlo_lint.hlo.parser.module import Memo, parse_file
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.source import DIRECTIVE, decode

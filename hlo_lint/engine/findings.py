@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.edits import Edit, Fix, Region
 from hlo_lint.text.source import Position
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,6 @@ from hlo_lint.engine.timeline import ModuleRef, Occurrence, Timeline
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, operands_of, type_of
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,6 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.rules.checks import Check
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +28,6 @@ from hlo_lint.engine.views import ARTEFACT_TYPES, VIEWS, Run, WhenAllIsRead, Who
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.checks import STAGE, Check
 from hlo_lint.rules.entry import ChosenRules, Contents, contents_of
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import DumpError, HloLintError, RuleError
 
 if TYPE_CHECKING:

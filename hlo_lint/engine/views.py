@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
@@ -37,7 +37,6 @@ from hlo_lint.rules.base import (
 from hlo_lint.rules.checks import CYCLES, STAGE, VIOLATIONS, Check
 from hlo_lint.rules.findings import Finding
 from hlo_lint.rules.registry import rule_entries
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import HloLintError, RuleError
 from hlo_lint.text.files import is_proto
 from hlo_lint.text.phrases import NOT_LOOKED_AT

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
 from hlo_lint.hlo.dtypes import BITS
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 
 UNBOUNDED = -1

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.hlo.attributes.cursor import unescape
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import ParseError, Span, shown
 
 MAX_DEPTH: Final = 100

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 
 VARINT: Final = 0

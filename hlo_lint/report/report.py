@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.rules.findings import INTERNAL_ERROR, Severity
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.phrases import counted
 
 if TYPE_CHECKING:

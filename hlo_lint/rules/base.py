@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,6 @@ from hlo_lint.hlo.ir import HloFile, Instruction, Module
 from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, OptionValue
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import RuleError, UsageError, nearest
 from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import ParseDiagnostic, Span

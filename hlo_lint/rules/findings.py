@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import Span
 
 if TYPE_CHECKING:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import Lines, Position, Span, encode
 
 

@@ -7,12 +7,11 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import HloLintError, UsageError
 
 if TYPE_CHECKING:

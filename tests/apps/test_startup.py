@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
-import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -108,14 +105,6 @@ def test_a_check_imports_few_modules(modules: frozenset[str]) -> None:
     own = {name for name in modules if name.startswith("hlo_lint")}
     assert len(own) <= MAX_MODULES, sorted(own)
     assert not {top for name in modules for top in (name, name.partition(".")[0])} & set(LATE)
-
-
-def test_a_check_imports_no_class_that_takes_long_to_make(modules: frozenset[str]) -> None:
-    """Each dataclass of the standard library costs a third of a millisecond (`text/classes.py`)."""
-    for name in modules:
-        if name.startswith("hlo_lint.") and name != "hlo_lint.text.classes":
-            source = inspect.getsource(import_module(name))
-            assert not re.search(r"from dataclasses import.*\bdataclass\b", source), name
 
 
 def test_a_check_of_what_is_known_imports_no_rule(tmp_path: Path) -> None:

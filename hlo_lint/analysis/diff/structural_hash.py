@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -41,7 +41,6 @@ from hlo_lint.hlo.records import (
     root_mark_of,
     type_of,
 )
-from hlo_lint.text.classes import dataclass
 
 _MAX_NUMBERS: Final = 2_000_000
 """More structures than this are not kept from one comparison to the next."""

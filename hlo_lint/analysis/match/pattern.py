@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, cast
 
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import demands_on
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, parse_shape, part
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.phrases import an, counted
 
 Attribute: TypeAlias = "str | int | bool | float | tuple[Attribute, ...]"

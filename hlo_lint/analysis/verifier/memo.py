@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.kinds import Template
@@ -11,7 +11,6 @@ from hlo_lint.analysis.shape_inference import Signature
 from hlo_lint.analysis.stage import Stage
 from hlo_lint.analysis.verifier.scope import Header, Violation
 from hlo_lint.hlo.ir import Computation
-from hlo_lint.text.classes import dataclass
 
 MAX_HELD: Final = 1 << 15
 """Entries of one set, which is emptied when it has more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +15,6 @@ from hlo_lint.rules.entry import ChosenRule, ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.options import OptionValue
 from hlo_lint.rules.registry import check_names, configured, is_chosen, rule_entries, select_rules
-from hlo_lint.text.classes import dataclass
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

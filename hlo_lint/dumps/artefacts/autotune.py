@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from hlo_lint.dumps.artefacts.records import Artefact
 from hlo_lint.hlo.text_format import Message, outer_fields
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import ParseError, Span
 
 _instruction_name = re.compile(r"(?:ROOT )?%?([^\s=]+) =").match

@@ -12,7 +12,7 @@ and the live ranges, into the same file; live ranges are passed over.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -26,7 +26,6 @@ from hlo_lint.dumps.artefacts.records import (
     lines_of,
     parse_error,
 )
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import ParseError, Span
 
 _allocation = re.compile(

@@ -15,6 +15,7 @@ HLO text leaves out. Old releases wrote the same text at the end of `*-buffer-as
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from hlo_lint.dumps.artefacts.records import (
     lines_of,
     parse_error,
 )
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import ParseError, Span
 
 SHORT = rf"<{COUNT} {NAME}(?:{INDEX})?( \(phi\))?(?: @{COUNT})?>"

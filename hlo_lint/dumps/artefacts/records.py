@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from hlo_lint.hlo.shape import Index as Index
 from hlo_lint.hlo.shape import read_index
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.source import Lines, ParseError, shown
 
 # Patterns that the readers share. Digits are bounded: Python refuses to convert very long numbers.

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import base_name
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import UsageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
 
@@ -25,7 +25,6 @@ from hlo_lint.engine.suppressions.comments import (
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import check_names, rule_entries
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.edits import Edit, Fix, Region, Safety
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import Position, encode

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.fingerprints import IDENTITY_DIGITS, base_name
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.files import write
 from hlo_lint.text.source import Lines, shown

@@ -16,13 +16,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from hlo_lint.analysis.stage import Stage, parse_stage
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.hlo.ir import HloFile
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.edits import Region
 from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.patterns import late

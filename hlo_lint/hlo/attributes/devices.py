@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import Cursor
-from hlo_lint.text.classes import dataclass
 
 MAX_DEVICES: Final = 1 << 22
 """More than this are not listed: no machine has them, and a hostile text may name any number."""

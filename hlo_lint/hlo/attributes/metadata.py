@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError, Cursor
-from hlo_lint.text.classes import dataclass
 
 _INT32 = 1 << 31
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from hlo_lint.hlo.attributes.cursor import Cursor
-from hlo_lint.text.classes import dataclass
 
 MAX_DEPTH = 100
 """Maximum depth of tuples: real values stay below five, Python's own limit is near 1000."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Literal, NamedTuple, TypeAlias, cast
 
@@ -17,7 +18,6 @@ from hlo_lint.hlo.attributes.devices import (
     mesh_at,
 )
 from hlo_lint.hlo.attributes.metadata import OpMetadata, metadata_at
-from hlo_lint.text.classes import dataclass
 
 ShardingType: TypeAlias = Literal[
     "replicated", "maximal", "manual", "unknown", "unreduced", "tiled"

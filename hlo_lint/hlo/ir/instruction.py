@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +18,6 @@ from hlo_lint.hlo.records import (
     InstructionRecord,
 )
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
 

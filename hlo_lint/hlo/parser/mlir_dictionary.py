@@ -7,11 +7,11 @@ in a dump. One value can be spelled anew; all the rest stays as it was, byte for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from hlo_lint.hlo.grammar import grammar_parser, offset_of, terminals, trees
 from hlo_lint.hlo.parser.strings import mlir_escape, mlir_unescape
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 
 if TYPE_CHECKING:

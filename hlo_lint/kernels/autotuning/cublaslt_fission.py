@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from math import prod
@@ -28,7 +28,6 @@ from hlo_lint.analysis.calls import opcodes_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
-from hlo_lint.text.classes import dataclass
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from hlo_lint.dumps.artefacts.autotune import Autotuning, Candidate, TunedInstruction
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import Span
 

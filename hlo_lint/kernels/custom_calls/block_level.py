@@ -9,11 +9,10 @@ From `BlockLevelFusionConfig` in `xla/service/gpu/backend_configs.proto`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
-from hlo_lint.text.classes import dataclass
 
 
 @dataclass(frozen=True)

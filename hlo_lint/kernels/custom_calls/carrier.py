@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.parser.strings import c_escape, c_unescape
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 

@@ -9,12 +9,11 @@ gemm without a `gemm_backend_config` around it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.kernels.custom_calls.carrier import JsonReader, read_json
-from hlo_lint.text.classes import dataclass
 
 PREFIX: Final = "__cublas$"
 

@@ -8,11 +8,10 @@ From `TritonCall::Parse` in `xla/service/gpu/triton_call.cc`. Nothing is autotun
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, MlirValue, read_dictionary
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 

@@ -12,12 +12,11 @@ host code makes each TMA descriptor by a call of `mosaic_gpu_init_tma_desc`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.kernels.custom_calls.gpu_triton import DictionaryReader
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import decode, encode, shown

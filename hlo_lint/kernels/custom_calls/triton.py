@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.hlo import wire
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.hlo.wire import Field, Reader
 from hlo_lint.kernels.calls import LEGACY
-from hlo_lint.text.classes import dataclass
 from hlo_lint.text.errors import PayloadError
 from hlo_lint.text.source import decode, encode
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import isclose
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,7 +14,6 @@ from hlo_lint.hlo.ir import Computation, Instruction, Operand
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.classes import dataclass
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.kernels.custom_calls.gemm import GemmConfig
