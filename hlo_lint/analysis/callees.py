@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -84,6 +84,9 @@ class EmittedRegion(NamedTuple):
     backend, and no program."""
     backends: tuple[str, ...] = ("gpu",)
     """Those that emit so what a pass makes."""
+    refused: frozenset[str] = frozenset()
+    """The opcodes of `holds_no`, and those that start them."""
+    refused_tuples: frozenset[str] = frozenset()
 
     def is_of(self, release: tuple[int, ...]) -> bool:
         """True if a release emits it so; no numbers stand for one that is not known."""
@@ -103,7 +106,17 @@ def callees() -> tuple[Mapping[str, tuple[Call, ...]], tuple[EmittedRegion, ...]
     for row in data["call"]:
         call = Call(**_frozen(row))
         calls.update({target: (*calls.get(target, ()), call) for target in call.targets})
-    return calls, tuple(EmittedRegion(**_frozen(row)) for row in data["region"])
+    regions = (EmittedRegion(**_frozen(row)) for row in data["region"])
+    return calls, tuple(
+        region._replace(
+            refused=_with_starts(region.holds_no), refused_tuples=_with_starts(region.tuples)
+        )
+        for region in regions
+    )
+
+
+def _with_starts(opcodes: Iterable[str]) -> frozenset[str]:
+    return frozenset(name for opcode in opcodes for name in (opcode, f"{opcode}-start"))
 
 
 def _frozen(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 
 from hlo_lint.analysis.callees import EmittedRegion
 from hlo_lint.analysis.calls import calls_of, instructions_of
 from hlo_lint.analysis.walks import reached
-from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord, type_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 
 _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
@@ -24,16 +24,21 @@ def may_misuse(region: EmittedRegion, body: Computation) -> bool:
         return body.root is not None and body.root.opcode == "tuple"
     if region.roots:
         return body.root is not None and body.root.opcode in region.roots
-    if any(opcode.removesuffix("-start") in region.holds_no for opcode in body.opcodes):
+    if not body.opcodes.isdisjoint(region.refused):
         return True
     if not body.opcodes.isdisjoint(region.only_as_root):
         return True
-    return bool(region.types) and any(_element_type(row) in region.types for row in body.rows)
+    return bool(region.types) and not _element_types(body).isdisjoint(region.types)
 
 
-def _element_type(row: InstructionRecord) -> str:
-    """The element type of an array; other text for a tuple."""
-    return type_of(row).partition("[")[0]
+@cached_analysis
+def _element_types(computation: Computation) -> frozenset[str]:
+    """The element types of its arrays, and other texts for tuples."""
+    return frozenset(map(_element_type, types_of(computation)))
+
+
+def _element_type(type_text: str) -> str:
+    return type_text.partition("[")[0]
 
 
 def misused(
@@ -88,15 +93,8 @@ def _differs_in_size(fusion: Instruction, module: Module) -> bool:
 
 def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruction | None:
     """The first instruction that a region may not hold, or None."""
-
-    def called(name: str) -> Iterator[str]:
-        computation = module.computation(name)
-        for names in () if computation is None else calls_of(computation).values():
-            yield from names
-
-    for name in reached(runner.called_computations, called):
-        computation = module.computation(name)
-        if computation is None or not _may_hold(region, computation):
+    for computation in _run_by(runner, module):
+        if not _may_hold(region, computation):
             continue
         for inside in computation.instructions:
             opcode = inside.opcode.removesuffix("-start")
@@ -104,18 +102,41 @@ def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruc
                 return inside
             if opcode in region.tuples and isinstance(inside.shape_or_none, TupleShape):
                 return inside
-            if region.types and _element_type(inside.row) in region.types:
+            if region.types and _element_type(inside.type_text) in region.types:
                 return inside
             if inside.opcode == _STARTED and region.moves and _only_moves(inside, module):
                 return inside
     return None
 
 
+def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
+    """The computations that an instruction runs, and those that they call."""
+    names, known = runner.called_computations, _known_runs(module)
+    if names not in known:
+
+        def called(name: str) -> Iterator[str]:
+            computation = module.computation(name)
+            for names in () if computation is None else calls_of(computation).values():
+                yield from names
+
+        known[names] = list(filter(None, map(module.computation, reached(names, called))))
+    return known[names]
+
+
+@cached_analysis
+def _known_runs(module: Module) -> dict[tuple[str, ...], Sequence[Computation]]:
+    """The computations that instructions of a module run, by what they call."""
+    return {}
+
+
 def _may_hold(region: EmittedRegion, computation: Computation) -> bool:
-    """False if none of the opcodes of a computation is one that the region may not hold."""
-    refused = region.holds_no + region.tuples
-    opcodes = (opcode.removesuffix("-start") for opcode in computation.opcodes)
-    return bool(region.types) or region.moves or any(opcode in refused for opcode in opcodes)
+    """False if a computation has no opcode and no type that the region may not hold."""
+    opcodes = computation.opcodes
+    if not opcodes.isdisjoint(region.refused) or not opcodes.isdisjoint(region.refused_tuples):
+        return True
+    if region.moves and _STARTED in opcodes:
+        return True
+    return bool(region.types) and not _element_types(computation).isdisjoint(region.types)
 
 
 def _only_moves(fusion: Instruction, module: Module) -> bool:

@@ -158,7 +158,7 @@ class PassPair:
             pair = changed.get(id(computation))
             for number in range(len(computation.rows)) if pair is None else pair.removed:
                 row = computation.rows[number]
-                if is_relevant(row) and not (pair and name_of(row) in pair.after.index):
+                if not (pair and name_of(row) in pair.after.index) and is_relevant(row):
                     gone[_identity(row)].append(computation.at(number))
         if not gone:
             return

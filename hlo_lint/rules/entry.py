@@ -17,24 +17,37 @@ if TYPE_CHECKING:
     from hlo_lint.rules.base import Rule
 
 
-class Contents(NamedTuple):
+class Contents:
     """The opcodes and the texts that are going to be checked."""
 
-    opcodes: frozenset[str]
-    text: str | None
-    """None if it is too large to be searched."""
+    def __init__(self, opcodes: frozenset[str], text: str | None) -> None:
+        self.opcodes = opcodes
+        self._text = text
+        """None if it is too large to be searched."""
+        self._known: dict[str, bool] = {}
+
+    def may_mention(self, word: str) -> bool:
+        """False if no text has a word; each is looked for once, whichever rules ask."""
+        if self._text is None:
+            return True
+        if word not in self._known:
+            self._known[word] = word in self._text
+        return self._known[word]
 
 
-MAX_SEARCHED: Final = 1 << 16
-"""Characters up to which words decide which rules run: to search more takes longer than to run the
-rest."""
+MAX_SEARCHED: Final = 1 << 19
+"""Characters up to which words decide which rules run, what dumps share counted once: to search
+them takes 7 ms, a third of what it takes to import the rules that have nothing there."""
 
 
 def contents_of(modules: Iterable[Module]) -> Contents:
     """The opcodes and texts of modules."""
     distinct = {id(module.pieces): module for module in modules}.values()
-    size = sum(module.size for module in distinct)
-    text = "\n".join([module.text for module in distinct]) if size <= MAX_SEARCHED else None
+    text = None
+    if all(module.size <= MAX_SEARCHED for module in distinct):
+        pieces = {id(piece): piece for module in distinct for piece in module.pieces}.values()
+        texts = [piece if isinstance(piece, str) else piece.text for piece in pieces]
+        text = "\n".join(texts) if sum(map(len, texts)) <= MAX_SEARCHED else None
     return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
 
 
@@ -65,10 +78,8 @@ class RuleEntry(NamedTuple):
         """True if the rule may find something; None are contents of which nothing is known."""
         if contents is None or (self.opcodes is None and self.mentions is None):
             return True
-        opcodes, words, text = self.opcodes or (), self.mentions or (), contents.text
-        return not contents.opcodes.isdisjoint(opcodes) or any(
-            text is None or word in text for word in words
-        )
+        opcodes, words = self.opcodes or (), self.mentions or ()
+        return not contents.opcodes.isdisjoint(opcodes) or any(map(contents.may_mention, words))
 
     def load(self) -> Rule:
         """The rule, imported: always the same object."""

@@ -251,7 +251,7 @@ class Computation:
     def mentions(self, word: str) -> bool:
         """True if the text has a word; that of a large computation is not copied for it."""
         if self._ends is not None:
-            return any(word in line for line in self._all_lines())
+            return word in self.text
         begin, end = self._part or (0, len(self._text))
         return self._text.find(word, begin, end) >= 0
 
@@ -292,8 +292,7 @@ class Computation:
                             readers.append(at)
                         else:
                             users[name] = [*readers, at]
-            elements = [name for name in users if "#" in name] if self.mentions("#") else ()
-            for element in elements:
+            for element in [name for name in users if "#" in name]:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
             self._users = users

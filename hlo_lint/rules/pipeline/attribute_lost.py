@@ -11,7 +11,13 @@ from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    name_of,
+    opcode_of,
+)
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
@@ -406,7 +412,12 @@ def _is_marked(record: InstructionRecord) -> bool:
 
 def _may_lose(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
-    return opcode_of(record) in _EFFECTS or any(map(attributes.__contains__, _WORDS))
+    head = attributes_before_metadata(attributes)
+    return (
+        opcode_of(record) in _EFFECTS
+        or "backend_config=" in attributes
+        or (bool(head) and any(map(head.__contains__, _WORDS)))
+    )
 
 
 def _may_have_lost(old: Instruction, new: Instruction) -> bool:

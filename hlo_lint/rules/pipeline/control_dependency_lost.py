@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.calls import positions_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
 from hlo_lint.hlo.attributes.splitting import control_predecessors
@@ -175,7 +176,7 @@ class ControlDependencyLost(Rule):
 
     def check_moved(self, change: PassPair) -> Findings:
         """Each such pair in a computation that a pass has inlined, outlined or cloned."""
-        if not any(one.mentions("control-predecessors=") for one in change.removed):
+        if not any(map(_has_order, change.removed)):
             return
         clones = {(old.computation.name, old.name): new for old, new in change.moved(_has_effects)}
         for (name, second), behind in clones.items():
@@ -223,6 +224,15 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
+
+
+def _has_order(computation: Computation) -> bool:
+    """True if an instruction with side effects waits for others besides its operands."""
+    rows = computation.rows
+    return any(
+        "control-predecessors=" in attributes_of(rows[number])
+        for number in positions_of(computation, _HAS_EFFECTS)
+    )
 
 
 def _has_effects(row: InstructionRecord) -> bool:

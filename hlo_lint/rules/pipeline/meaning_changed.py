@@ -12,6 +12,7 @@ from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.kinds import types_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import shortened
@@ -312,7 +313,9 @@ class MeaningChanged(Rule):
             return
         for computation in change.changed:
             reduces = computation.after.with_opcode("reduce")
-            for new in reduces if reduces and computation.before.mentions("<=") else ():
+            if not reduces or not any("<=" in text for text in types_of(computation.before)):
+                continue  # no size is known at run time alone
+            for new in reduces:
                 old = computation.before.instruction(new.name)
                 if old is None or old.opcode != new.opcode or _masks(new) or _is_full(old):
                     continue

@@ -12,7 +12,13 @@ from hlo_lint.analysis.shape_inference.shape_check import check_shape
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.attributes.configuration import Json
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import opcode_of
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    opcode_of,
+    type_of,
+)
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
@@ -411,10 +417,27 @@ def _dimensions(config: Mapping[str, Json]) -> str:
 
 
 def _new(change: PassPair, opcodes: set[str]) -> Iterator[Instruction]:
-    """The instructions of some opcodes that a pass made, or changed."""
-    changed = {id(pair.after): pair.added for pair in change.changed}
+    """The instructions of some opcodes that a pass made, or gave another type or attributes."""
+    changed = {id(pair.after): pair for pair in change.changed}
     for computation in change.added:
         rows = computation.rows
-        for number in changed.get(id(computation), range(len(rows))):
-            if opcode_of(rows[number]) in opcodes:
-                yield computation.at(number)
+        pair = changed.get(id(computation))
+        kept = {} if pair is None else {after: before for before, after in pair.kept}
+        for number in range(len(rows)) if pair is None else pair.added:
+            if opcode_of(rows[number]) not in opcodes:
+                continue
+            if pair is not None and number in kept:
+                one, other = pair.before.rows[kept[number]], rows[number]
+                if _runs_alike(one, other):
+                    continue
+            yield computation.at(number)
+
+
+def _runs_alike(one: InstructionRecord, other: InstructionRecord) -> bool:
+    """True if two instructions run the same, on whatever operands."""
+    return (
+        opcode_of(one) == opcode_of(other)
+        and type_of(one) == type_of(other)
+        and attributes_before_metadata(attributes_of(one))
+        == attributes_before_metadata(attributes_of(other))
+    )
