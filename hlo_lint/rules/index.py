@@ -41,7 +41,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.rules.memory.computes_on_host_memory': [('computes-on-host-memory', 'memory', 'hlo_lint.rules.memory.computes_on_host_memory', 'ComputesOnHostMemory', True, '', (('Computation',),), None, ('S(5)',))],
     'hlo_lint.rules.memory.custom_call_overlaps_operand': [('custom-call-overlaps-operand', 'memory', 'hlo_lint.rules.memory.custom_call_overlaps_operand', 'CustomCallOverlapsOperand', True, '', (('BufferAssignment', 'FinalModule'),), ('custom-call',), None)],
     'hlo_lint.rules.memory.fused_update_reads_elsewhere': [('fused-update-reads-elsewhere', 'memory', 'hlo_lint.rules.memory.fused_update_reads_elsewhere', 'FusedUpdateReadsElsewhere', True, '', (('FinalModule',),), ('dynamic-update-slice',), None)],
-    'hlo_lint.rules.memory.handed_on_differently': [('handed-on-differently', 'memory', 'hlo_lint.rules.memory.handed_on_differently', 'HandedOnDifferently', True, '', (('Module',), ('Module', 'Stage')), None, ('<=', '?', 'S('))],
+    'hlo_lint.rules.memory.handed_on_differently': [('handed-on-differently', 'memory', 'hlo_lint.rules.memory.handed_on_differently', 'HandedOnDifferently', True, '', (('Module', 'Stage'),), None, ('<=', '?', 'S('))],
     'hlo_lint.rules.memory.host_memory_leak': [('host-memory-leak', 'memory', 'hlo_lint.rules.memory.host_memory_leak', 'HostMemoryLeak', True, '', (('Computation', 'Stage'),), None, ('S(',))],
     'hlo_lint.rules.memory.huge_constant': [('huge-constant', 'memory', 'hlo_lint.rules.memory.huge_constant', 'HugeConstant', True, '', (('FinalModule',),), ('constant',), None)],
     'hlo_lint.rules.memory.huge_temporary': [('huge-temporary', 'memory', 'hlo_lint.rules.memory.huge_temporary', 'HugeTemporary', True, '', (('FinalModule',),), None, None)],
