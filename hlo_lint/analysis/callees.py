@@ -82,6 +82,8 @@ class EmittedRegion(NamedTuple):
     """True if all results have the same number of elements."""
     has_equal_reductions: bool = False
     """True if all results that are reductions have the same number of elements."""
+    offsets_are_parameters: bool = False
+    """True if each slice in it that moves begins where parameters of it say."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False
