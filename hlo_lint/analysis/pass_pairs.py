@@ -188,10 +188,13 @@ class PassPair:
         for computation in self.changed:
             before, after = computation.before, computation.after
             gone = [
-                old
-                for old in map(before.at, computation.removed)
-                if is_relevant(old.row)
-                and ((kept := after.instruction(old.name)) is None or kept.opcode != old.opcode)
+                before.at(number)
+                for number in computation.removed
+                if is_relevant(row := before.rows[number])
+                and (
+                    (kept := after.instruction(name_of(row))) is None
+                    or kept.opcode != opcode_of(row)
+                )
             ]
             readers: dict[str, list[Instruction]] = defaultdict(list)
             for new in map(after.at, computation.added if gone else ()):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import with_opcodes
@@ -46,6 +46,8 @@ class EffectRun(NamedTuple):
 @cached_analysis
 def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
     """The instructions with each effect that run step by step, and have one caller at a time."""
+    if not any(map(effect_of, _rows_of(module))):
+        return {}
     calls = sequential_calls(module)
     once = {loop.instruction for loop in loops(module) if loop.trip_count == 1}
     runs: dict[str, list[EffectRun]] = {}
@@ -60,6 +62,13 @@ def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
         for one in effects:
             runs.setdefault(effect_of(one.row), []).append(EffectRun(one, count, case))
     return runs
+
+
+def _rows_of(module: Module) -> Iterator[InstructionRecord]:
+    """The instructions that may have an effect."""
+    for computation in module.computations:
+        for one in with_opcodes(computation, REPEATED):
+            yield one.row
 
 
 def _callers_of(computation: Computation, calls: Calls) -> list[Computation]:

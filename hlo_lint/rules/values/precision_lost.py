@@ -13,7 +13,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import opcode_of
+from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -179,6 +179,8 @@ class PrecisionLost(Rule):
                 key="operand",
             )
             break
+        if _result_types(change.removed) == _result_types(change.added):
+            return
         gone = list(_products(change.removed, frozenset(ELEMENT_TYPES)))
         made = list(_products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
         there = Counter((one.size, one.result) for one in made)
@@ -252,6 +254,17 @@ def _products(
             yield _Product(instruction, size, asked, result.dtype)
 
 
+def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
+    """The numbers of dots and convolutions of each element type."""
+    return Counter(
+        type_of(computation.rows[at]).partition("[")[0]
+        for computation in computations
+        for opcode in ("convolution", "dot")
+        if opcode in computation.opcodes
+        for at in computation.positions(opcode)
+    )
+
+
 def _instructions(computations: tuple[Computation, ...]) -> Iterator[Instruction]:
     for computation in computations:
         for opcode in _PRODUCTS & computation.opcodes:
@@ -301,17 +314,19 @@ def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instructi
     type with the fewest."""
     for computation in change.changed:
         before, after = computation.before, computation.after
-        if not any(opcode_of(after.rows[number]) == "convert" for number in computation.added):
-            continue
-        for number, position in computation.kept:
+        rows = map(after.rows.__getitem__, computation.added)
+        made = {name_of(row) for row in rows if opcode_of(row) == "convert"} - before.index.keys()
+        for number, position in computation.kept if made else ():
+            if made.isdisjoint(references_of(after.rows[position])):
+                continue
             old, new = before.at(number), after.at(position)
             if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
                 continue
             for ours, theirs in zip(old.operands, new.operands, strict=False):
-                made = list(chain(theirs.instruction, _before_new_conversion(before)))
-                types = [step.type_text.partition("[")[0] for step in made[:-1]]
+                steps = list(chain(theirs.instruction, _before_new_conversion(before)))
+                types = [step.type_text.partition("[")[0] for step in steps[:-1]]
                 source = ours.instruction
-                if not types or source is None or made[-1].name != source.name:
+                if not types or source is None or steps[-1].name != source.name:
                     continue
                 least = min(types, key=_bits)
                 kept = max(map(_bits, _types_of(new)), default=0)
