@@ -55,7 +55,7 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     elif old.opcode == "get-tuple-element":
         is_told = step.opcode == "while" and _is_changed(step, old, before)
     else:
-        is_told = old.opcode in _READERS
+        is_told = old.opcode in _READERS or step.opcode == "reduce-precision"
     if not is_told or source.opcode in _KNOWN:
         return None
     is_step = old.opcode == "get-tuple-element" or _changes_values(step, source, before)

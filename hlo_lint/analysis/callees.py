@@ -27,6 +27,8 @@ class Call(NamedTuple):
     when: Mapping[str, Any] = {}
     counts: Mapping[str, str] = {}
     """By a name that stands in the list `ops`: the field with a value for each of them."""
+    reads: tuple[str, ...] = ()
+    """Names that each stand in the list `ops` for one more operand, after those of all calls."""
 
     def holds(self, config: Mapping[str, Json]) -> bool:
         """True if the configuration has all values that the row is about."""
@@ -43,9 +45,14 @@ class Call(NamedTuple):
         for name, field in self.counts.items():
             values = config.get(field)
             wanted = ops.count(name) if isinstance(ops, list) else 0
-            count = len(values) if isinstance(values, list) else 1
-            if wanted and values is not None and wanted != count:
+            count = len(values) if isinstance(values, list) else int(values is not None)
+            if wanted != count and wanted:
                 return f"has {wanted} times {name} in ops, and {count} of {field}"
+        read = [name for name in ops if name in self.reads] if isinstance(ops, list) else []
+        least = len(self.operands) - 1 + len(read)
+        if read and len(operands) < least:
+            names = ", ".join(map(str, read))
+            return f"takes {least} operands with {names}, and not {len(operands)}"
         results = result.elements if isinstance(result, TupleShape) else (result,)
         bound: _Bound = {}
         return _differs("takes", "operand", self.operands, operands, bound) or _differs(
@@ -75,6 +82,8 @@ class EmittedRegion(NamedTuple):
     """True if all results have the same number of elements."""
     has_equal_reductions: bool = False
     """True if all results that are reductions have the same number of elements."""
+    offsets_are_parameters: bool = False
+    """True if each slice in it that moves begins where parameters of it say."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False

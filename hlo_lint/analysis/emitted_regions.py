@@ -10,6 +10,7 @@ from hlo_lint.analysis.calls import calls_of, instructions_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 
 _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tuple"})
@@ -68,11 +69,23 @@ def _misuse(region: EmittedRegion, runner: Instruction, module: Module) -> str:
         for inside in body.with_opcode(opcode):
             if inside.name != root.name:
                 return f"goes on from the {opcode} %{inside.name}"
+    if region.offsets_are_parameters and (offset := _offset_inside(body)) is not None:
+        return f"computes the offset %{offset.name}"
     if region.has_equal_results and _differs_in_size(runner, module):
         return "has results of different sizes"
     if region.has_equal_reductions and _reduces_to_sizes(root) > 1:
         return "has reductions to different sizes"
     return ""
+
+
+def _offset_inside(body: Computation) -> Instruction | None:
+    """The first offset of a slice that is not a parameter, or None."""
+    for opcode in _MOVES:
+        for slice_ in body.with_opcode(opcode):
+            for operand in slice_.operands[FIRST_INDEX[opcode] :]:
+                if operand.instruction is not None and operand.instruction.opcode != "parameter":
+                    return operand.instruction
+    return None
 
 
 def _reduces_to_sizes(root: Instruction) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, count
 
+from hlo_lint.analysis.calls import calls_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
@@ -179,6 +180,45 @@ class PassPair:
                 if old.computation.name != new.computation.name:
                     yield old, new
 
+    def succeeded(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction, tuple[Instruction, ...]]]:
+        """The relevant instructions that are gone, each with what starts it now or does several of
+        them at once, and all that belongs to that: itself, what it runs, what reads it."""
+        for computation in self.changed:
+            before, after = computation.before, computation.after
+            gone = [
+                before.at(number)
+                for number in computation.removed
+                if is_relevant(row := before.rows[number])
+                and (
+                    (kept := after.instruction(name_of(row))) is None
+                    or kept.opcode != opcode_of(row)
+                )
+            ]
+            readers: dict[str, list[Instruction]] = defaultdict(list)
+            for new in map(after.at, computation.added if gone else ()):
+                for name in set(new.operand_names) if new.name not in before.index else ():
+                    readers[name].append(new)
+            pairs = [(old, new) for old in gone for new in readers.get(_first_operand(old), ())]
+            for old, one in pairs:
+                held = one.operand_names
+                if not set(old.operand_names) <= set(held):
+                    continue
+                body = self.after.callee(one) if one.opcode == "async-start" else None
+                root = None if body is None else body.root
+                opcode = one.opcode.removesuffix("-start") if root is None else root.opcode
+                is_same = one.opcode == old.opcode and len(held) == len(old.operand_names)
+                if opcode == old.opcode and not is_same:
+                    yield old, one, (one, *one.users, *([] if root is None else [root]))
+
+    def runners(self, body: Computation) -> Iterator[Instruction]:
+        """The instructions that run a computation, in what the pass changed or added."""
+        for computation in self.added:
+            for number, names in calls_of(computation).items():
+                if body.name in names:
+                    yield computation.at(number)
+
     def renamed(
         self, opcode: str, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
@@ -227,6 +267,10 @@ def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
         for computation in left
         if not any(map(computation.has_text_of, named.get(computation.name, ())))
     )
+
+
+def _first_operand(instruction: Instruction) -> str:
+    return next(iter(instruction.operand_names), "")
 
 
 def _identity(row: InstructionRecord) -> tuple[str, ...]:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Final
 
-from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair, is_clone
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
     attributes_of,
-    name_of,
     opcode_of,
 )
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -29,10 +29,13 @@ _KEPT: Final = (
     "channel_id",
     "constrain_layout",
     "custom_call_has_side_effect",
+    "infeed_config",
+    "is_composite",
     "is_host_transfer",
     "is_stable",
     "operand_layout_constraints",
     "origin",
+    "outfeed_config",
     "padding_type",
     "parameter_replication",
     "result_accuracy",
@@ -55,6 +58,8 @@ _OF_A_NAME: Final = frozenset(
     {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
 )
 """Things that a clone under a new name may do without: it may be of another kind."""
+_HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
+"""Things that an operation keeps when it becomes asynchronous."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
 _KEEPS_CALL: Final = 'inlineable="false"'
@@ -174,7 +179,8 @@ class AttributeLost(Rule):
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
     names tell no other; in what was fused, outlined or inlined, if opcode, type and name are, but
     for the number. A loop is followed through a new name, as `diff` does, and, for frontend
-    attributes, an operation that became asynchronous, or one with others. A fusion of another kind
+    attributes, an operation that became asynchronous, or one with others; the former keeps its
+    channel and its configuration, too. A fusion of another kind
     is another one. A call that says `inlineable="false"` is not inlined. Passes that turn
     annotations into something else are left alone, and those that partition may drop shardings.
     One finding for each pass and each thing that it lost.
@@ -205,6 +211,11 @@ class AttributeLost(Rule):
             _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
             file=_AFTER,
             beside={_BEFORE: _REDUCED.format(reduce=_SYNC)},
+        ),
+        Bad(
+            _REDUCED.format(reduce=_ASYNC.format(mark="  // error")),
+            file=_AFTER,
+            beside={_BEFORE: _REDUCED.format(reduce=_SYNC.replace(_MARK, ", channel_id=1"))},
         ),
         Bad(
             _ROOT.format(root="n = f32[8]{0} negate(p)  // error"),
@@ -298,7 +309,11 @@ class AttributeLost(Rule):
             if count_of(change.before, "num_partitions") < 2 and _RESHARDED in lost:
                 lost.remove(_RESHARDED)
             if lost and is_renamed and old.computation.name != new.computation.name:
-                held = {name for user in _runners(new, change) for name in _frontend_names(user)}
+                held = {
+                    name
+                    for user in change.runners(new.computation)
+                    for name in _frontend_names(user)
+                }
                 lost = [thing for thing in lost if thing.rpartition(" ")[2] not in held]
             excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
             lost = [thing for thing in lost if thing not in excused]
@@ -311,10 +326,14 @@ class AttributeLost(Rule):
             by_reason.setdefault("the sharding of the result", []).append(roots)
         for old, new in _inlined(change):
             by_reason.setdefault("the frontend attribute inlineable", []).append((old, new))
-        for old, new, names in _succeeded(change):
-            if lost_names := sorted(_frontend_names(old) - names):
-                things = ", ".join(f"the frontend attribute {name}" for name in lost_names)
-                by_reason.setdefault(things, []).append((old, new))
+        for old, new, parts in change.succeeded(_may_start):
+            names = set(map(str, chain.from_iterable(map(_frontend_names, parts))))
+            lost = [f"the frontend attribute {name}" for name in _frontend_names(old) - names]
+            if len(old.operand_names) == len(new.operand_names):
+                held = {name for part in parts for name in part.attributes}
+                lost += [name for name in _HANDED_ON if name in {*old.attributes} - held]
+            if lost:
+                by_reason.setdefault(", ".join(sorted(lost)), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]
             notes = [f"before it, the instruction was %{old.name}, {old.opcode}"]
@@ -355,43 +374,6 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction]]:
                     yield call, new
 
 
-def _succeeded(change: PassPair) -> Iterator[tuple[Instruction, Instruction, set[str]]]:
-    """Marked operations that are gone, what starts them now or does several of them at once, and
-    the frontend attributes of all that belongs to that."""
-    for computation in change.changed:
-        before, after = computation.before, computation.after
-        gone = [
-            before.at(number)
-            for number in computation.removed
-            if "frontend_attributes=" in attributes_of(before.rows[number])
-            and name_of(before.rows[number]) not in after.index
-        ]
-        if not gone:
-            continue
-        added = [new for new in map(after.at, computation.added) if new.name not in before.index]
-        for old in gone:
-            for new in added:
-                held = new.operand_names
-                if not set(old.operand_names) <= set(held) or not old.operand_names:
-                    continue
-                body = change.after.callee(new) if new.opcode == "async-start" else None
-                root = None if body is None else body.root
-                opcode = new.opcode.removesuffix("-start") if root is None else root.opcode
-                is_same = new.opcode == old.opcode and len(held) == len(old.operand_names)
-                if opcode == old.opcode and not is_same:
-                    parts = [new, *new.users, *([] if root is None else [root])]
-                    yield old, new, set().union(*map(_frontend_names, parts))
-
-
-def _runners(instruction: Instruction, change: PassPair) -> Iterator[Instruction]:
-    """The new instructions that run the computation of an instruction."""
-    body = instruction.computation.name
-    for computation in change.added:
-        for number, names in calls_of(computation).items():
-            if body in names:
-                yield computation.at(number)
-
-
 def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
     """The old root of the entry and a new one, if the devices' parts of the result are open now."""
     before, after = change.before.entry, change.after.entry
@@ -408,6 +390,12 @@ def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction]
 def _is_marked(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
     return "frontend_attributes=" in attributes or "origin=" in attributes
+
+
+def _may_start(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    is_collective = opcode_of(record) in COMMUNICATES and "channel_id=" in attributes
+    return is_collective or "frontend_attributes=" in attributes
 
 
 def _may_lose(record: InstructionRecord) -> bool:
@@ -427,13 +415,12 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
         return True
     if _MANUAL in ours and _MANUAL not in theirs:
         return True
-    at = ours.find(", sharding=")
-    if at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs:
-        return True
     if _find_fields(ours) != _find_fields(theirs):
         return True
-    at = ours.find(", frontend_attributes=")
-    return at >= 0 and ours[at : ours.find("}", at) + 1] not in theirs
+    return any(
+        f", {name}=" in ours and old.attribute_text(name) != new.attribute_text(name)
+        for name in ("sharding", "frontend_attributes")
+    )
 
 
 def _kind(instruction: Instruction) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from hlo_lint.analysis.async_chains import is_done
 from hlo_lint.analysis.calls import positions_of
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.analysis.walks import control_successors, operands_first, reached
@@ -91,6 +92,31 @@ ENTRY e {{
   ROOT t.2 = (s32[], s32[]) tuple(a.2, b.2)
 }}
 """
+_ALONE: Final = """
+HloModule m
+
+ENTRY e {
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  n = s32[] negate(p), control-predecessors={a}
+  ROOT t = (s32[], s32[]) tuple(a, n)
+}
+"""
+_FUSED: Final = """
+HloModule m
+
+f {{
+  x = s32[] parameter(0)
+  ROOT n.1 = s32[] negate(x)
+}}
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  k = s32[] fusion(p), kind=kLoop, calls=f{after}
+  ROOT t = (s32[], s32[]) tuple(a, k)
+}}
+"""
 
 
 class ControlDependencyLost(Rule):
@@ -108,7 +134,8 @@ class ControlDependencyLost(Rule):
 
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order. In what a pass inlines,
-    outlines or clones, control dependencies of one instruction on another are looked at.
+    outlines or clones, control dependencies of one instruction on another are looked at; what it
+    puts into a fusion, or makes asynchronous, is followed there.
 
     Reports: openxla/xla#21680 (call-inliner).
     """
@@ -143,6 +170,16 @@ class ControlDependencyLost(Rule):
                     read="c",
                 )
             },
+        ),
+        Bad(
+            _FUSED.format(after="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
+        Good(
+            _FUSED.format(after=", control-predecessors={a}"),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
         ),
         Bad(
             _IN_PLACE.format(after="  // error"),
@@ -197,6 +234,37 @@ class ControlDependencyLost(Rule):
                         ),
                     )
 
+    def check_replaced(self, change: PassPair) -> Findings:
+        """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
+        if not any(one.mentions("control-predecessors=") for one in change.removed):
+            return
+        ends = _replaced(change)
+        for computation in change.changed if ends else ():
+            before, after = computation.before, computation.after
+            for second in map(before.at, computation.removed):
+                for name in control_predecessors(second.attributes_text):
+                    ahead = ends.get(name, (None, after.instruction(name)))[1]
+                    behind = ends.get(second.name, (after.instruction(second.name), None))[0]
+                    if not (ahead and behind) or ends.keys().isdisjoint((name, second.name)):
+                        continue
+                    if ahead.computation is not after or behind.computation is not after:
+                        continue
+                    is_ordered = change.after.is_scheduled and ahead.number < behind.number
+                    if (
+                        ahead is not behind
+                        and not is_ordered
+                        and ahead.name not in _ancestors(after, behind.name)
+                    ):
+                        yield Finding(
+                            behind,
+                            f"{change.pass_name} lost the order of %{ahead.name} and "
+                            f"%{behind.name}",
+                            notes=(
+                                f"before it, they were %{name} and %{second.name}, and a control "
+                                "dependency made the first run before the second",
+                            ),
+                        )
+
     def check(self, change: PassPair) -> Findings:
         """Each such pair, at the instruction that came second."""
         for computation in change.changed:
@@ -233,6 +301,27 @@ def _has_order(computation: Computation) -> bool:
         "control-predecessors=" in attributes_of(rows[number])
         for number in positions_of(computation, _HAS_EFFECTS)
     )
+
+
+def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
+    """By the name of an instruction that is gone: what begins in its place, and what ends."""
+    ends: dict[str, tuple[Instruction, Instruction]] = {}
+    for old, start, (_, *parts) in change.succeeded(_has_effects):
+        dones = [part for part in parts if is_done(part)]
+        if len(old.operand_names) == len(start.operand_names) and len(dones) == 1:
+            ends[old.name] = start, dones[0]
+    ordered = {
+        name
+        for computation in change.changed
+        for row in map(computation.before.rows.__getitem__, computation.removed)
+        if (names := control_predecessors(attributes_of(row)))
+        for name in (name_of(row), *names)
+    }
+    for old, new in change.moved(lambda row: name_of(row) in ordered):
+        runners = list(change.runners(new.computation))
+        if len(runners) == 1 and runners[0].opcode == "fusion":
+            ends[old.name] = runners[0], runners[0]
+    return ends
 
 
 def _has_effects(row: InstructionRecord) -> bool:

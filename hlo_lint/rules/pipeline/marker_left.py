@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
-MARKERS: Final = {
-    "MoveToHost": "host-offloader",
-    "MoveToDevice": "host-offloader",
-    "annotate_device_placement": "convert-memory-placement-to-internal-annotations",
-    "Sharding": "the partitioner",
-    "SPMDFullToShardShape": "the partitioner",
-    "SPMDShardToFullShape": "the partitioner",
-    "LayoutConstraint": "layout-assignment",
-}
-"""The targets of custom calls that mark a value for a pass, with the pass that removes them."""
-SHARDY: Final = "xla.sdy."
-"""The prefix of custom-call targets that carry the operations of Shardy."""
 _PROGRAM = """
 p = f32[8]{{0}} parameter(0)
 ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}

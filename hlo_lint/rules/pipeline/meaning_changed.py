@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.calls import with_opcodes
 from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.meaning_changes import meaning_changes
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -13,6 +12,7 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import types_of
+from hlo_lint.hlo.records import InstructionRecord, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import shortened
@@ -158,9 +158,17 @@ _ALONE: Final = _COMBINED.format(
     use_global_device_ids=true, to_apply=sum
   ROOT t = (f32[8], f32[8]) tuple(a, b)"""
 )
+_STARTED: Final = """s = f32[8] all-reduce-start(q), channel_id=2,  // error
+    use_global_device_ids=true, to_apply=sum, replica_groups={{0,2},{1,3}}
+  d = f32[8] all-reduce-done(s)
+  ROOT t = (f32[8], f32[8]) tuple(a, d)
+}
+"""
 _TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
     replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
-_COMBINES: Final = ("all-gather", "all-reduce", "reduce-scatter")
+_COMBINES: Final = frozenset(
+    "all-gather all-reduce all-to-all collective-permute reduce-scatter".split()
+)
 
 
 class MeaningChanged(Rule):
@@ -175,7 +183,8 @@ class MeaningChanged(Rule):
     and for another operation on the same operands, as in the computation of a reduction. It also
     holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
     devices that is no longer there, or from another value that cannot be equal, while all that
-    reads the result is as it was; for collectives that became one, for other devices; and for a
+    reads the result is as it was; for collectives that became one, or asynchronous, for other
+    devices; and for a
     reduction over a size that was known at run time. Such a change gives wrong values that nothing
     checks.
 
@@ -241,6 +250,11 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _ALONE},
         ),
+        Bad(
+            _ALONE.partition("b = ")[0] + _STARTED,
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
         Good(
             _COMBINED.format(
                 collectives=_TOGETHER.format(groups="{{2,3},{0,1}}", reducer="sum", mark="")
@@ -288,24 +302,21 @@ class MeaningChanged(Rule):
     )
 
     def check_combined(self, change: PassPair) -> Findings:
-        """Each collective that does several at once, for other devices or by another operation."""
-        for computation in change.changed:
-            before, after = computation.before, computation.after
-            gone = [old for old in with_opcodes(before, _COMBINES) if old.name not in after.index]
-            for new in with_opcodes(after, _COMBINES) if gone else ():
-                theirs = _devices(new, change.after)
-                for old in gone if new.name not in before.index else ():
-                    ours = _devices(old, change.before)
-                    is_part = set(old.operand_names) < set(new.operand_names)
-                    is_other = ours != theirs and ours[0] and theirs[0]
-                    if old.opcode == new.opcode and is_part and is_other:
-                        yield Finding(
-                            new,
-                            f"{change.pass_name} made %{old.name} a part of this {new.opcode}, "
-                            "which is for other devices, or by another operation",
-                            notes=(f"before it: {_excerpt(old)}",),
-                        )
-                        break
+        """Each collective that does several at once, or starts one, for other devices or by another
+        operation."""
+        seen = set[str]()
+        for old, new, (*_, last) in change.succeeded(_combines):
+            theirs = _devices(last if last.opcode == old.opcode else new, change.after)
+            ours = _devices(old, change.before)
+            if ours != theirs and ours[0] and theirs[0] and new.name not in seen:
+                seen.add(new.name)
+                part = "a part of this" if new.opcode == old.opcode else "this"
+                yield Finding(
+                    new,
+                    f"{change.pass_name} made %{old.name} {part} {new.opcode}, "
+                    "which is for other devices, or by another operation",
+                    notes=(f"before it: {_excerpt(old)}",),
+                )
 
     def check_sizes(self, change: PassPair) -> Findings:
         """Each reduction that goes on over all of a dimension whose size was known at run time."""
@@ -341,6 +352,10 @@ class MeaningChanged(Rule):
                 notes=() if is_accuracy else (f"before it: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
+
+
+def _combines(row: InstructionRecord) -> bool:
+    return opcode_of(row) in _COMBINES
 
 
 def _masks(reduce: Instruction) -> bool:

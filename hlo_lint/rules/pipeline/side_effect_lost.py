@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from hlo_lint.analysis.calls import calls_of, with_opcodes
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.side_effects import (
+    EFFECTS,
+    MARKERS,
+    REPEATED,
+    SHARDY,
+    effect_of,
+    has_effect,
+    runs_of,
+)
+from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
+from hlo_lint.hlo.records import opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
-from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import an
 
-_EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
-_REPEATED: Final = _EFFECTS | {"rng"}
 _BARRIER: Final = "opt-barrier"
 _MERGED: Final = frozenset({"custom-call", "rng"})
-_find_target = late(r'custom_call_target="([^"]*)"').search
-_SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
@@ -71,6 +77,50 @@ ENTRY e {{
 """
 _CALLED = "\n  k = f32[8] call(p), to_apply=f"
 _OTHER = '\n  d = f32[8] custom-call(p), custom_call_target="k", backend_config="2"'
+_HOST: Final = '\n  h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"'
+_IN_LOOP: Final = """
+HloModule m
+
+c {{
+  p.2 = f32[8]{{0}} parameter(0)
+  ROOT t = pred[] custom-call(p.2), custom_call_target="test"
+}}
+
+b {{
+  p = f32[8]{{0}} parameter(0){inside}
+  ROOT s = f32[8]{{0}} sine(p)
+}}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0){outside}
+  ROOT w = f32[8]{{0}} while(p), condition=c, body=b
+}}
+"""
+_IN_CASES: Final = """
+HloModule m
+
+f {{
+  x = f32[] parameter(0)
+  c = () custom-call(x), custom_call_target="log", custom_call_has_side_effect=true  // error
+  ROOT y = f32[] abs(x)
+}}
+
+g {{
+  z = f32[] parameter(0)
+  ROOT n = f32[] negate(z)
+}}
+
+ENTRY e {{
+  o = pred[] parameter(0)
+  p = f32[] parameter(1)
+  {choice}
+}}
+"""
+_ONE_OF: Final = """ROOT r = f32[] conditional(o, p, p), \
+true_computation=f, false_computation=g"""
+_BOTH: Final = """k = f32[] call(p), to_apply=f
+  l = f32[] call(p), to_apply=g
+  ROOT r.1 = f32[] select(o, k, l)"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
@@ -90,7 +140,11 @@ class SideEffectLost(Rule):
     configurations differ are not one.
 
     So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
-    for it takes it away.
+    for it takes it away. The same holds for calls that mark a value for a pass: `MoveToHost`,
+    `Sharding`, `LayoutConstraint`.
+
+    An effect runs as often as it did: a pass does not move it into a loop or out of one that stays,
+    nor has it run in each case where a conditional decided.
 
     The entry is looked at, which runs once in any case, and computations that are called as before
     and kept their names: what another one loses may have been dead, and calls that mark a value for
@@ -140,6 +194,30 @@ class SideEffectLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
         ),
+        Bad(
+            _IN_LOOP.format(inside="", outside=_CALL + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _IN_LOOP.format(inside=_CALL, outside="")},
+        ),
+        Bad(
+            _IN_CASES.format(choice=_BOTH),
+            file=_AFTER,
+            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
+        ),
+        Bad(
+            _ENTRY.format(call="", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ENTRY.format(call=_HOST, mark="").replace("(p)\n}", "(h)\n}")},
+        ),
+        Good(
+            _ENTRY.format(call="", mark=""),
+            file=_AFTER.replace("_dce", "_host-offloader"),
+            beside={
+                _BEFORE.replace("_dce", "_host-offloader"): _ENTRY.format(
+                    call=_HOST, mark=""
+                ).replace("(p)\n}", "(h)\n}")
+            },
+        ),
         Good(
             _ENTRY.format(call=_CALL, mark=""),
             file=_AFTER,
@@ -169,12 +247,14 @@ class SideEffectLost(Rule):
         ]
         if not gone or _is_replaced(change):
             return
-        left = {effect for part in change.after.computations for effect in map(_effect, part.rows)}
+        left = {
+            effect for part in change.after.computations for effect in map(effect_of, part.rows)
+        }
         runs = {loop.instruction for loop in loops(change.before) if loop.trip_count}
         for caller in gone:
             callees = [change.before.computation(name) for name in caller.called_computations]
             rows = (row for callee in callees if callee for row in callee.rows)
-            lost = sorted({_effect(row) for row in rows if _has_effect(row)} - left - {""})
+            lost = sorted({effect_of(row) for row in rows if has_effect(row)} - left - {""})
             if lost and (caller.opcode == "call" or caller in runs):
                 yield Finding(
                     after.root,
@@ -185,14 +265,14 @@ class SideEffectLost(Rule):
     def check_repeated(self, change: PassPair) -> Findings:
         """One finding for each kind of effect of the entry that there is more of."""
         before, after = change.before, change.after
-        if before.entry is None or _REPEATED.isdisjoint(before.entry.opcodes):
+        if before.entry is None or REPEATED.isdisjoint(before.entry.opcodes):
             return
-        at_first = Counter(_effect(one.row) for one in with_opcodes(before.entry, _REPEATED))
+        at_first = Counter(effect_of(one.row) for one in with_opcodes(before.entry, REPEATED))
         left = Counter[str]()
         places: dict[str, Instruction] = {}
         for computation in after.computations:
-            for one in with_opcodes(computation, _REPEATED):
-                effect = _effect(one.row)
+            for one in with_opcodes(computation, REPEATED):
+                effect = effect_of(one.row)
                 if effect in at_first and effect:
                     left[effect] += 1
                     is_entry = computation is after.entry
@@ -206,32 +286,64 @@ class SideEffectLost(Rule):
                     "has an effect each time it runs",
                 )
 
-    def check_barriers(self, change: PassPair) -> Findings:
-        """One finding for each value that is read past a barrier that is gone."""
-        if may(change.pass_name, "barriers"):
+    def check_moved(self, change: PassPair) -> Findings:
+        """One finding for each kind of effect that a pass moved into a loop or out of one, or that
+        ran in one case and runs in all."""
+        opcodes = {opcode for computation in change.removed for opcode in computation.opcodes}
+        if opcodes.isdisjoint({*REPEATED, "conditional"}):
             return
+        before, after = runs_of(change.before), runs_of(change.after)
+        counts = [len(loops(module)) for module in (change.before, change.after)]
+        for effect, ours in before.items():
+            theirs = after.get(effect, ())
+            if len(ours) != len(theirs):
+                continue
+            was_in, is_in = (sorted(run.loops for run in runs) for runs in (ours, theirs))
+            if was_in != is_in and counts[0] == counts[1]:
+                place = next(run for run in theirs if run.loops not in was_in)
+                yield Finding(
+                    place.instruction,
+                    f"{change.pass_name} moved {effect}, which has an effect each time it runs, "
+                    f"{'into' if sum(is_in) > sum(was_in) else 'out of'} a loop",
+                )
+            chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, change)]
+            if chosen and not any(run.case for run in theirs):
+                yield Finding(
+                    theirs[0].instruction,
+                    f"{change.pass_name} has {effect}, which has an effect, run in each case: "
+                    f"%{chosen[0].name}, a conditional, decided it",
+                )
+
+    def check_barriers(self, change: PassPair) -> Findings:
+        """One finding for each value that is read past a barrier, or a mark, that is gone."""
         for computation in change.changed:
             before, after = computation.before, computation.after
-            if _BARRIER not in before.opcodes or len(after.with_opcode(_BARRIER)) >= len(
+            gone = {
+                value.name: mark
+                for mark in with_opcodes(before, (_BARRIER, "custom-call"))
+                if mark.name not in after.index and _stops(mark, change.pass_name)
+                for value in (mark, *mark.users)
+                if value is mark or value.opcode == "get-tuple-element"
+            }
+            if _BARRIER in before.opcodes and len(after.with_opcode(_BARRIER)) >= len(
                 before.with_opcode(_BARRIER)
             ):
-                continue
-            gone = {
-                value.name: barrier.name
-                for barrier in before.with_opcode(_BARRIER)
-                if barrier.name not in after.index
-                for value in (barrier, *barrier.users)
-                if value is barrier or value.opcode == "get-tuple-element"
-            }
+                gone = {name: mark for name, mark in gone.items() if mark.opcode != _BARRIER}
             for number, position in computation.kept if gone else ():
                 old, new = before.at(number), after.at(position)
                 for ours, theirs in zip(old.operand_names, new.operand_names, strict=False):
                     name, _, _ = ours.partition("#")
                     source, _, _ = theirs.partition("#")
-                    if name in gone and source in before.index and source not in gone:
+                    if name not in gone or source not in before.index or source in gone:
+                        continue
+                    mark = gone[name]
+                    if mark.opcode == _BARRIER or (
+                        old.opcode == new.opcode and source in _marked(mark, gone)
+                    ):
+                        what = an(mark.custom_call_target or _BARRIER)
                         yield Finding(
                             new,
-                            f"{change.pass_name} removed %{gone[name]}, an {_BARRIER}: this "
+                            f"{change.pass_name} removed %{mark.name}, {what}: this "
                             f"{new.opcode} reads past it",
                         )
 
@@ -264,11 +376,11 @@ class SideEffectLost(Rule):
         """One finding for each instruction that is gone."""
         for computation in change.changed:
             before, after = computation.before, computation.after
-            if _EFFECTS.isdisjoint(before.opcodes) or after.root is None:
+            if EFFECTS.isdisjoint(before.opcodes) or after.root is None:
                 continue
             if after is not change.after.entry and after.name not in _called(change.after):
                 continue
-            gone = [one for one in with_opcodes(before, _EFFECTS) if _has_effect(one.row)]
+            gone = [one for one in with_opcodes(before, EFFECTS) if has_effect(one.row)]
             there = set(map(id, after.rows)) if gone else ()
             gone = [one for one in gone if id(one.row) not in there]
             if not gone:
@@ -276,7 +388,7 @@ class SideEffectLost(Rule):
             if _is_replaced(change):
                 return
             if any(
-                _has_effect(row) and part is not after for part in change.added for row in part.rows
+                has_effect(row) and part is not after for part in change.added for row in part.rows
             ):
                 continue
             for target in gone:
@@ -289,6 +401,35 @@ class SideEffectLost(Rule):
                     f"({target.attributes.get('custom_call_target', target.opcode)}), which has "
                     "side effects",
                 )
+
+
+def _stops(mark: Instruction, pass_name: str) -> bool:
+    """True for a barrier, or a call that marks a value, that a pass is not made to take away."""
+    if mark.opcode == _BARRIER:
+        return not may(pass_name, "barriers")
+    target = mark.custom_call_target
+    thing = "shardings" if target.startswith(("S", SHARDY)) else "marks"
+    return target in MARKERS and not may(pass_name, thing)
+
+
+def _marked(mark: Instruction, gone: Mapping[str, Instruction]) -> Iterator[str]:
+    """The values, by their names, that a mark and those below it are put on."""
+    yield from reached(
+        [mark.operand_names[0]], lambda name: gone[name].operand_names[:1] if name in gone else ()
+    )
+
+
+def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
+    """True if a conditional is gone, and something else reads what it chose by."""
+    after = change.after.computation(conditional.computation.name)
+    choice = None if after is None else after.instruction(conditional.operand_names[0])
+    return (
+        choice is not None
+        and choice.opcode != "constant"
+        and bool(choice.users)
+        and after is not None
+        and conditional.name not in {user.name for user in choice.users}
+    )
 
 
 def _called(module: Module) -> frozenset[str]:
@@ -314,19 +455,9 @@ def _differ(one: Instruction, other: Instruction) -> str:
     return "results, by another backend_config" if configs[0] != configs[1] else ""
 
 
-def _effect(record: InstructionRecord) -> str:
-    """The opcode, or the target of a custom call, that has an effect; else empty."""
-    opcode = opcode_of(record)
-    if opcode == "custom-call" and _has_effect(record):
-        target = _find_target(attributes_of(record))
-        name = target[1] if target else ""
-        return "" if name in MARKERS or name.startswith(SHARDY) else name
-    return opcode if opcode in _REPEATED and opcode != "custom-call" else ""
-
-
 def _count(module: Module, effect: str) -> int:
     return sum(
-        _effect(row) == effect for computation in module.computations for row in computation.rows
+        effect_of(row) == effect for computation in module.computations for row in computation.rows
     )
 
 
@@ -334,14 +465,7 @@ def _is_replaced(change: PassPair) -> bool:
     """True if something new may have the effects of what is gone."""
     kept = {id(row) for part in change.removed for row in part.rows}
     return any(
-        id(row) not in kept and (opcode_of(row) in _REPLACES or _has_effect(row))
+        id(row) not in kept and (opcode_of(row) in _REPLACES or has_effect(row))
         for part in change.added
         for row in part.rows
     )
-
-
-def _has_effect(record: InstructionRecord) -> bool:
-    opcode = opcode_of(record)
-    if opcode == "custom-call":
-        return _SIDE_EFFECT in attributes_of(record)
-    return opcode in _EFFECTS

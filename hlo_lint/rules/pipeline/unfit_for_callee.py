@@ -229,6 +229,24 @@ _UNFUSED = {
         }
     """
 }
+_SLICED = """
+f {{
+  a = f32[4,8]{{1,0}} parameter(0)
+  i = s32[] parameter(1)
+  z = s32[] {zero}
+  d = f32[1,8]{{1,0}} dynamic-slice(a, i, z), dynamic_slice_sizes={{1,8}}
+  ROOT c = f32[1,8]{{1,0}} custom-call(d), custom_call_target="k"
+}}
+
+ENTRY e {{
+  p = f32[4,8]{{1,0}} parameter(0)
+  i = s32[] parameter(1)
+  n = s32[] constant(0)
+  ROOT r = f32[1,8]{{1,0}} fusion(p, i{operand}), kind=kCustom, calls=f, backend_config=\
+{{"fusion_backend_config":{{"kind":"__custom_fusion",\
+"custom_fusion_config":{{"name":"dynamic_address_computation"}}}}}}{mark}
+}}
+"""
 _PRODUCT = ("__cublas$gemm", "__cublas$lt$matmul")
 _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convForward": (0, 1, None),
@@ -277,6 +295,7 @@ class UnfitForCallee(Rule):
         ),
         Bad.module(_COMMANDS.format(operation=_MOVE, mark="  // error")),
         Bad.entry(_ONEDNN.format(scales="5", mark="  // error")),
+        Bad.entry(_ONEDNN.format(scales="[5,6]", mark="  // error").replace("TANH", "BIAS")),
         Bad.entry(_CONVOLUTION.format(stride="1x1", mark="  // error"), file=_AFTER, beside=_FITS),
         Bad.module(_FUSED.format(mark="  // error"), file=_AFTER, beside=_UNFUSED),
         Bad.module(_SIZES.format(size=4, mark="  // error"), file=_AFTER, beside=_UNFUSED),
@@ -308,6 +327,10 @@ class UnfitForCallee(Rule):
             file=_AFTER,
             beside=_UNFUSED,
         ),
+        Bad.module(
+            _SLICED.format(zero="constant(0)", operand="", mark="  // error"),
+        ),
+        Good.module(_SLICED.format(zero="parameter(2)", operand=", n", mark="")),
         Good.module(_REDUCES.format(size=64, mark=""), file=_AFTER, beside=_UNFUSED),
         Good.module(
             _WRAPPED.format(operation="fusion(a), kind=kLoop, calls=n", mark=""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from hlo_lint.analysis import match as m
 from hlo_lint.analysis.calls import instructions_of
@@ -28,16 +29,28 @@ NO_THUNK = frozenset(
 """Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
 
 TRITON_GEMM = "__triton_gemm"
+_TRITON: Final = "__triton"
+
+
+def _is_of_kind(fusion: Instruction, kind: str) -> bool:
+    if kind not in fusion.attributes_text:
+        return False  # most fusions: their attributes need not be split
+    config = fusion.attributes.get("backend_config", "").replace(" ", "")
+    return f'"kind":"{kind}"' in config
 
 
 def _is_triton_gemm(fusion: Instruction) -> bool:
-    if TRITON_GEMM not in fusion.attributes_text:
-        return False  # most fusions: their attributes need not be split
-    config = fusion.attributes.get("backend_config", "").replace(" ", "")
-    return f'"kind":"{TRITON_GEMM}"' in config
+    return _is_of_kind(fusion, TRITON_GEMM)
+
+
+def _has_no_blocks(fusion: Instruction) -> bool:
+    return (
+        _is_of_kind(fusion, _TRITON) and "block_level_fusion_config" not in fusion.attributes_text
+    )
 
 
 TRITON_FUSION = m.fusion().where(f"of kind {TRITON_GEMM}", _is_triton_gemm)
+BLOCKLESS_FUSION = m.fusion().where(f"of kind {_TRITON}, without blocks", _has_no_blocks)
 STABLE_SORT = m.sort().attr(is_stable=True)
 
 
@@ -80,6 +93,7 @@ NOT_EMITTED = {
     NO_THUNK_AT_ALL: _HAS_NO_THUNK,
     EXPANDED: _HAS_NO_THUNK,
     TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
+    BLOCKLESS_FUSION: f"this {{}} is of kind {_TRITON}, and has no block_level_fusion_config",
     ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
     ODD_CONSTANT: "this {} becomes a global variable of PTX, where no name has a dot",
     STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
@@ -124,6 +138,20 @@ use_global_device_ids=true, to_apply=%r{mark}
 }}
 """
 
+_TILED = """
+HloModule jit_f, is_scheduled=true
+
+%body (q: f32[8]) -> f32[8] {{
+  %q = f32[8]{{0}} parameter(0)
+  ROOT %m = f32[8]{{0}} negate(%q)
+}}
+
+ENTRY %main (p: f32[8]) -> f32[8] {{
+  %p = f32[8]{{0}} parameter(0)
+  ROOT %n = f32[8]{{0}} fusion(%p), kind=kCustom, calls=%body, backend_config=\
+{{"fusion_backend_config":{{"kind":"__triton"{config}}}}}{mark}
+}}
+"""
 _SORT = """
 HloModule jit_f, is_scheduled=true
 
@@ -165,7 +193,8 @@ class UnsupportedAtEmission(Rule):
     After the last pass every instruction outside fusions needs a thunk, and most opcodes have
     none: fusion-wrapper puts them into fusions of their own. What a pass makes after its last run
     stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
-    convert_triton_gemm_config left stops it, too, and so do a sort that has to be stable and a
+    convert_triton_gemm_config left stops it, too, as does one of kind `__triton` without
+    `block_level_fusion_config`, and so do a sort that has to be stable and a
     triangular-solve. A copy to another order of dimensions is a transpose of bytes:
     layout_normalization spells it so, and a kernel does it; the copy that is left moves bytes as
     they are, and the emitter stops at another one (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A
@@ -214,6 +243,18 @@ class UnsupportedAtEmission(Rule):
               ROOT %n = f32[8]{0} fusion(%p), kind=kCustom, calls=%body, backend_config={"fusion_backend_config":{"kind":"__triton_gemm"}}  // error
             }
             """,  # noqa: E501
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
+        ),
+        Bad(
+            _TILED.format(config="", mark="  // error"),
+            file=_FINAL,
+            beside={_STEP: _BEFORE},
+        ),
+        Good(
+            _TILED.format(
+                config=',"block_level_fusion_config":{"output_tiles":[{"sizes":["8"]}]}', mark=""
+            ),
             file=_FINAL,
             beside={_STEP: _BEFORE},
         ),

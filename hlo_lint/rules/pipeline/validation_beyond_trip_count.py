@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from hlo_lint.analysis.loops import loops
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -40,7 +41,36 @@ ENTRY e {
   ROOT w = (f32[8], s32[]) while(first), condition=condition, body=body
 }
 """
+_RING = """
+HloModule m, num_partitions=2
+
+ENTRY e {
+  p = f32[8] parameter(0)
+  x = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{0,1},{1,0}}, \
+frontend_attributes={_xla_send_recv_validation="{{0,2},{1,3}}"}
+  ROOT n = f32[8] negate(x)
+}
+"""
+_CUT = """
+HloModule m, num_partitions=2
+
+ENTRY e {
+  p = f32[8] parameter(0)
+  back = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{1,0}}, \
+frontend_attributes={_xla_send_recv_validation="{{FIRST}}"}MARK
+  on = f32[8] collective-permute(p), channel_id=2, source_target_pairs={{0,1}}, \
+frontend_attributes={_xla_send_recv_validation="{{0,2}}"}
+  d = u32[] partition-id()
+  c = pred[] convert(d)
+  s = f32[8] select(c, on, back)
+  ROOT n = f32[8] negate(s)
+}
+"""
+_BEFORE = "module_0001.m.0001.c.after_dce.before_collective-permute-cycle-decomposer.txt"
+_AFTER = "module_0001.m.0002.c.after_collective-permute-cycle-decomposer.before_dce.txt"
+_OPCODES: Final = ("collective-permute", "collective-permute-start", "send", "recv")
 _ATTRIBUTE: Final = "_xla_send_recv_validation"
+_PAIRS: Final = "source_target_pairs"
 _range = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
@@ -54,18 +84,55 @@ class ValidationBeyondTripCount(Rule):
     in the wrong iterations, and the pipeline computes wrong numbers. It shows where a range ends
     after the last iteration of the loop.
 
+    A range is that of the pair at its place. Where a pass cuts a permute into several, or into a
+    send and a receive, each pair has the range that it had.
+
     Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"while"})
+    mentions = (_PAIRS,)
     examples = (
         Bad(_PROGRAM.replace("LAST", "4").replace("MARK", "  // error")),
+        Bad(
+            _CUT.replace("FIRST", "{0,2}").replace("MARK", "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _RING},
+        ),
+        Bad(_RING.replace("{0,2},", "").replace('}}"}', '}}"}  // error')),
         Good(_PROGRAM.replace("LAST", "3").replace("MARK", "")),
+        Good(
+            _CUT.replace("FIRST", "{1,3}").replace("MARK", ""),
+            file=_AFTER,
+            beside={_BEFORE: _RING},
+        ),
     )
 
+    def check_cut(self, change: PassPair) -> Findings:
+        """Each transfer that a pass cut out of a permute, with ranges of other pairs."""
+        for computation in change.changed if _has_ranges(change) else ():
+            before, after = computation.before, computation.after
+            of_pair: dict[str, tuple[int, int]] = {}
+            for old, ranges in _transfers(before):
+                kept = after.instruction(old.name)
+                if kept is None or kept.opcode != old.opcode:
+                    of_pair.update(zip(_pairs(old), ranges, strict=False))
+            for number in computation.added if of_pair else ():
+                new = after.at(number)
+                pairs = _pairs(new) if new.opcode in _OPCODES else ()
+                if not pairs or new.name in before.index or not of_pair.keys() >= set(pairs):
+                    continue
+                expected = [of_pair[pair] for pair in pairs]
+                if expected != _ranges(new):
+                    text = ",".join(f"{{{first},{last}}}" for first, last in expected)
+                    yield Finding(
+                        new,
+                        f"{change.pass_name} made this {new.opcode} of one that has the ranges "
+                        f"{{{text}}} for these pairs",
+                    )
+
     def check(self, module: Module) -> Findings:
-        """Each transfer with such a range."""
+        """Each transfer with such a range, or with more or fewer ranges than pairs."""
         for loop in loops(module):
             transfers = list(_transfers(loop.body))
             trips = loop.trip_count if transfers else None
@@ -78,21 +145,41 @@ class ValidationBeyondTripCount(Rule):
                         f"%{loop.instruction.name} is {trips - 1}",
                         notes=(f"the loop runs {trips} times, counted from iteration 0",),
                     )
+        for computation in module.computations:
+            for transfer, ranges in _transfers(computation):
+                if ranges and (pairs := _pairs(transfer)) and len(pairs) != len(ranges):
+                    message = f"{_ATTRIBUTE} has {len(ranges)} ranges for {len(pairs)} pairs"
+                    yield Finding(transfer, message, key="count")
+
+
+def _has_ranges(change: PassPair) -> bool:
+    return any(computation.mentions(_ATTRIBUTE) for computation in change.removed)
 
 
 def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int, int]]]]:
     """The transfers of a body that have ranges, with these."""
-    for opcode in ("collective-permute", "collective-permute-start", "send", "recv"):
+    for opcode in _OPCODES:
         for instruction in body.with_opcode(opcode):
             if _ATTRIBUTE in instruction.attributes_text:
-                value = instruction.attributes["frontend_attributes"].partition(_ATTRIBUTE)[2]
-                text = value.partition("}}")[0] + "}}"  # no other attribute's braces
-                yield (
-                    instruction,
-                    [
-                        (first, last)
-                        for pair in _range.findall(text)
-                        for first, last in [map(whole_number, pair)]
-                        if first is not None and last is not None
-                    ],
-                )
+                yield instruction, _ranges(instruction)
+
+
+def _ranges(transfer: Instruction) -> list[tuple[int, int]]:
+    """The first and the last iteration of each pair."""
+    text = _list_after(transfer.attributes.get("frontend_attributes", ""), _ATTRIBUTE)
+    return [
+        (first, last)
+        for pair in _range.findall(text)
+        for first, last in [map(whole_number, pair)]
+        if first is not None and last is not None
+    ]
+
+
+def _pairs(transfer: Instruction) -> tuple[str, ...]:
+    """The pairs of a source and a target."""
+    return tuple(map(",".join, _range.findall(_list_after(transfer.attributes_text, _PAIRS))))
+
+
+def _list_after(text: str, name: str) -> str:
+    """The list in braces that follows a name: no other attribute's braces."""
+    return text.partition(f"{name}=")[2].partition("}}")[0] + "}}"

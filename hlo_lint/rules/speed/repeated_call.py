@@ -6,11 +6,11 @@ from collections.abc import Hashable, Iterator
 from typing import Final
 
 from hlo_lint.analysis.calls import MARKS, fusions_of, holders, with_opcodes
+from hlo_lint.analysis.side_effects import MARKERS, SHARDY
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.rules.base import Bad, Compilation, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.rules.pipeline.marker_left import MARKERS, SHARDY
 
 _COSTLY: Final = COMMUNICATES.union(
     "convolution custom-call dot reduce reduce-window select-and-scatter sort".split()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Set
 from math import prod
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -57,6 +59,7 @@ _TRANSPOSED = _PROGRAM.format(
     dimension="1",
     rest=_ASKED,
 )
+_READS_Q = {"dot": "d", "right": "q", "dimension": "0", "rest": ""}
 _NARROW = """x = bf16[8] convert(n)
   r = bf16[8] all-reduce(x), to_apply=add{mark}
   ROOT y = f32[8] convert(r)"""
@@ -79,6 +82,9 @@ class PrecisionLost(Rule):
     It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
     for none and multiplies as many elements of the same types.
 
+    Nor does a pass round what an instruction reads, by a conversion to fewer bits than the value,
+    the result and what it was made of have, or have a product give fewer bits.
+
     A reduction over devices rounds each step to its element type. Where an all-reduce or a
     reduce-scatter is made anew in a type of fewer bits, they are lost, unless its operands came
     from that type, or what reads it rounds to it. Passes that look for such places are left alone.
@@ -95,6 +101,22 @@ class PrecisionLost(Rule):
             _PROGRAM.format(transpose="", dot="f", right="q", dimension="0", rest=_ASKED),
             file=_AFTER,
             beside={_BEFORE: _TRANSPOSED},
+        ),
+        Bad(
+            _PROGRAM.format(
+                transpose="c = bf16[4,6]{1,0} convert(q)\n  w = f32[4,6]{1,0} convert(c)",
+                **_READS_Q | {"right": "w", "rest": "  // error"},
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
+        ),
+        Good(
+            _PROGRAM.format(
+                transpose="c = f64[4,6]{1,0} convert(q)\n  w = f32[4,6]{1,0} convert(c)",
+                **_READS_Q | {"right": "w"},
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
         ),
         Bad(
             _REDUCTION.format(type="bf16", reduction=_NARROW.format(mark="  // error")),
@@ -145,6 +167,39 @@ class PrecisionLost(Rule):
                 )
                 break
 
+    def check_narrowed(self, change: PassPair) -> Findings:
+        """The first operand that a pass rounds on its way to a reader that it kept, and the first
+        product whose result it rounds."""
+        if may(change.pass_name, "precision"):
+            return
+        for reader, source, dtype in _rounded_operands(change):
+            yield Finding(
+                reader,
+                f"{change.pass_name} rounds %{source.name} to {dtype} for this {reader.opcode}",
+                key="operand",
+            )
+            break
+        if _result_types(change.removed) == _result_types(change.added):
+            return
+        gone = list(_products(change.removed, frozenset(ELEMENT_TYPES)))
+        made = list(_products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
+        there = Counter((one.size, one.result) for one in made)
+        there.subtract((one.size, one.result) for one in gone)
+        for old, new in [(old, new) for old in gone for new in made]:
+            if (
+                old.size == new.size
+                and _bits(old.result) > _bits(new.result) > 0
+                and there[old.size, old.result] < 0 < there[new.size, new.result]
+                and not any(new.result in _types_of(user) for user in old.instruction.users)
+            ):
+                yield Finding(
+                    new.instruction,
+                    f"{change.pass_name} has this product give {new.result}, where "
+                    f"%{old.instruction.name} gave {old.result}",
+                    key="result",
+                )
+                break
+
     def check(self, change: PassPair) -> Findings:
         """Each new product of the default precision in the place of one that is gone."""
         if not any(map(_asked, _instructions(change.removed))):
@@ -176,9 +231,13 @@ class _Product(NamedTuple):
     """The types of the factors, and how many elements they and the result have."""
     asked: str
     """The precision or the algorithm; empty for the default."""
+    result: str
+    """The element type of what it gives."""
 
 
-def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
+def _products(
+    computations: tuple[Computation, ...], factors_of: Set[str] = _ROUNDED
+) -> Iterator[_Product]:
     for instruction in _instructions(computations):
         asked = _asked(instruction)
         if asked is None:
@@ -189,9 +248,21 @@ def _products(computations: tuple[Computation, ...]) -> Iterator[_Product]:
             if isinstance(operand.shape, ArrayShape)
         ]
         result = next(iter(arrays(instruction.shape_or_none)), None)
-        if len(factors) == 2 and result and {one.dtype for one in factors} <= _ROUNDED:
+        if len(factors) == 2 and result and {one.dtype for one in factors} <= factors_of:
             sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
-            yield _Product(instruction, (*sizes, prod(result.dims)), asked)
+            size = (*sizes, prod(result.dims))
+            yield _Product(instruction, size, asked, result.dtype)
+
+
+def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
+    """The numbers of dots and convolutions of each element type."""
+    return Counter(
+        type_of(computation.rows[at]).partition("[")[0]
+        for computation in computations
+        for opcode in ("convolution", "dot")
+        if opcode in computation.opcodes
+        for at in computation.positions(opcode)
+    )
 
 
 def _instructions(computations: tuple[Computation, ...]) -> Iterator[Instruction]:
@@ -231,6 +302,55 @@ def _types_around(instruction: Instruction) -> frozenset[str]:
     shapes = [one.shape_or_none for one in near]
     shapes += [operand.shape for one in near for operand in one.operands]
     return frozenset(array.dtype for shape in shapes for array in arrays(shape))
+
+
+def _types_of(instruction: Instruction) -> frozenset[str]:
+    """The element types of what an instruction gives."""
+    return frozenset(array.dtype for array in arrays(instruction.shape_or_none))
+
+
+def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+    """Readers that the pass kept, with what they read through conversions that lose bits, and the
+    type with the fewest."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        rows = map(after.rows.__getitem__, computation.added)
+        made = {name_of(row) for row in rows if opcode_of(row) == "convert"} - before.index.keys()
+        for number, position in computation.kept if made else ():
+            if made.isdisjoint(references_of(after.rows[position])):
+                continue
+            old, new = before.at(number), after.at(position)
+            if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
+                continue
+            for ours, theirs in zip(old.operands, new.operands, strict=False):
+                steps = list(chain(theirs.instruction, _before_new_conversion(before)))
+                types = [step.type_text.partition("[")[0] for step in steps[:-1]]
+                source = ours.instruction
+                if not types or source is None or steps[-1].name != source.name:
+                    continue
+                least = min(types, key=_bits)
+                kept = max(map(_bits, _types_of(new)), default=0)
+                if min(_bits(_exact(source)), kept) > _bits(least) > 0:
+                    yield new, source, least
+
+
+def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instruction | None]:
+    """The operand of a conversion that was not there; None for anything else."""
+
+    def operand(step: Instruction) -> Instruction | None:
+        return (
+            step.producer() if step.opcode == "convert" and step.name not in before.index else None
+        )
+
+    return operand
+
+
+def _exact(value: Instruction) -> str:
+    """The element type that a value fits into: that of what it was converted from, if narrower."""
+    source = value.producer() if value.opcode == "convert" else None
+    if value.opcode in ("broadcast", "constant", "iota") or source is None:
+        return "" if value.opcode == "constant" else value.type_text.partition("[")[0]
+    return min((one.type_text.partition("[")[0] for one in (value, source)), key=_bits)
 
 
 def _asked(product: Instruction) -> str | None:

@@ -1,4 +1,4 @@
-"""Fusions and dots whose tiles have another rank than the arrays that they tile."""
+"""Fusions and dots whose tiles do not fit the arrays that they tile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
-from hlo_lint.rules.findings import Finding
+from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import whole_number
 
 _FUSION: Final = "fusion_backend_config"
 _BLOCKS: Final = "block_level_fusion_config"
@@ -24,7 +25,7 @@ ENTRY e {{
   p = f32[8,16]{{1,0}} parameter(0)
   ROOT r = f32[128]{{0}} fusion(p), kind=kCustom, calls=f, backend_config=\
 {{"fusion_backend_config":{{"kind":"__triton","block_level_fusion_config":\
-{{"num_warps":"4","output_tiles":[{tiles}]}}}}}}{mark}
+{{"num_warps":"{warps}","output_tiles":[{tiles}]}}}}}}{mark}
 }}
 """
 _DOT: Final = """
@@ -45,22 +46,29 @@ ENTRY e {{
 
 
 class TileConfigDisagrees(Rule):
-    """A fusion for Triton whose tiles have another rank than what they tile.
+    """A fusion for Triton whose tiles do not fit what they tile.
 
     ## Why
     `block_level_fusion_config` has a tile for each result of a fusion, with a size for each
     dimension, and a dot in it has a size for each dimension that it contracts. A pass that moves a
     reshape or a bitcast out of the fusion, or into it, or adds a result, has to change the tiles as
     well: the emitter looks a size up by the number of the dimension, and stops, or dies, where
-    there is none.
+    there is none. A size is a power of two, or that of the dimension, and so are the numbers of
+    warps and of blocks in a cluster powers of two: of others the compiler of jaxlib 0.11.2 dies.
     """
 
     opcodes = frozenset({"dot", "fusion"})
-    messages = ("was expected to have … tile sizes but had",)
+    messages = (
+        "was expected to have … tile sizes but had",
+        "Tiling does not satisfy constraints.",
+        "(num_warps, num_ctas, num_stages) must be positive",
+    )
     examples = (
-        Bad.module(_PROGRAM.format(tiles='{"sizes":["8","16"]}', mark="  // error")),
+        Bad.module(_PROGRAM.format(tiles='{"sizes":["8","16"]}', warps=4, mark="  // error")),
+        Bad.module(_PROGRAM.format(tiles='{"sizes":["96"]}', warps=4, mark="  // error")),
+        Bad.module(_PROGRAM.format(tiles='{"sizes":["64"]}', warps=3, mark="  // error")),
         Bad.module(_DOT.format(sizes='"16","16"', mark="  // error")),
-        Good.module(_PROGRAM.format(tiles='{"sizes":["128"]}', mark="")),
+        Good.module(_PROGRAM.format(tiles='{"sizes":["128"]}', warps=4, mark="")),
         Good.module(_DOT.format(sizes='"16"', mark="")),
     )
 
@@ -79,8 +87,13 @@ def _of_results(fusion: Instruction) -> Iterator[Finding]:
     blocks = kernel.get(_BLOCKS) if isinstance(kernel, Mapping) else None
     tiles = blocks.get("output_tiles", ()) if isinstance(blocks, Mapping) else None
     shape = fusion.shape_or_none
-    if not isinstance(tiles, Sequence) or shape is None:
+    if not isinstance(tiles, Sequence) or not isinstance(blocks, Mapping) or shape is None:
         return
+    for field in ("num_warps", "num_ctas"):
+        count = whole_number(f"{blocks.get(field, 1)}")
+        if count is not None and not _is_power_of_two(count):
+            message = f"{field} is {count}, and Triton takes powers of two"
+            yield Finding(fusion, message, severity=Severity.WARNING, key=field)
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     if len(tiles) != len(results):
         return  # of several results, those that others read need no tile
@@ -90,6 +103,16 @@ def _of_results(fusion: Instruction) -> Iterator[Finding]:
             which = f" {number}" if len(results) > 1 else ""
             message = f"result{which} has {len(result.dims)} dimensions, and its tile {sizes} sizes"
             yield Finding(fusion, message)
+        elif isinstance(result, ArrayShape) and isinstance(tile, Mapping):
+            for size, dim in zip(map(str, tile.get("sizes", ())), result.dims, strict=False):
+                count = whole_number(size)
+                if count not in (None, dim) and not _is_power_of_two(count or 0):
+                    message = f"a tile of {count} in a dimension of {dim} is not a power of two"
+                    yield Finding(fusion, message, severity=Severity.WARNING, key="size")
+
+
+def _is_power_of_two(count: int) -> bool:
+    return count > 0 and not count & (count - 1)
 
 
 def _of_contraction(dot: Instruction) -> Iterator[Finding]:

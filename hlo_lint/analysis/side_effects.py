@@ -1,0 +1,93 @@
+"""Instructions that count even where nobody reads their result, and how often they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.calls import with_opcodes
+from hlo_lint.analysis.loops import loops
+from hlo_lint.analysis.sequential_calls import Calls, sequential_calls
+from hlo_lint.analysis.walks import reached
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, opcode_of
+from hlo_lint.text.patterns import late
+
+MARKERS: Final = {
+    "MoveToHost": "host-offloader",
+    "MoveToDevice": "host-offloader",
+    "annotate_device_placement": "convert-memory-placement-to-internal-annotations",
+    "Sharding": "the partitioner",
+    "SPMDFullToShardShape": "the partitioner",
+    "SPMDShardToFullShape": "the partitioner",
+    "LayoutConstraint": "layout-assignment",
+}
+"""The targets of custom calls that mark a value for a pass, with the pass that removes them."""
+SHARDY: Final = "xla.sdy."
+"""The prefix of custom-call targets that carry the operations of Shardy."""
+EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
+"""Opcodes of which an instruction may have an effect."""
+REPEATED: Final = EFFECTS | {"rng"}
+"""Those, and what gives something else each time it runs."""
+_find_target = late(r'custom_call_target="([^"]*)"').search
+_SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
+
+
+class EffectRun(NamedTuple):
+    """An instruction with an effect."""
+
+    instruction: Instruction
+    loops: int
+    """The number of loops around it that do not run exactly once."""
+    case: Instruction | None
+    """The nearest conditional around it."""
+
+
+@cached_analysis
+def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
+    """The instructions with each effect that run step by step, and have one caller at a time."""
+    if not any(map(effect_of, _rows_of(module))):
+        return {}
+    calls = sequential_calls(module)
+    once = {loop.instruction for loop in loops(module) if loop.trip_count == 1}
+    runs: dict[str, list[EffectRun]] = {}
+    for computation in calls.computations:
+        effects = [one for one in with_opcodes(computation, REPEATED) if effect_of(one.row)]
+        around = list(reached([computation], lambda at: _callers_of(at, calls))) if effects else []
+        callers = [caller for at in around for caller in calls.callers(at)]
+        if around and (len(callers) != len(around) - 1 or around[-1] is not module.entry):
+            continue  # called from several places, or not at all
+        count = sum(caller.opcode == "while" and caller not in once for caller in callers)
+        case = next((caller for caller in callers if caller.opcode == "conditional"), None)
+        for one in effects:
+            runs.setdefault(effect_of(one.row), []).append(EffectRun(one, count, case))
+    return runs
+
+
+def _rows_of(module: Module) -> Iterator[InstructionRecord]:
+    """The instructions that may have an effect."""
+    for computation in module.computations:
+        for one in with_opcodes(computation, REPEATED):
+            yield one.row
+
+
+def _callers_of(computation: Computation, calls: Calls) -> list[Computation]:
+    return [caller.computation for caller in calls.callers(computation)]
+
+
+def effect_of(record: InstructionRecord) -> str:
+    """The opcode, or the target of a custom call, that has an effect; else empty."""
+    opcode = opcode_of(record)
+    if opcode == "custom-call" and has_effect(record):
+        target = _find_target(attributes_of(record))
+        name = target[1] if target else ""
+        return "" if name in MARKERS or name.startswith(SHARDY) else name
+    return opcode if opcode in REPEATED and opcode != "custom-call" else ""
+
+
+def has_effect(record: InstructionRecord) -> bool:
+    """True if an instruction has an effect besides its result."""
+    opcode = opcode_of(record)
+    if opcode == "custom-call":
+        return _SIDE_EFFECT in attributes_of(record)
+    return opcode in EFFECTS
