@@ -334,6 +334,18 @@ def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -
     assert equal_graphs(entry(lines + call), entry(lines + operation))
 
 
+@pytest.mark.parametrize(("starts", "same"), [((0, 2), True), ((2, 0), True), ((2, 2), False)])
+def test_slices_lie_in_memory_as_in_their_array(starts: tuple[int, int], same: bool) -> None:
+    parts = "\n".join(
+        f"  s{at} = f32[2,3] slice(x), slice={{[{start}:{start + 2}], [0:3]}}"
+        for at, start in enumerate(starts)
+    )
+    call = 'custom-call(s0, s1), custom_call_target="ConcatBitcast"'
+    joined = entry(f"  x = f32[4,3] parameter(0)\n{parts}\n  ROOT y = f32[4,3] {call}")
+    whole = entry("  x = f32[4,3] parameter(0)\n  ROOT y = f32[4,3] copy(x)")
+    assert equal_graphs(joined, whole) is same
+
+
 @pytest.mark.parametrize("window", ["size=3 pad=2_1 lhs_dilate=2", "size=3 pad=1_1 rhs_reversal=1"])
 def test_a_forward_call_of_cudnn_has_the_window_of_the_convolution(window: str) -> None:
     size = 8 if "dilate" in window else 4
