@@ -227,15 +227,12 @@ def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArr
     jaxlib, client = import_module("jaxlib._jax"), import_module("jaxlib.xla_client")
     device = client.make_cpu_client().devices()[0]
 
-    class OneDevice(jaxlib.SingleDeviceSharding):  # type: ignore[misc]
-        """What jax adds to it, which jaxlib reads before 0.11."""
-
-        memory_kind: Final = None
-
-        def _to_xla_hlo_sharding(self, rank: int) -> Any:
-            return client.HloSharding.replicate()
-
-    sharding = OneDevice(device)
+    # What jax adds to a sharding, which jaxlib reads before 0.11.
+    added = {
+        "memory_kind": None,
+        "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate(),
+    }
+    sharding = type("OneDevice", (jaxlib.SingleDeviceSharding,), added)(device)
 
     def put(array: NDArray[Any]) -> Any:
         shape = _ShapedArray(array.shape, array.dtype)
