@@ -25,6 +25,7 @@ from hlo_lint.engine.values.compare import (
     LargestDifference,
     array_difference,
     is_rounded,
+    keep_bound,
     result_difference,
 )
 from hlo_lint.engine.values.inputs import EDGES, SMALL_EDGES, SPARSE, value
@@ -277,13 +278,13 @@ class Runs:
 
         is_narrowed = bool(narrowed(after, True) - narrowed(before, False))
         if self._order(inputs)[0] is WIDE and not is_narrowed and (wide := both(WIDE)):
-            if result_difference(wide[0], wide[1]) is None:
+            if keep_bound(wide[0], wide[1]):
                 return Comparison(StepOutcome.SAME_BITS, seed=seed)
             bound = wide_bound(before, after, (), wide[0])  # a run in other types only widens it
-            if result_difference(wide[0], wide[1], bound) is None:
+            if keep_bound(wide[0], wide[1], bound):
                 return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=bound)
         native = both(NATIVE)
-        if native and result_difference(native[0], native[1]) is None:
+        if native and keep_bound(native[0], native[1]):
             return Comparison(StepOutcome.SAME_BITS, seed=seed)
         wide = both(WIDE)
         if wide:
@@ -333,7 +334,7 @@ class Runs:
             ]
         except NotRun:
             return True
-        return result_difference(sides[0], sides[1], bound) is not None
+        return not keep_bound(sides[0], sides[1], bound)
 
 
 SATURATED: Final = frozenset("erf logistic tanh".split())
