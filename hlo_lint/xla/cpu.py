@@ -3,7 +3,7 @@
     with XlaCpu() as xla:
         results = xla.run(text, inputs)
 
-The child serves many texts, because importing jax takes longer than most compilations. A text on
+The child serves many texts, because its start takes longer than most compilations. A text on
 which XLA aborts ends the child, not the caller: the next text starts another child.
 """
 
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -216,16 +218,21 @@ def _compiled(
 @cache
 def _device() -> tuple[Any, Callable[[NDArray[Any]], Any], Callable[[Any], NDArray[Any]]]:
     """The CPU, a function that puts an array on it, and one that fetches an array from it."""
-    jaxlib = import_module("jaxlib._jax")
     if os.environ.get("JAX_PLATFORMS") != "cpu":
         jax = import_module("jax")
         first = jax.devices()[0]
         return first, lambda array: jax.device_put(array, first), import_module("numpy").asarray
-    client = import_module("jaxlib.xla_client")
+    # Before 0.11 jaxlib looks for classes of jax, which takes 0.3 s to import, and needs none.
+    sys.modules.setdefault("jax", cast(ModuleType, None))
+    jaxlib, client = import_module("jaxlib._jax"), import_module("jaxlib.xla_client")
     device = client.make_cpu_client().devices()[0]
-    # Before 0.11 jax's shardings, which are of this class, have these in Python.
-    whole = {"memory_kind": None, "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate()}
-    sharding = type("Whole", (jaxlib.SingleDeviceSharding,), whole)(device)
+
+    # What jax adds to a sharding, which jaxlib reads before 0.11.
+    added = {
+        "memory_kind": None,
+        "_to_xla_hlo_sharding": lambda *_: client.HloSharding.replicate(),
+    }
+    sharding = type("OneDevice", (jaxlib.SingleDeviceSharding,), added)(device)
 
     def put(array: NDArray[Any]) -> Any:
         shape = _ShapedArray(array.shape, array.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -118,3 +119,20 @@ def test_jaxlib_needs_no_jax() -> None:
     command = [ORACLE.split(os.pathsep)[0], "-c", ALONE]
     result = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (result.returncode, result.stdout) == (0, "jaxlib alone\n"), result.stderr
+
+
+IN_CHILD = """
+import sys
+from hlo_lint.xla.cpu import run_text
+
+text = b"HloModule m\\n\\nENTRY e { ROOT c = f64[] constant(0.5) }"
+types, (data,) = run_text(text, types=[], flags={})
+print(types, data.hex(), sys.modules["jax"])
+"""
+
+
+def test_child_does_not_import_jax() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", IN_CHILD]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.stdout == "[['f64', []]] 000000000000e03f None\n", result.stderr

@@ -105,7 +105,8 @@ def command(
             **options,
         )
     if output_format == "text" and output is None:
-        print_text(common.console(color=color), result.report.findings)
+        if result.report.findings:  # rich takes 0.1 s to import
+            print_text(common.console(color=color), result.report.findings)
         _print_summary(result)
     else:
         write_report(_rendered(result, output_format, paths), output)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.compare import Bound, largest_error
-from hlo_lint.engine.values.lowering.graph import Node, nodes_in_order
+from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _constants(program: Program) -> set[tuple[str, bytes]]:
     """The float constants of a program, those left out that every type holds: 0, 1, 0.5 …"""
     return {
         (node.shape.dtype, node.literal.tobytes())
-        for node in all_nodes(program)
+        for node in program.nodes
         if node.literal is not None
         and _is_rounded(node.shape.dtype)
         and (node.literal.ndim or not _is_short(float(abs(node.literal))))
@@ -55,7 +55,7 @@ def narrowed(program: Program, of_parameters: bool) -> set[str]:
     Of parameters only those of at most 16 bits: a product of f32 has a default precision.
     """
     targets: set[str] = set()
-    for node in all_nodes(program):
+    for node in program.nodes:
         if node.opcode == "convert" and is_float(node.shape.dtype):
             source = node.operands[0]
             old, new = source.shape.dtype, node.shape.dtype
@@ -92,7 +92,7 @@ units are at least 2^29 times smaller."""
 
 def is_smooth(program: Program, also: Collection[str] = ()) -> bool:
     """True if rounding cannot become a large difference: no float is sorted, compared, divided."""
-    for node in all_nodes(program):
+    for node in program.nodes:
         read = [shape.dtype for operand in node.operands for shape in operand.shapes]
         if any(map(_is_rounded, read)):
             is_number = node.opcode == "convert" and not _is_rounded(node.shape.dtype)
@@ -104,17 +104,6 @@ def is_smooth(program: Program, also: Collection[str] = ()) -> bool:
 def is_exact_on_sparse(program: Program) -> bool:
     """True if zeros do no harm: no float is divided. In a loop rounding grows, but not on these."""
     return is_smooth(program, ("while",))
-
-
-def all_nodes(program: Program) -> Iterator[Node]:
-    """The nodes of a program, those of the computations that it calls too."""
-    graphs = [program.graph]
-    seen: set[int] = set()
-    for graph in graphs:
-        for node in nodes_in_order(graph.roots):
-            yield node
-            graphs += [callee for _, callee in node.called if callee.number not in seen]
-            seen.update(callee.number for _, callee in node.called)
 
 
 def unit_of(dtype: str) -> float:

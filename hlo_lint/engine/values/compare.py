@@ -115,24 +115,7 @@ def array_difference(
     if before.shape != after.shape:
         sizes = float(before.size), float(after.size)
         return LargestDifference(output, (), *sizes, float("inf"), 1, (), 1, bound)
-    if before.dtype == after.dtype and before.tobytes() == after.tobytes():
-        return None
-    left, right = wide(before), wide(after)
-    with np.errstate(all="ignore"):
-        distance = np.abs(left - right)
-        same = (left == right) | (np.isnan(left) & np.isnan(right))
-        distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
-        allowed = np.zeros_like(distance)
-        if not bound.is_exact and is_rounded(before):
-            size = np.maximum(np.abs(left), np.abs(right))
-            finite = size[np.isfinite(size)]
-            largest = finite.max() if finite.size else 0.0
-            allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
-            allowed = allowed + bound.of_largest * largest
-        wrong = distance > allowed
-    if bound.is_exact and not wrong.any():
-        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
-        wrong = ~same | (np.signbit(left.real) != np.signbit(right.real)) & ~np.isnan(left)
+    left, right, distance, wrong = _outside(before, after, bound)
     if not wrong.any():
         return None
     at = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), before.shape)
@@ -150,6 +133,44 @@ def array_difference(
         drawn(wrong),
         error_map(np.where(wrong, np.maximum(distance, TINY), 0.0)),
     )
+
+
+def keep_bound(
+    before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
+) -> bool:
+    """True if `result_difference` finds none, without what it says of one."""
+    return len(before) == len(after) and all(
+        left.shape == right.shape and not _outside(left, right, bound)[-1].any()
+        for left, right in zip(before, after, strict=True)
+    )
+
+
+def _outside(
+    before: NDArray[Any], after: NDArray[Any], bound: Bound
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Both arrays in a wide type, the distances of their elements, and which exceed the bound."""
+    import numpy as np
+
+    if before.dtype == after.dtype and before.tobytes() == after.tobytes():
+        nothing = np.zeros((), bool)
+        return before, after, nothing, nothing
+    left, right = wide(before), wide(after)
+    with np.errstate(all="ignore"):
+        distance = np.abs(left - right)
+        same = (left == right) | (np.isnan(left) & np.isnan(right))
+        distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
+        allowed = np.zeros_like(distance)
+        if not bound.is_exact and is_rounded(before):
+            size = np.maximum(np.abs(left), np.abs(right))
+            finite = size[np.isfinite(size)]
+            largest = finite.max() if finite.size else 0.0
+            allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
+            allowed = allowed + bound.of_largest * largest
+        wrong = distance > allowed
+    if bound.is_exact and not wrong.any():
+        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
+        wrong = ~same | (np.signbit(left.real) != np.signbit(right.real)) & ~np.isnan(left)
+    return left, right, distance, wrong
 
 
 TINY: Final = 1e-300

@@ -12,7 +12,6 @@ from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.bounds import (
     SMOOTH_SHARE,
     WIDE_BOUND,
-    all_nodes,
     fallback_bound,
     is_exact_on_sparse,
     is_smooth,
@@ -25,13 +24,14 @@ from hlo_lint.engine.values.compare import (
     LargestDifference,
     array_difference,
     is_rounded,
+    keep_bound,
     result_difference,
 )
 from hlo_lint.engine.values.inputs import EDGES, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.xla.cpu import NotRun, XlaCpu
+from hlo_lint.xla.cpu import MAX_EXECUTABLES, NotRun, XlaCpu
 from hlo_lint.xla.limits import NoTimeLeft
 
 if TYPE_CHECKING:
@@ -126,6 +126,8 @@ class Runs:
     """Inputs and results, those used last at the end."""
     _failures: dict[tuple[int, bool], NotRun] = field(default_factory=dict)
     """Of graphs in their own types, or in f64, the reason why they do not run."""
+    _texts: dict[tuple[int, bool], str] = field(default_factory=dict)
+    """Of the graphs that ran last, those used last at the end."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -171,7 +173,7 @@ class Runs:
             if failure := self._failures.get((program.graph.number, bool(types))):
                 raise failure  # a refusal, or too long a run, on other inputs too
             arguments = in_types(self.inputs(inputs, seed), program, types)
-            text = emit_graph(program.graph, types)
+            text = self._text(program, types)
             size = sum(array.nbytes for array in arguments)
             flags = OPTIMIZED if size > MIN_OPTIMIZED_BYTES else {}
             try:
@@ -181,6 +183,12 @@ class Runs:
                 raise
 
         return self._once((inputs, seed, program.graph.number, bool(types)), run)
+
+    def _text(self, program: Program, types: Mapping[str, str]) -> str:
+        key = program.graph.number, bool(types)
+        text = self._texts.pop(key, "") or emit_graph(program.graph, types)
+        self._texts = dict([*self._texts.items(), (key, text)][-MAX_EXECUTABLES:])
+        return text
 
     def _once(self, key: Hashable, make: Callable[[], list[NDArray[Any]]]) -> list[NDArray[Any]]:
         """Arrays, or the reason why there are none, made once as long as they are kept."""
@@ -238,12 +246,12 @@ class Runs:
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
-            or any(node.opcode in SATURATED for node in all_nodes(after))
+            or any(node.opcode in SATURATED for node in after.nodes)
         ):
             verdict = self._compared(before, after, inputs, SPARSE)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
-        has_edges = not any(node.opcode in EDGELESS for node in all_nodes(before))
+        has_edges = not any(node.opcode in EDGELESS for node in before.nodes)
         if self.at_edges and not self.edges and has_edges:
             verdict = self._compared(before, after, inputs, EDGES)
             if verdict.difference is not None and isfinite(verdict.difference.error):
@@ -277,13 +285,13 @@ class Runs:
 
         is_narrowed = bool(narrowed(after, True) - narrowed(before, False))
         if self._order(inputs)[0] is WIDE and not is_narrowed and (wide := both(WIDE)):
-            if result_difference(wide[0], wide[1]) is None:
+            if keep_bound(wide[0], wide[1]):
                 return Comparison(StepOutcome.SAME_BITS, seed=seed)
             bound = wide_bound(before, after, (), wide[0])  # a run in other types only widens it
-            if result_difference(wide[0], wide[1], bound) is None:
+            if keep_bound(wide[0], wide[1], bound):
                 return Comparison(StepOutcome.WITHIN_BOUND, seed=seed, bound=bound)
         native = both(NATIVE)
-        if native and result_difference(native[0], native[1]) is None:
+        if native and keep_bound(native[0], native[1]):
             return Comparison(StepOutcome.SAME_BITS, seed=seed)
         wide = both(WIDE)
         if wide:
@@ -333,7 +341,7 @@ class Runs:
             ]
         except NotRun:
             return True
-        return result_difference(sides[0], sides[1], bound) is not None
+        return not keep_bound(sides[0], sides[1], bound)
 
 
 SATURATED: Final = frozenset("erf logistic tanh".split())
@@ -355,7 +363,7 @@ def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Progra
     count = max((len(scalar.thresholds) for scalar in scalars), default=0)
     is_index = any(scalar.limit is not None for scalar in scalars)
     is_sided = is_index or any(
-        node.opcode in SIDED for side in (before, after) for node in all_nodes(side)
+        node.opcode in SIDED for side in (before, after) for node in side.nodes
     )
     extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS)))
     return [*seeds, *(seed for seed in extra if seed not in seeds)]
@@ -431,7 +439,7 @@ def _generators(program: Program) -> set[tuple[ArrayShape, ...]]:
     """The shapes of what generators of the backend's choice make."""
     return {
         node.shapes
-        for node in all_nodes(program)
+        for node in program.nodes
         if node.opcode == "rng-bit-generator" and ("algorithm", "rng_default") in node.attributes
     }
 

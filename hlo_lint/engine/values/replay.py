@@ -14,7 +14,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.engine.values.bounds import WIDE_BOUND
-from hlo_lint.engine.values.compare import LargestDifference, array_difference, result_difference
+from hlo_lint.engine.values.compare import LargestDifference, array_difference, keep_bound
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Graph, Node, nodes_in_order
 from hlo_lint.engine.values.programs import Inputs, Runs, in_types
@@ -106,7 +106,7 @@ class _Replay:
         wrong = [
             node
             for node, one, other in zip(theirs.roots, *roots, strict=True)
-            if array_difference(one, other, WIDE_BOUND) is not None
+            if not keep_bound([one], [other], WIDE_BOUND)
         ]
         if not wrong:
             return None
@@ -162,8 +162,7 @@ class _Replay:
                 value = theirs.get(node.number)
                 if not is_known and value is not None:
                     is_known = any(
-                        other.dtype == value.dtype
-                        and array_difference(other, value, WIDE_BOUND) is None
+                        other.dtype == value.dtype and keep_bound([other], [value], WIDE_BOUND)
                         for other in by_size.get(value.shape, ())
                     )
                 explained[node.number] = is_known
@@ -238,7 +237,7 @@ class _Replay:
                     break
                 after = self._values(bodies[1], (), state)
                 states = self._iterations(bodies[0], state, after)
-                if result_difference(states[-1], after, WIDE_BOUND) is not None:
+                if not keep_bound(states[-1], after, WIDE_BOUND):
                     divergence = self.first(bodies[0], bodies[1], state, states[:-1])
                     if divergence is None or divergence.iteration is not None:
                         return divergence

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
@@ -145,7 +146,8 @@ def partitioned(
     dumps: Sequence[PassDump], deadline: Deadline
 ) -> tuple[int, ProgramShardings | None]:
     """The first dump whose module has the parts of arrays, and how the one before spreads them."""
-    for number, dump in enumerate(dumps):
+    may_be = _may_be_partitioned(dumps)
+    for number, dump in enumerate(dumps if may_be else ()):
         if deadline.left <= 0:
             break
         try:
@@ -158,6 +160,18 @@ def partitioned(
             break
         return number, layout
     return len(dumps), None
+
+
+def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:
+    """False where the last dump is of one partition: the others need not be read."""
+    if not dumps or any(dump.name and dump.name.after in _PARTITIONERS for dump in dumps):
+        return bool(dumps)
+    try:
+        module = dumps[-1].module
+        name = module.entry.name if module.entry is not None else ""
+        return bool(_is_part(name)) or count_of(module, "num_partitions") > 1
+    except (DumpError, OSError):
+        return True
 
 
 _is_part: Final = re.compile(r"_spmd(\.\d+)?$").search

@@ -341,7 +341,7 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
         if len(stretch.steps) > 1
         for number in range(len(stretch.steps))
     ]
-    # Each child imports jax and keeps results of its own: its share are some neighbours.
+    # A child takes its time to start, and keeps results of its own: its share are neighbours.
     count = max(1, min(jobs, len(steps) // MIN_SHARE))
     ends = [len(steps) * number // count for number in range(count + 1)]
 

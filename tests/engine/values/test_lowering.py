@@ -162,7 +162,7 @@ def test_an_opaque_call_is_cut_and_says_so() -> None:
 
 def test_a_cut_convolution_has_its_labels_and_sizes_in_its_signature() -> None:
     call = """  x = f32[2,2,2] parameter(0)
-  c = (f32[2,2,2], u8[0]) custom-call(x, x), window={{size=2}}, dim_labels={}, feature_group_count=2, custom_call_target="__cudnn$convBackwardFilter"
+  c = (f32[2,2,2], u8[0]) custom-call(x, x), window={{size=2}}, dim_labels={}, feature_group_count=2, custom_call_target="__cudnn$convBackwardInput"
   ROOT y = f32[2,2,2] get-tuple-element(c), index=0"""  # noqa: E501
     programs = [lowered(entry(call.format(labels))) for labels in ("0bf_o0i->bf0", "b0f_o0i->b0f")]
     first, second = (program.cuts[0].signature for program in programs)
@@ -334,6 +334,18 @@ def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -
     assert equal_graphs(entry(lines + call), entry(lines + operation))
 
 
+@pytest.mark.parametrize(("starts", "same"), [((0, 2), True), ((2, 0), True), ((2, 2), False)])
+def test_slices_lie_in_memory_as_in_their_array(starts: tuple[int, int], same: bool) -> None:
+    parts = "\n".join(
+        f"  s{at} = f32[2,3] slice(x), slice={{[{start}:{start + 2}], [0:3]}}"
+        for at, start in enumerate(starts)
+    )
+    call = 'custom-call(s0, s1), custom_call_target="ConcatBitcast"'
+    joined = entry(f"  x = f32[4,3] parameter(0)\n{parts}\n  ROOT y = f32[4,3] {call}")
+    whole = entry("  x = f32[4,3] parameter(0)\n  ROOT y = f32[4,3] copy(x)")
+    assert equal_graphs(joined, whole) is same
+
+
 @pytest.mark.parametrize("window", ["size=3 pad=2_1 lhs_dilate=2", "size=3 pad=1_1 rhs_reversal=1"])
 def test_a_forward_call_of_cudnn_has_the_window_of_the_convolution(window: str) -> None:
     size = 8 if "dilate" in window else 4
@@ -344,6 +356,16 @@ def test_a_forward_call_of_cudnn_has_the_window_of_the_convolution(window: str) 
   ROOT y = f32[2,{size},5] get-tuple-element(c), index=0"""
     plain = f"  ROOT y = f32[2,{size},5] convolution(x, k), {rest}"
     assert equal_graphs(entry(parameters + called), entry(parameters + plain))
+
+
+def test_a_gradient_of_filters_in_groups_is_a_convolution_of_batches_in_groups() -> None:
+    lines = "  x = f32[2,8,4] parameter(0)\n  g = f32[2,8,4] parameter(1)\n"
+    call = """  c = (f32[5,1,4], u8[0]) custom-call(x, g), window={size=5 pad=2_2},
+    dim_labels=b0f_0io->b0f, feature_group_count=4, custom_call_target="__cudnn$convBackwardFilter"
+  ROOT y = f32[5,1,4] get-tuple-element(c), index=0"""
+    plain = """  ROOT y = f32[5,1,4] convolution(x, g), window={size=8 pad=2_2},
+    dim_labels=f0b_i0o->0bf, batch_group_count=4"""
+    assert equal_graphs(entry(lines + call), entry(lines + plain))
 
 
 def test_ends_of_manual_regions_are_cut_alike_before_and_after_the_partitioner() -> None:

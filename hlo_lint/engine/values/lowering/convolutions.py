@@ -71,7 +71,7 @@ def convolution(
             node = _made(nodes, forward)
         case "BackwardInput" if is_plain and forward.feature_groups == 1:
             node = _made(nodes, _input_gradient(forward))
-        case "BackwardFilter" if is_plain and forward.feature_groups == 1:
+        case "BackwardFilter" if is_plain:
             node = _made(nodes, _filter_gradient(forward))
         case _:
             return None
@@ -264,4 +264,5 @@ def _filter_gradient(forward: _Convolution) -> _Convolution:
         labels.kernel_output_feature,
         labels.kernel_spatial,
     )
-    return _Convolution(image, gradient, shape, turned, windows)
+    groups = forward.feature_groups  # each has its features, which are batches here
+    return _Convolution(image, gradient, shape, turned, windows, batch_groups=groups)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from hlo_lint.analysis.calls import MARKS
 from hlo_lint.engine.values.lowering.cuts import cut
@@ -16,6 +16,8 @@ from hlo_lint.engine.values.lowering.graph import (
     bare,
     leaf_nodes,
 )
+from hlo_lint.hlo.attributes.plain import Slice
+from hlo_lint.hlo.attributes.reading import read_attribute
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
@@ -156,7 +158,10 @@ def _radix_sort(
 def _side_by_side(
     lowering: Lowering, leaves: list[Node], results: Sequence[ArrayShape]
 ) -> list[Node] | None:
-    """Slices that were copied next to each other: the dimension in which sizes differ says how."""
+    """Slices that were copied next to each other: the dimension in which sizes differ says how.
+
+    Slices of one array come in the order of their copies; in memory they lie as in the array.
+    """
     (result,) = results
     if any(leaf.shape.rank != result.rank for leaf in leaves):
         return None
@@ -167,7 +172,20 @@ def _side_by_side(
     ]
     if len(axes) != 1 or sum(leaf.shape.dims[axes[0]] for leaf in leaves) != result.dims[axes[0]]:
         return None
+    if {(leaf.opcode, leaf.operands) for leaf in leaves} == {("slice", leaves[0].operands)}:
+        leaves.sort(key=lambda leaf: _ranges(leaf)[axes[0]])
+        ranges = [_ranges(leaf)[axes[0]] for leaf in leaves]
+        is_whole = [end.start for end in ranges] == [0, *(end.limit for end in ranges[:-1])]
+        if is_whole and leaves[0].operands[0].shape == result:
+            return [leaves[0].operands[0]]
     return [lowering.nodes.concatenate(leaves, axes[0])]
+
+
+def _ranges(part: Node) -> tuple[Slice, ...]:
+    """The indices of a slice in each dimension."""
+    ranges = read_attribute("slice", dict(part.attributes)["slice"])
+    assert isinstance(ranges, tuple)
+    return cast(tuple[Slice, ...], ranges)
 
 
 _TRIANGLES: Final = {

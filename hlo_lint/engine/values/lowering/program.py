@@ -36,6 +36,19 @@ class Program:
     """Its loops that do not end, each with the reason why; it is then not run."""
 
     @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of the graph, and those of the computations that it calls."""
+        nodes: list[Node] = []
+        graphs = [self.graph]
+        seen: set[int] = set()
+        for graph in graphs:
+            for node in nodes_in_order(graph.roots):
+                nodes.append(node)
+                graphs += [callee for _, callee in node.called if callee.number not in seen]
+                seen.update(callee.number for _, callee in node.called)
+        return tuple(nodes)
+
+    @cached_property
     def inputs(self) -> tuple[Input, ...]:
         """The parameters of the graph, in order."""
         constants = thresholds(self.graph)
