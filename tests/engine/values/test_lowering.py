@@ -65,6 +65,38 @@ ENTRY e {
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
 }
 """,
+    "types that are left out": entry(
+        """  x = f32[4,8] parameter(0)
+  y = add(x, x)
+  t = tuple(y, x)
+  s = f32[4,8] get-tuple-element(t), index=0
+  ROOT z = transpose(s), dimensions={1,0}"""
+    ),
+    "operands that are bound later": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  q = f32[4,8] parameter(1)
+  ROOT s = f32[4,8] add(p, q)
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  s = ((), (), u32[]) call-start(), to_apply=f
+  u = ((f32[4,8]), (), u32[]) async-update(s, x)
+  v = ((f32[4,8], f32[4,8]), f32[4,8], u32[]) async-update(u, x)
+  t = f32[4,8] call-done(v)
+  ROOT r = f32[8,4] transpose(t), dimensions={1,0}
+}
+""",
+    "a mutable buffer": entry(
+        """  x = f32[4,8] parameter(0)
+  b = b(f32[4,8]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
+  t = (b(f32[4,8])) tuple(b)
+  c = b(f32[4,8]) get-tuple-element(t), index=0
+  u = f32[4,8] custom-call(c), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
+  y = f32[4,8] add(u, u)
+  ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""
+    ),
     "common subexpressions and dead code": entry(
         """  x = f32[4,8] parameter(0)
   dead = f32[4,8] multiply(x, x)
@@ -160,6 +192,20 @@ def test_an_opaque_call_is_cut_and_says_so() -> None:
     assert [cut.what for cut in program.cuts] == ["opaque"]
 
 
+def test_a_call_that_is_started_is_cut_as_the_call() -> None:
+    line = '  x = f32[8] parameter(0)\n  {}, custom_call_target="solve"{}'
+    plain = line.format("ROOT y = f32[8] custom-call(x)", "")
+    started = "s = ((f32[8]), f32[8], s32[]) custom-call-start(x)"
+    done = "\n  ROOT y = f32[8] custom-call-done(s)"
+    assert equal_graphs(entry(plain), entry(line.format(started, done)))
+
+
+def test_a_gemm_without_a_configuration_is_cut() -> None:
+    line = "  x = f32[8,8] parameter(0)\n  ROOT y = (f32[8,8], s8[4]) custom-call(x, x), "
+    program = lowered(entry(f'{line}custom_call_target="__cublas$gemm"'))
+    assert [cut.what for cut in program.cuts] == ["__cublas$gemm"]
+
+
 def test_a_cut_convolution_has_its_labels_and_sizes_in_its_signature() -> None:
     call = """  x = f32[2,2,2] parameter(0)
   c = (f32[2,2,2], u8[0]) custom-call(x, x), window={{size=2}}, dim_labels={}, feature_group_count=2, custom_call_target="__cudnn$convBackwardFilter"
@@ -219,6 +265,12 @@ ENTRY e {
             'custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":3}',
             "not an object",
         ),
+        (
+            "  x = f32[4] parameter(0)\n  s = ((), (), u32[]) async-start(), calls={ p = f32[4] "
+            "parameter(0) ROOT n = f32[4] negate(p) }\n  ROOT y = f32[4] async-done(s)",
+            "%y ends what has not all its operands",
+        ),
+        ("  x = f32[4] parameter(0)\n  ROOT y = custom-call(x)", "%y has no shape, and none"),
     ],
 )
 def test_what_cannot_run_is_refused_with_the_reason(lines: str, reason: str) -> None:

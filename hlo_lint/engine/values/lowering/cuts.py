@@ -24,7 +24,7 @@ from hlo_lint.engine.values.lowering.memory import from_memory, in_memory, until
 from hlo_lint.engine.values.lowering.program import Cut
 from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
@@ -43,12 +43,18 @@ def cut(
     operand_shapes: Sequence[Shape | None] | None = None,
 ) -> LoweredValue:
     """The results of an operation that cannot be run: some function of its operands."""
-    read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
+    read = _operand_shapes(lowering, instruction) if operand_shapes is None else operand_shapes
     # What is not a kernel of its own is a function of indices, in whatever layout.
     is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
 
     def lying(shape: Shape | None) -> list[ArrayShape]:
-        return [leaf.with_layout(None) if is_logical else untiled(leaf) for leaf in arrays(shape)]
+        found = leaves(shape) if shape is not None else ()
+        given = [leaf.element if isinstance(leaf, BufferShape) else leaf for _, leaf in found]
+        return [
+            leaf.with_layout(None) if is_logical else untiled(leaf)
+            for leaf in given
+            if isinstance(leaf, ArrayShape)
+        ]
 
     shapes = [lying(shape) for shape in read]
     rows: list[Node] = []
@@ -63,20 +69,20 @@ def cut(
         # With other labels the same elements are in another order.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
     lowering.cuts.append(Cut(instruction, what, signature))
-    leaves = [
+    values = [
         from_memory(lowering.nodes, row, leaf) if leaf.dims else row
         for row, leaf in zip(
             _function(lowering.nodes, what, rows, list(bare(shape))), results, strict=True
         )
     ]
-    return assembled(shape, iter(leaves))
+    return assembled(shape, iter(values))
 
 
-def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
+def _operand_shapes(lowering: Lowering, instruction: Instruction) -> list[Shape | None]:
     """The shapes of the operands as an operation reads them: before layout-assignment only the
     constraints of a custom call say how."""
     constraints = instruction.attribute("operand_layout_constraints")
-    shapes = [operand.shape for operand in instruction.operands]
+    shapes = lowering.operand_shapes(instruction)
     if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
         return shapes
     return [

@@ -14,6 +14,8 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.cycles import cycles_of
+from hlo_lint.analysis.shape_inference import inference_in
+from hlo_lint.analysis.walks import chain as chain_of
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering import control_flow
@@ -35,7 +37,7 @@ from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, part
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.shards import ProgramShardings
@@ -197,11 +199,23 @@ class Lowering:
         return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:
-        """The shape that an instruction spells."""
-        try:
-            return instruction.shape
-        except ShapeSyntaxError as error:
-            raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
+        """The shape that an instruction spells, or that XLA infers where it spells none."""
+        if instruction.type_text:
+            try:
+                return instruction.shape
+            except ShapeSyntaxError as error:
+                raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
+        inferred = inference_in(self.module).shape(instruction)
+        if inferred is None:
+            raise NotLowered(f"%{instruction.name} has no shape, and none follows")
+        return inferred
+
+    def operand_shapes(self, instruction: Instruction) -> list[Shape | None]:
+        """The shapes of what an instruction reads."""
+        return [
+            part(self.shape(operand.instruction), operand.index) if operand.instruction else None
+            for operand in instruction.operands
+        ]
 
     def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
         """The result of a computation on each device."""
@@ -294,9 +308,9 @@ class Lowering:
             case "conditional":
                 return control_flow.conditional_results(self, instruction, operands)
             case "async-update":
-                return operands[0]
+                return self._updated(instruction, operands)
             case "async-done":
-                return [element_of(value, (1,)) for value in operands[0]]
+                return _done(instruction, operands)
         from hlo_lint.engine.values.lowering import collectives
 
         if opcode in collectives.LOWERED:
@@ -317,11 +331,32 @@ class Lowering:
 
     def _call(self, instruction: Instruction, operands: list[Values]) -> Values:
         names = instruction.called_computations
-        is_start = instruction.opcode == "async-start"
         if len(names) != 1:
             raise NotLowered(f"%{instruction.name} calls no computation")
-        results = self.computation(self.body(names[0]), operands)
-        return self._started(instruction, operands, results) if is_start else results
+        body = self.body(names[0])
+        if instruction.opcode == "async-start":
+            return self._begun(instruction, body, operands)
+        return self.computation(body, operands)
+
+    def _updated(self, update: Instruction, operands: list[Values]) -> Values:
+        """What an async-update hands on; one that has operands of its own binds them."""
+        held, *more = operands
+        if not more:
+            return held
+        *_, start = chain_of(update, lambda one: one.producer() if _is_update(one) else None)
+        names = start.called_computations
+        bound = element_of(held[0], (0,))
+        if len(names) != 1 or not isinstance(bound, tuple):
+            raise NotLowered(f"%{update.name} binds operands of what is not known")
+        earlier = [[element_of(one, (0, number)) for one in held] for number in range(len(bound))]
+        return self._begun(update, self.body(names[0]), [*earlier, *more])
+
+    def _begun(self, instruction: Instruction, body: Computation, operands: list[Values]) -> Values:
+        """The tuple of an async-start; it has a result once all operands are bound."""
+        results: Values = [()] * self.devices
+        if len(operands) >= len(body.parameters):
+            results = self.computation(body, operands)
+        return self._started(instruction, operands, results)
 
     def _started(self, instruction: Instruction, operands: list[Values], results: Values) -> Values:
         """The tuple of an async-start: operands, the result, and contexts that nobody reads."""
@@ -347,17 +382,16 @@ class Lowering:
 
     def _sugar(self, instruction: Instruction, base: str, operands: list[Values]) -> Values:
         """`slice-start(x)`: the operation that an async-start would call, written in its place."""
-        if not instruction.opcode.endswith("-start"):
-            return [
-                value if instruction.opcode.endswith("-update") else element_of(value, (1,))
-                for value in operands[0]
-            ]
+        if instruction.opcode.endswith("-done"):
+            return _done(instruction, operands)
+        if _is_update(instruction):
+            return self._updated(instruction, operands)
         from hlo_lint.engine.values.lowering.collectives import LOWERED, lowered
 
         shape = self._parts(instruction)[1]
         if base in ("fusion", "call"):
-            results = self.computation(self.body(instruction.called_computations[0]), operands)
-        elif base in LOWERED:
+            return self._begun(instruction, self.called(instruction, _CALLEE[base]), operands)
+        if base in LOWERED:
             results = lowered(self, instruction, operands, base, shape)
         else:
             results = [
@@ -365,6 +399,21 @@ class Lowering:
                 for at in range(self.devices)
             ]
         return self._started(instruction, operands, results)
+
+
+_CALLEE: Final = {"fusion": "calls", "call": "to_apply"}
+
+
+def _is_update(instruction: Instruction) -> bool:
+    return instruction.opcode.endswith("-update")
+
+
+def _done(instruction: Instruction, operands: list[Values]) -> Values:
+    """The results of an asynchronous operation, or of the update that bound its last operand."""
+    results = [element_of(value, (1,)) for value in operands[0]]
+    if () in results and instruction.type_text != "()":
+        raise NotLowered(f"%{instruction.name} ends what has not all its operands")
+    return results
 
 
 @contextmanager

@@ -82,13 +82,13 @@ def on_device(
     if opcode == "custom-call":
         from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 
-        return lowered_call(lowering, instruction, operands)
+        return lowered_call(lowering, instruction, operands, shape)
     leaves = [node for value in operands for node in leaf_nodes(value)]
     match opcode:
         case "constant":
             return _constant(lowering, instruction, shape)
         case "bitcast" if isinstance(shape, ArrayShape):
-            source = instruction.operands[0].shape
+            (source,) = lowering.operand_shapes(instruction)
             if isinstance(source, ArrayShape):
                 return bitcast_value(
                     lowering.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
