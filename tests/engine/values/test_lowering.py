@@ -161,6 +161,11 @@ ENTRY e {
         lowered(text.replace("=body", "=region_0").replace("body {", "region_0 {"), nodes).graph
         is first.graph
     )
+    line = "w = (s32[], f32[4]) while(t), condition=condition, body=body"
+    started = line.replace("w = (s32[], f32[4]) while(t)", "s = STATE while-start(t)")
+    started = started.replace("STATE", "(((s32[], f32[4])), (s32[], f32[4]), u32[])")
+    done = "\n  w = (s32[], f32[4]) while-done(s)"
+    assert lowered(text.replace(line, started + done), nodes).graph is first.graph
     assert [node.opcode for node in nodes_in_order(first.graph.roots)].count("while") == 1
     assert "while(" in emit_graph(first.graph)
 

@@ -300,43 +300,53 @@ class Lowering:
 
     def _instruction(self, instruction: Instruction, operands: list[Values]) -> Values:
         opcode = instruction.opcode
+        if opcode == "async-start":
+            return self._begun(instruction, self._callee(instruction), operands)
+        base = "async" if opcode in ("async-update", "async-done") else wrapped_opcode(opcode)
+        if base is None:
+            return self._operation(instruction, opcode, operands, self.shape(instruction))
+        if opcode.endswith("-done"):
+            return _done(instruction, operands)
+        if _is_update(instruction):
+            return self._updated(instruction, operands)
+        if base in ("fusion", "call"):
+            return self._begun(instruction, self._callee(instruction), operands)
+        # `slice-start(x)`: the operation that an async-start would call, written in its place.
+        result = self._parts(instruction)[1]
+        results = self._operation(instruction, base, operands, result)
+        return self._started(instruction, operands, results)
+
+    def _operation(
+        self, instruction: Instruction, opcode: str, operands: list[Values], shape: Shape
+    ) -> Values:
+        """The results of an instruction, or of the operation that it starts."""
         match opcode:
-            case "fusion" | "call" | "async-start":
-                return self._call(instruction, operands)
+            case "fusion" | "call":
+                return self.computation(self._callee(instruction), operands)
             case "while":
-                return control_flow.while_results(self, instruction, operands[0])
+                return control_flow.while_results(self, instruction, operands[0], shape)
             case "conditional":
-                return control_flow.conditional_results(self, instruction, operands)
-            case "async-update":
-                return self._updated(instruction, operands)
-            case "async-done":
-                return _done(instruction, operands)
+                return control_flow.conditional_results(self, instruction, operands, shape)
         from hlo_lint.engine.values.lowering import collectives
 
         if opcode in collectives.LOWERED:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
-            return collectives.lowered(self, instruction, operands)
+            return collectives.lowered(self, instruction, operands, opcode, shape)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
             results = collectives.crossed(self, instruction, operands)
             if results is not None:
                 return results
-        base = wrapped_opcode(opcode)
-        if base is not None:
-            return self._sugar(instruction, base, operands)
         return [
-            on_device(self, instruction, opcode, [values[device] for values in operands])
+            on_device(self, instruction, opcode, [values[device] for values in operands], shape)
             for device in range(self.devices)
         ]
 
-    def _call(self, instruction: Instruction, operands: list[Values]) -> Values:
+    def _callee(self, instruction: Instruction) -> Computation:
         names = instruction.called_computations
         if len(names) != 1:
             raise NotLowered(f"%{instruction.name} calls no computation")
-        body = self.body(names[0])
-        if instruction.opcode == "async-start":
-            return self._begun(instruction, body, operands)
-        return self.computation(body, operands)
+        return self.body(names[0])
 
     def _updated(self, update: Instruction, operands: list[Values]) -> Values:
         """What an async-update hands on; one that has operands of its own binds them."""
@@ -344,12 +354,10 @@ class Lowering:
         if not more:
             return held
         *_, start = chain_of(update, lambda one: one.producer() if _is_update(one) else None)
-        names = start.called_computations
         bound = element_of(held[0], (0,))
-        if len(names) != 1 or not isinstance(bound, tuple):
-            raise NotLowered(f"%{update.name} binds operands of what is not known")
-        earlier = [[element_of(one, (0, number)) for one in held] for number in range(len(bound))]
-        return self._begun(update, self.body(names[0]), [*earlier, *more])
+        count = len(bound) if isinstance(bound, tuple) else 0
+        earlier = [[element_of(one, (0, number)) for one in held] for number in range(count)]
+        return self._begun(update, self._callee(start), [*earlier, *more])
 
     def _begun(self, instruction: Instruction, body: Computation, operands: list[Values]) -> Values:
         """The tuple of an async-start; it has a result once all operands are bound."""
@@ -379,29 +387,6 @@ class Lowering:
             assembled(part, iter([self.nodes.filled(0, leaf) for leaf in bare(part)]))
             for part in parts[2:]
         ]
-
-    def _sugar(self, instruction: Instruction, base: str, operands: list[Values]) -> Values:
-        """`slice-start(x)`: the operation that an async-start would call, written in its place."""
-        if instruction.opcode.endswith("-done"):
-            return _done(instruction, operands)
-        if _is_update(instruction):
-            return self._updated(instruction, operands)
-        from hlo_lint.engine.values.lowering.collectives import LOWERED, lowered
-
-        shape = self._parts(instruction)[1]
-        if base in ("fusion", "call"):
-            return self._begun(instruction, self.called(instruction, _CALLEE[base]), operands)
-        if base in LOWERED:
-            results = lowered(self, instruction, operands, base, shape)
-        else:
-            results = [
-                on_device(self, instruction, base, [values[at] for values in operands], shape)
-                for at in range(self.devices)
-            ]
-        return self._started(instruction, operands, results)
-
-
-_CALLEE: Final = {"fusion": "calls", "call": "to_apply"}
 
 
 def _is_update(instruction: Instruction) -> bool:

@@ -51,10 +51,9 @@ def on_device(
     instruction: Instruction,
     opcode: str,
     operands: list[LoweredValue],
-    shape: Shape | None = None,
+    shape: Shape,
 ) -> LoweredValue:
     """The value of an instruction that is not one of several devices and calls no program."""
-    shape = shape or lowering.shape(instruction)
     if opcode in _FREE:
         kept = operands[0]
         if isinstance(kept, Node) and isinstance(shape, ArrayShape):
