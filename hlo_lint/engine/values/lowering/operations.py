@@ -75,7 +75,7 @@ def on_device(
         lowering.nodes.has_bounded
         and any(node.sizes for value in operands for node in leaf_nodes(value))
     ):
-        from hlo_lint.engine.values.lowering.bounded import bounded_value
+        from hlo_lint.engine.values.lowering.bounded_operations import bounded_value
 
         return bounded_value(lowering, instruction, opcode, operands, shape)
     if opcode == "custom-call":
