@@ -88,6 +88,21 @@ ENTRY e {
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
 }
 """,
+    "marks of a call, and a call that is a fusion": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  ROOT s = f32[4,8] add(p, p)
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  b = (f32[4,8]) custom-call(x), custom_call_target="__xla_internal_call_marker_before"
+  g = f32[4,8] get-tuple-element(b), index=0
+  c = f32[4,8] custom-call(g), custom_call_target="__cudnn$fusion", called_computations={f}
+  a = f32[4,8] custom-call(c), custom_call_target="__xla_internal_call_marker_after"
+  ROOT r = f32[8,4] transpose(a), dimensions={1,0}
+}
+""",
     "a mutable buffer": entry(
         """  x = f32[4,8] parameter(0)
   b = b(f32[4,8]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
@@ -564,6 +579,44 @@ ENTRY e {
 }
 """
     assert lowered(whole, nodes).graph is lowered(decomposed, nodes).graph
+    call = """c { a = f32[] parameter(0) b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GT }
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  ROOT r = (f32[4,3], s32[4,3]) custom-call(x), custom_call_target="__gpu$TopK",
+      called_computations={c}, backend_config={is_stable = true}
+}
+"""
+    assert lowered(call, nodes).graph is lowered(whole, nodes).graph
+    least = whole.replace("largest=true", "largest=false")
+    assert lowered(call.replace("GT", "LT"), nodes).graph is lowered(least, nodes).graph
+    assert lowered(call.replace("GT", "GE"), nodes).cuts
+
+
+def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
+    call = """  k = f32[8] parameter(0)
+  v = s32[8] parameter(1)
+  c = (f32[8], s32[8], u8[1]) custom-call(k, v), custom_call_target="%s",
+      backend_config={"descending":true}
+  x = f32[8] get-tuple-element(c), index=0
+  y = s32[8] get-tuple-element(c), index=1
+  ROOT r = (f32[8], s32[8]) tuple(x, y)"""
+    targets = "__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_unassigned_scratch_size"
+    program, other = (lowered(entry(call % target), Nodes()) for target in targets)
+    assert not program.cuts + other.cuts
+    assert emit_graph(program.graph) == emit_graph(other.graph)
+    assert "direction=GT" in emit_graph(program.graph)
+
+
+def test_scratch_memory_of_a_cut_call_may_grow() -> None:
+    line = """  q = bf16[2,4,8] parameter(0)
+  ROOT r = (bf16[2,4,8], u8[%d]) custom-call(q, q, q), custom_call_target="%s" """
+    fmha = "__cudnn$fmhaSoftmax"
+    first, second = (lowered(entry(line % (size, fmha))) for size in (0, 64))
+    assert first.cuts[0].signature == second.cuts[0].signature
+    own, other = (lowered(entry(line % (size, "mine"))) for size in (0, 64))
+    assert own.cuts[0].signature != other.cuts[0].signature
 
 
 def test_a_constant_that_is_left_out_has_a_value_at_each_index() -> None:

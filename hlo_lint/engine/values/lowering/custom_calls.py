@@ -38,11 +38,13 @@ def lowered_call(
     lowering: Lowering, call: Instruction, operands: list[LoweredValue], shape: Shape
 ) -> LoweredValue:
     """The results of a custom call, of this shape."""
-    from hlo_lint.engine.values.lowering import convolutions, gemms
+    from hlo_lint.engine.values.lowering import convolutions, expansions, gemms
 
     target = call.attributes.get("custom_call_target", "").strip('"')
     if (target in MARKS or target in _BUFFERS) and len(operands) == 1:
         return operands[0]
+    if target.startswith("__xla_internal_call_marker_"):  # where call-outliner finds a call
+        return tuple(operands) if isinstance(shape, TupleShape) else operands[0]
     if target in ("AllocateBuffer", "CreateBuffer"):
         # Memory that is written before it is read: XLA puts it where the text had zeros.
         return assembled(shape, iter(_workspace(lowering, shape, 0)))
@@ -69,10 +71,14 @@ def lowered_call(
             results = gemms.onednn_matmul(lowering, call, leaves, arrays)
         elif target.startswith("__cudnn$conv"):
             results = convolutions.convolution(lowering, call, target, leaves, arrays)
-        elif target == "TopK":
-            results = top_k(lowering, leaves[0], arrays, True)
-        elif target.startswith("__cub$DeviceRadixSort"):
-            results = _radix_sort(lowering, call, target, leaves)
+        elif target in ("TopK", "__gpu$TopK"):
+            results = _top_k_by(lowering, call, leaves[0], arrays)
+        elif target.startswith(("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_")):
+            results = _radix_sort(lowering, call, leaves)
+        elif target == "__op$block_scaled_dot":
+            results = expansions.block_scaled_dot(lowering, call, leaves, arrays)
+        elif target == "__op$dequantize":
+            results = expansions.dequantized(lowering, leaves, arrays)
         elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
             results = _halves(lowering, target, leaves, shape)
         elif target == "Cholesky" and _are_square(leaves[0]):
@@ -152,9 +158,16 @@ def top_k(
     ]
 
 
-def _radix_sort(
-    lowering: Lowering, call: Instruction, target: str, leaves: list[Node]
-) -> list[Node]:
+def _top_k_by(
+    lowering: Lowering, call: Instruction, keys: Node, results: Sequence[ArrayShape]
+) -> list[Node] | None:
+    """The first elements by a comparison of the two, which a call without one has as `GT`."""
+    roots = [lowering.body(name).root for name in call.called_computations]
+    given = {root.attributes.get("direction") for root in roots if root is not None} or {"GT"}
+    return top_k(lowering, keys, results, given == {"GT"}) if given <= {"GT", "LT"} else None
+
+
+def _radix_sort(lowering: Lowering, call: Instruction, leaves: list[Node]) -> list[Node]:
     """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`)."""
     from hlo_lint.analysis.loops import backend_config
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
 """Calls of XLA's own that layout-assignment may give operands in any layout."""
 
+_WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
+"""Calls of XLA's own whose last result is scratch memory, of bytes."""
+
 
 def cut(
     lowering: Lowering,
@@ -62,9 +65,11 @@ def cut(
         for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
             rows.append(in_memory(lowering.nodes, node, leaf) if leaf.dims else node)
     results = lying(shape)
-    signature = (
-        f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
-    )
+    given = [str(result.with_layout(None)) for result in results]
+    if what.startswith(_WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
+        # Its size is known late, and nobody reads it.
+        given = given[: len(given) - (results[-1].dtype in ("u8", "s8"))]
+    signature = f"{[str(row.shape) for row in rows]} -> {given}"
     if labels := instruction.attributes.get("dim_labels"):
         # With other labels the same elements are in another order.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"

@@ -333,6 +333,8 @@ class Lowering:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands, opcode, shape)
+        if opcode == "custom-call" and instruction.custom_call_target == "__cudnn$fusion":
+            return self.computation(self._callee(instruction), operands)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
             results = collectives.crossed(self, instruction, operands)
             if results is not None:
