@@ -663,6 +663,24 @@ ENTRY e {{
     assert "operand dimension 0 (7)" in diagnostic_of(change).message
 
 
+@pytest.mark.parametrize("all_steps", [False, True])
+def test_a_module_that_no_longer_is_one_is_a_change_and_an_unknown_one_is_not(
+    xla: XlaCpu, all_steps: bool
+) -> None:
+    right = "HloModule m\n\nENTRY e {\n  x = f32[4,2] parameter(0)\n  ROOT r = RESULT\n}\n"
+    wrong = right.replace("RESULT", "f32[2,3] reshape(x)")
+    unknown = right.replace("RESULT", 'f32[4,2] custom-call(x), custom_call_target="f"')
+    unknown = unknown.replace("4,2", "4,<=2")
+    right = right.replace("RESULT", "f32[8] reshape(x)")
+    run = run_of([right, right, wrong, wrong])
+    (change,) = validate_dumps("m", run, xla, all_steps=all_steps).changes
+    assert change.after.path.name.split(".")[4] == "after_pass2"
+    assert "any more in this dump: reshape of 8 elements" in diagnostic_of(change).message
+    validation = validate_dumps("m", run_of([right, unknown]), xla, all_steps=all_steps)
+    assert validation.counts[StepOutcome.NOT_LOWERED] == 1
+    assert not validation.changes
+
+
 def test_in_a_loop_that_a_pass_unrolled_the_wrong_instruction_is_named(xla: XlaCpu) -> None:
     rolled = LOOP.replace("constant(5)", "constant(6)")
     second = """  after = s32[] add(next, one)
