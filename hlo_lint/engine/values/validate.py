@@ -196,7 +196,7 @@ def _unsound(run: RunSteps, changes: Sequence[ValueChange]) -> Iterator[ValueCha
 
 
 def _violation(before: PassDump, after: PassDump) -> Violation | None:
-    """What XLA's verifier refuses in the instructions of a dump, and not in the one before."""
+    """An error of XLA's verifier at an instruction, of a check that the dump before passes."""
     verifier = Verifier()
     try:
         known, found = (

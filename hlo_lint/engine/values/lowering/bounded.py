@@ -94,7 +94,7 @@ def collected(nodes: Nodes, shape: Shape, given: Iterator[Node]) -> LoweredValue
         raise NotLowered("it has fewer results than its type says") from None
 
 
-def size_of(nodes: Nodes, array: Node, axis: int) -> Node:
+def size_along(nodes: Nodes, array: Node, axis: int) -> Node:
     """The size of an array in one dimension, which may be its bound."""
     size = array.sizes[axis] if array.sizes else None
     return size or nodes.scalar(array.shape.dims[axis], "s32")

@@ -12,7 +12,14 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.engine.values.lowering.bounded import bounded, mask, size_of, static, total_of, within
+from hlo_lint.engine.values.lowering.bounded import (
+    bounded,
+    mask,
+    size_along,
+    static,
+    total_of,
+    within,
+)
 from hlo_lint.engine.values.lowering.graph import (
     LoweredValue,
     Node,
@@ -99,7 +106,7 @@ def _get_size(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], _: Shape, __: Plain
 ) -> list[Node]:
     (axis,) = instruction.integers_attribute("dimensions") or ()
-    return [size_of(nodes, arrays[0], axis)]
+    return [size_along(nodes, arrays[0], axis)]
 
 
 def _transpose(
@@ -208,7 +215,7 @@ def _concatenate(
         starts = [begin if at == axis else zero for at in range(shape.rank)]
         operands = [result, static(array), *starts]
         result = nodes.make("dynamic-update-slice", result.shape, operands)
-        begin = total_of(nodes, [begin, size_of(nodes, array, axis)])
+        begin = total_of(nodes, [begin, size_along(nodes, array, axis)])
     return [bounded(nodes, result, [*sizes[:axis], begin, *sizes[axis:]])]
 
 
@@ -231,7 +238,7 @@ def _slice(
 def _reverse(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """What is within the sizes comes last, and is moved to the front."""
+    """A reverse: the elements within the sizes come last, and are moved to the front."""
     (array,), (result,) = arrays, plain(shape, *arrays)
     dims, zero = array.shape.dims, nodes.scalar(0, "s32")
     for axis in instruction.integers_attribute("dimensions") or ():
@@ -368,7 +375,7 @@ def _reshape(
     shape = _array(shape)
     array, given = arrays[0], arrays[1:]
     dims = array.shape.dims
-    sources = [size_of(nodes, array, axis) for axis in range(len(dims))]
+    sources = [size_along(nodes, array, axis) for axis in range(len(dims))]
     targets = [nodes.scalar(dim, "s32") for dim in shape.dims]
     flags = [axis for axis, flag in enumerate(shape.dynamic) if flag]
     if given:
@@ -413,7 +420,7 @@ def _to_static(
     (array,) = arrays
     if not isinstance(shape, TupleShape):
         raise NotLowered(f"it has the type {shape}, which is not a tuple")
-    sizes = [size_of(nodes, array, axis) for axis in range(array.shape.rank)]
+    sizes = [size_along(nodes, array, axis) for axis in range(array.shape.rank)]
     padded = within(nodes, static(array), array.sizes, _BEYOND)
     return [padded, *sizes[: len(shape.elements) - 1]]
 

@@ -51,8 +51,8 @@ def cut(
     is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
 
     def lying(shape: Shape | None) -> list[ArrayShape]:
-        found = leaves(shape) if shape is not None else ()
-        given = [leaf.element if isinstance(leaf, BufferShape) else leaf for _, leaf in found]
+        parts = leaves(shape) if shape is not None else ()
+        given = [part.element if isinstance(part, BufferShape) else part for _, part in parts]
         return [
             leaf.with_layout(None) if is_logical else untiled(leaf)
             for leaf in given

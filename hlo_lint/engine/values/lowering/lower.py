@@ -351,7 +351,7 @@ class Lowering:
         return self.body(names[0])
 
     def _updated(self, update: Instruction, operands: list[Values]) -> Values:
-        """What an async-update hands on; one that has operands of its own binds them."""
+        """The tuple that an async-update hands on, which binds the operands that it has."""
         held, *more = operands
         if not more:
             return held
