@@ -691,8 +691,8 @@ ENTRY e {
 """
     whole = (
         head
-        + """  ROOT r = f32[4,2] ragged-dot(a, b, n), lhs_contracting_dims={1}, rhs_contracting_dims={1},
-      lhs_ragged_dims={0}, rhs_group_dims={0}
+        + """  ROOT r = f32[4,2] ragged-dot(a, b, n), lhs_contracting_dims={1},
+      rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
 }
 """
     )
