@@ -49,6 +49,8 @@ def bits(shape: str, text: str) -> str:
         ("c64[2]", "{(1, -2), (0.5, 0)}", [1 - 2j, 0.5 + 0j]),
         ("f8e4m3fn[2]", "{448, -0.5}", [448.0, -0.5]),
         ("b(f32[2])", "{1, 2}", [1.0, 2.0]),
+        ("s32[2,2]", "-5", [[-5, 0], [0, 0]]),
+        ("pred[3]", "true", [True, False, False]),
     ],
 )
 def test_a_text_is_an_array(shape: str, text: str, values: object) -> None:
@@ -103,6 +105,9 @@ def test_what_was_left_out_is_elided() -> None:
         ("f32[]", "{1}", "expected one element"),
         ("f32[2,2]", "{1, 2, 3, 4}", "expected nested braces that hold [2,2] elements"),
         ("c64[]", "1", "expected one element"),
+        ("c64[2]", "(1, 2)", "expected nested braces that hold [2] elements"),
+        ("f32[0]", "1", "expected nested braces that hold [0] elements"),
+        ("f32[99999999999]", "1", "expected nested braces that hold [99999999999] elements"),
         ("f32[99999999999]", "{1}", "expected nested braces that hold [99999999999] elements"),
         ("s32[]", "1.5", "expected numbers"),
         ("s32[]", "0x10", "expected numbers"),

@@ -7,7 +7,7 @@ is ours: precisions of floats may mix, dynamic flags are not compared, layouts o
 hands on what lies in memory.
 """
 
-from hlo_lint.analysis.shape_inference.module import ShapeInference, signature_of
+from hlo_lint.analysis.shape_inference.module import ShapeInference, inference_in, signature_of
 from hlo_lint.analysis.shape_inference.operation import Signature
 from hlo_lint.analysis.shape_inference.shape_check import Inferred, Open, Refusal
 
@@ -17,5 +17,6 @@ __all__ = [
     "Refusal",
     "ShapeInference",
     "Signature",
+    "inference_in",
     "signature_of",
 ]

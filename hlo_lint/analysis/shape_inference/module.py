@@ -15,7 +15,7 @@ from hlo_lint.analysis.shape_inference.shape_check import (
     check_shape,
     inference_of,
 )
-from hlo_lint.hlo.ir import Computation, Instruction, cached_analysis
+from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.records import (
     attributes_before_metadata,
     attributes_of,
@@ -144,6 +144,12 @@ class ShapeInference:
             self._type(computation, parameter.number) for parameter in computation.parameters
         )
         return Signature(tuple(parameters), self._type(computation, computation.root.number))
+
+
+@cached_analysis
+def inference_in(module: Module) -> ShapeInference:
+    """The shapes of a module's instructions."""
+    return ShapeInference(module.computations)
 
 
 @cached_analysis

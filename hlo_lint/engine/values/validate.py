@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ from itertools import chain, pairwise
 from typing import Final
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
+from hlo_lint.analysis.stage import ANY_STAGE
+from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.inputs import value
@@ -32,6 +34,9 @@ from hlo_lint.engine.values.programs import (
 )
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
+from hlo_lint.engine.verifier import Verifier
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import XlaCpu
 
@@ -126,6 +131,7 @@ def validate_dumps(
         if not all_steps:
             stretch.bisect(runs)
         stretch.add_refusals(runs)
+    result.changes += _unsound(run, result.changes)
     result.finish(xla.texts_run - ran)
     return result
 
@@ -171,6 +177,36 @@ def validate_pair(
             break
     result.finish(xla.texts_run - ran)
     return result
+
+
+def _unsound(run: RunSteps, changes: Sequence[ValueChange]) -> Iterator[ValueChange]:
+    """Each step that cannot be run, and that XLA's verifier refuses, unlike the one before it.
+
+    What the verifier accepts is only not known here, and no defect of the pass.
+    """
+    reported = [change.after for change in changes]
+    for before, step in pairwise(run.steps):
+        outcome = step.comparison.outcome
+        if outcome not in (StepOutcome.NOT_LOWERED, StepOutcome.NOT_RUN) or step.dump in reported:
+            continue
+        if run.lower(before) and (violation := _violation(before.dump, step.dump)):
+            assert isinstance(violation.at, Instruction)
+            refusal, culprit = Comparison(outcome, violation.message), Culprit(violation.at, None)
+            yield ValueChange(before.dump, step.dump, refusal, culprit)
+
+
+def _violation(before: PassDump, after: PassDump) -> Violation | None:
+    """An error of XLA's verifier at an instruction, of a check that the dump before passes."""
+    verifier = Verifier()
+    try:
+        known, found = (
+            verifier.violations(dump.module, ANY_STAGE).by_check for dump in (before, after)
+        )
+    except (DumpError, OSError):
+        return None
+    errors = (one for check in found.keys() - known.keys() for one in found[check])
+    of_instructions = (one for one in errors if isinstance(one.at, Instruction))
+    return next((one for one in of_instructions if not one.is_warning), None)
 
 
 def _stretches(run: RunSteps, all_steps: bool) -> list[list[ValidatedStep]]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from hlo_lint.hlo.attributes.cursor import unescape
 from hlo_lint.hlo.parser.mlir_dictionary import Dictionary, read_dictionary
 from hlo_lint.text.errors import PayloadError
+from hlo_lint.text.patterns import late
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 """A JSON value. Values are shared between callers: read them only."""
@@ -19,6 +20,8 @@ def read_backend_config(text: str) -> Json | Dictionary:
 
     >>> read_backend_config('{"n":1}'), read_backend_config("{n = 1 : i32}").values
     ({'n': 1}, {'n': 1})
+    >>> read_backend_config('{outer: {"n" :1}}')
+    {'outer': {'n': 1}}
     """
     fields = json_fields(text)
     if fields is not None:
@@ -37,11 +40,20 @@ def json_fields(text: str) -> Mapping[str, Json] | None:
     text = _unquoted(text)
     if not text.startswith("{"):
         return None
+    fields = _loaded(text)
+    return _loaded(_quote_names(r'"\1"', text)) if fields is None else fields
+
+
+def _loaded(text: str) -> Mapping[str, Json] | None:
     try:
         fields: Mapping[str, Json] = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return fields
+
+
+_quote_names = late(r"(?<=[{,\s])([A-Za-z_]\w*)(?=\s*:)").sub
+"""Protobuf's reader of JSON takes names without quotes, which tests of XLA have."""
 
 
 def _unquoted(text: str) -> str:

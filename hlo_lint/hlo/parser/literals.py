@@ -140,6 +140,10 @@ def _elements(text: str, count: int) -> list[str]:
     return [part.strip() for part in parts]
 
 
+_MOST_AROUND_A_NUMBER: Final = 1 << 20
+"""Elements of an array of which only the first is written: XLA's parser sets the others to 0."""
+
+
 def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     import numpy as np
 
@@ -150,6 +154,11 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
     if b"nan(" in data:
         data = _mark_payloads(rb"nan#\1", data)  # these brackets are not part of the structure
     is_complex = numpy_type.kind == "c"
+    is_lone = not data.translate(None, _NOT_STRUCTURE)
+    if is_lone and not is_complex and shape.dims and 0 < shape.elements <= _MOST_AROUND_A_NUMBER:
+        array = np.zeros(shape.dims, numpy_type)
+        array.flat[0] = _array(ArrayShape(shape.dtype, ()), text)
+        return array
     _check_structure(shape, data, is_complex, text)
     if not shape.elements:
         if data.translate(None, _STRUCTURE + _BLANKS):

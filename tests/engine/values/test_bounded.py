@@ -21,6 +21,26 @@ TEXT = """HloModule m
 
 least { p = s32[] parameter(0) q = s32[] parameter(1) ROOT r = s32[] minimum(p, q) }
 
+later { p = s32[] parameter(0) ROOT q = s32[] parameter(1) }
+
+both {
+  p = s32[] parameter(0)
+  q = s32[] parameter(1)
+  r = s32[] parameter(2)
+  s = s32[] parameter(3)
+  t = s32[] minimum(p, r)
+  u = s32[] add(q, s)
+  ROOT v = (s32[], s32[]) tuple(t, u)
+}
+
+above {
+  p = s32[] parameter(0)
+  q = s32[] parameter(1)
+  r = s32[] parameter(2)
+  s = s32[] parameter(3)
+  ROOT greater = pred[] compare(p, q), direction=GT
+}
+
 push {
   state = (s32[<=4], s32[]) parameter(0)
   stack = s32[<=4] get-tuple-element(state), index=0
@@ -46,7 +66,9 @@ ENTRY e {
   b = s32[2,3] parameter(1)
   n = s32[] parameter(2)
   zero = s32[] constant(0)
+  one = s32[] constant(1)
   two = s32[] constant(2)
+  four = s32[] constant(4)
   most = s32[] constant(99)
   d = s32[<=4] set-dimension-size(a, n), dimensions={0}
   e = s32[2,<=3] set-dimension-size(b, n), dimensions={1}
@@ -74,6 +96,36 @@ OPERATIONS = {
     "a reduction": "x = s32[2] reduce(e, most), dimensions={1}, to_apply=least",
     "a product": "p = s32[<=3,<=3] dot(e, e), lhs_contracting_dims={0}, rhs_contracting_dims={0} "
     "x = s32[<=3] reduce(p, most), dimensions={0}, to_apply=least",
+    "a reverse": "x = s32[<=4] reverse(d), dimensions={0}",
+    "a reverse of both": "t = s32[2,<=3] reverse(e), dimensions={0,1} x = s32[<=6] reshape(t)",
+    "a sort": "t = (s32[<=4], s32[<=4]) sort(d, d), dimensions={0}, to_apply=above "
+    "x = s32[<=4] get-tuple-element(t), index=1",
+    "a sort of the others": "t = (s32[2,<=3], s32[2,<=3]) sort(e, e), dimensions={0}, "
+    "to_apply=above g = s32[2,<=3] get-tuple-element(t), index=0 x = s32[<=6] reshape(g)",
+    "a gather of columns": "x = s32[<=3] gather(e, one), offset_dims={0}, "
+    "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=0, slice_sizes={1,3}",
+    "a gather of some places": "m = s32[4] iota(), iota_dimension=0 "
+    "i = s32[<=4] set-dimension-size(m, n), dimensions={0} "
+    "x = s32[<=4] gather(a, i), offset_dims={}, "
+    "collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1}",
+    "a scatter of some places": "m = s32[4] constant({3,0,1,2}) "
+    "i = s32[<=4] set-dimension-size(m, n), dimensions={0} "
+    "c = s32[4] scatter(a, i, d), to_apply=later, update_window_dims={}, "
+    "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1 "
+    "x = s32[<=4] set-dimension-size(c, four), dimensions={0}",
+    "a scatter of rows": "w = s32[1,3] constant({{7,8,9}}) "
+    "u = s32[1,<=3] set-dimension-size(w, n), dimensions={1} i = s32[1] constant({1}) "
+    "t = s32[2,<=3] scatter(e, i, u), to_apply=later, update_window_dims={1}, "
+    "inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1 "
+    "x = s32[<=6] reshape(t)",
+    "windows of the others": "t = s32[1,<=3] reduce-window(e, most), window={size=2x1}, "
+    "to_apply=least x = s32[<=3] reshape(t)",
+    "windows with a stride": "x = s32[<=2] reduce-window(d, most), window={size=2 stride=2}, "
+    "to_apply=least",
+    "a part of a size that is known": "k = s32[<=4] set-dimension-size(a, two), dimensions={0} "
+    "c = s32[2] slice(k), slice={[0:2]} x = s32[<=2] set-dimension-size(c, two), dimensions={0}",
+    "a reduction of several": "t = (s32[2], s32[2]) reduce(e, e, most, two), dimensions={1}, "
+    "to_apply=both x = s32[2] get-tuple-element(t), index=1",
     "a loop": "s = (s32[<=4], s32[]) tuple(d, n) "
     "w = (s32[<=4], s32[]) while(s), condition=is_short, body=push "
     "x = s32[<=4] get-tuple-element(w), index=0",
@@ -107,7 +159,14 @@ def test_xla_computes_the_same(xla: XlaCpu, name: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("x = s32[<=4] reverse(d), dimensions={0}", "reverse of arrays whose sizes are known"),
+        (
+            'x = s32[<=4] custom-call(d), custom_call_target="f"',
+            "f of arrays whose sizes",
+        ),
+        (
+            "x = s32[<=4] reduce-window(d, most), window={size=2 pad=1_0}, to_apply=least",
+            "%x has windows over an edge",
+        ),
         ("x = s32[<=4] add(d, a)", "%x reads arrays whose sizes may differ"),
         ("s = s32[2,2] slice(e), slice={[0:2], [1:3]} x = s32[4] reshape(s)", "%s takes a part"),
         ("x = s32[4] dynamic-update-slice(a, d, zero)", "%x overwrites a whole dimension"),

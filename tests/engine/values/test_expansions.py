@@ -144,6 +144,42 @@ def test_a_scaled_dot_multiplies_each_block_by_its_scale(xla: XlaCpu) -> None:
     assert result.tolist() == wanted.tolist()
 
 
+@pytest.mark.parametrize("spare", [0, 1])
+def test_a_dot_in_blocks_of_a_given_size_leaves_spare_scales(xla: XlaCpu, spare: int) -> None:
+    rng = np.random.default_rng(0)
+    left, right = (rng.integers(-4, 4, (2, rows, 6)).astype("f") for rows in (3, 2))
+    scales = [rng.integers(1, 5, (2, rows, 2 + spare)).astype("f") for rows in (3, 2)]
+    text = f"""ENTRY e {{
+      a = f32[2,3,6] parameter(0)
+      b = f32[2,2,6] parameter(1)
+      s = f32[2,3,{2 + spare}] parameter(2)
+      t = f32[2,2,{2 + spare}] parameter(3)
+      g = f32[] parameter(4)
+      ROOT r = f32[2,3,2] custom-call(a, b, s, t, g), custom_call_target="__op$block_scaled_dot",
+          backend_config={{"block_scaled_dot_backend_config":{{block_size:4}}}}
+    }}"""
+    (result,) = ran(xla, text, left, right, *scales, np.float32(3))
+    sides = zip((left, right), scales, strict=True)
+    wide = [side * scale.repeat(4, 2)[:, :, :6] for side, scale in sides]
+    assert result.tolist() == (3 * np.einsum("bik,bjk->bij", *wide)).tolist()
+
+
+def test_one_side_in_blocks_and_an_array_that_was_quantized(xla: XlaCpu) -> None:
+    left, right = np.arange(12, dtype="f").reshape(3, 4), np.arange(8, dtype="f").reshape(2, 4)
+    scale = np.array([[1, 2], [4, 8], [1, 3]], "f")
+    text = """ENTRY e {
+      a = f32[3,4] parameter(0)
+      b = f32[2,4] parameter(1)
+      s = f32[3,2] parameter(2)
+      d = f32[3,4] custom-call(a, s), custom_call_target="__op$dequantize"
+      p = f32[3,2] custom-call(a, b, s), custom_call_target="__op$block_scaled_dot"
+      ROOT r = (f32[3,4], f32[3,2]) tuple(d, p)
+    }"""
+    wide = left * scale.repeat(2, 1)
+    results = ran(xla, text, left, right, scale)
+    assert [result.tolist() for result in results] == [wide.tolist(), (wide @ right.T).tolist()]
+
+
 def test_a_slice_may_have_its_starts_in_one_array(xla: XlaCpu) -> None:
     x = np.arange(12, dtype="f").reshape(3, 4)
     text = """ENTRY e {

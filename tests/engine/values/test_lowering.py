@@ -65,6 +65,53 @@ ENTRY e {
   ROOT r = f32[8,4] transpose(t), dimensions={1,0}
 }
 """,
+    "types that are left out": entry(
+        """  x = f32[4,8] parameter(0)
+  y = add(x, x)
+  t = tuple(y, x)
+  s = f32[4,8] get-tuple-element(t), index=0
+  ROOT z = transpose(s), dimensions={1,0}"""
+    ),
+    "operands that are bound later": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  q = f32[4,8] parameter(1)
+  ROOT s = f32[4,8] add(p, q)
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  s = ((), (), u32[]) call-start(), to_apply=f
+  u = ((f32[4,8]), (), u32[]) async-update(s, x)
+  v = ((f32[4,8], f32[4,8]), f32[4,8], u32[]) async-update(u, x)
+  t = f32[4,8] call-done(v)
+  ROOT r = f32[8,4] transpose(t), dimensions={1,0}
+}
+""",
+    "marks of a call, and a call that is a fusion": HEAD
+    + """f {
+  p = f32[4,8] parameter(0)
+  ROOT s = f32[4,8] add(p, p)
+}
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  b = (f32[4,8]) custom-call(x), custom_call_target="__xla_internal_call_marker_before"
+  g = f32[4,8] get-tuple-element(b), index=0
+  c = f32[4,8] custom-call(g), custom_call_target="__cudnn$fusion", called_computations={f}
+  a = f32[4,8] custom-call(c), custom_call_target="__xla_internal_call_marker_after"
+  ROOT r = f32[8,4] transpose(a), dimensions={1,0}
+}
+""",
+    "a mutable buffer": entry(
+        """  x = f32[4,8] parameter(0)
+  b = b(f32[4,8]) custom-call(x), custom_call_target="Pin", output_to_operand_aliasing={{}: (0, {})}
+  t = (b(f32[4,8])) tuple(b)
+  c = b(f32[4,8]) get-tuple-element(t), index=0
+  u = f32[4,8] custom-call(c), custom_call_target="Unpin", output_to_operand_aliasing={{}: (0, {})}
+  y = f32[4,8] add(u, u)
+  ROOT z = f32[8,4] transpose(y), dimensions={1,0}"""
+    ),
     "common subexpressions and dead code": entry(
         """  x = f32[4,8] parameter(0)
   dead = f32[4,8] multiply(x, x)
@@ -129,6 +176,11 @@ ENTRY e {
         lowered(text.replace("=body", "=region_0").replace("body {", "region_0 {"), nodes).graph
         is first.graph
     )
+    line = "w = (s32[], f32[4]) while(t), condition=condition, body=body"
+    started = line.replace("w = (s32[], f32[4]) while(t)", "s = STATE while-start(t)")
+    started = started.replace("STATE", "(((s32[], f32[4])), (s32[], f32[4]), u32[])")
+    done = "\n  w = (s32[], f32[4]) while-done(s)"
+    assert lowered(text.replace(line, started + done), nodes).graph is first.graph
     assert [node.opcode for node in nodes_in_order(first.graph.roots)].count("while") == 1
     assert "while(" in emit_graph(first.graph)
 
@@ -158,6 +210,20 @@ def test_an_opaque_call_is_cut_and_says_so() -> None:
         )
     )
     assert [cut.what for cut in program.cuts] == ["opaque"]
+
+
+def test_a_call_that_is_started_is_cut_as_the_call() -> None:
+    line = '  x = f32[8] parameter(0)\n  {}, custom_call_target="solve"{}'
+    plain = line.format("ROOT y = f32[8] custom-call(x)", "")
+    started = "s = ((f32[8]), f32[8], s32[]) custom-call-start(x)"
+    done = "\n  ROOT y = f32[8] custom-call-done(s)"
+    assert equal_graphs(entry(plain), entry(line.format(started, done)))
+
+
+def test_a_gemm_without_a_configuration_is_cut() -> None:
+    line = "  x = f32[8,8] parameter(0)\n  ROOT y = (f32[8,8], s8[4]) custom-call(x, x), "
+    program = lowered(entry(f'{line}custom_call_target="__cublas$gemm"'))
+    assert [cut.what for cut in program.cuts] == ["__cublas$gemm"]
 
 
 def test_a_cut_convolution_has_its_labels_and_sizes_in_its_signature() -> None:
@@ -210,7 +276,7 @@ ENTRY e {
     ("lines", "reason"),
     [
         (
-            "  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] reverse(x), dimensions={0}",
+            "  x = f32[<=4] parameter(0)\n  ROOT y = f32[<=4] cholesky(x)",
             "known at run time",
         ),
         ("  x = f32[4] parameter(0)\n  ROOT y = f32[4] add(x, gone)", "gone"),
@@ -219,6 +285,12 @@ ENTRY e {
             'custom_call_target="__cublas$gemm", backend_config={"gemm_backend_config":3}',
             "not an object",
         ),
+        (
+            "  x = f32[4] parameter(0)\n  s = ((), (), u32[]) async-start(), calls={ p = f32[4] "
+            "parameter(0) ROOT n = f32[4] negate(p) }\n  ROOT y = f32[4] async-done(s)",
+            "%y ends what has not all its operands",
+        ),
+        ("  x = f32[4] parameter(0)\n  ROOT y = custom-call(x)", "%y has no shape, and none"),
     ],
 )
 def test_what_cannot_run_is_refused_with_the_reason(lines: str, reason: str) -> None:
@@ -529,6 +601,44 @@ ENTRY e {
 }
 """
     assert lowered(whole, nodes).graph is lowered(decomposed, nodes).graph
+    call = """c { a = f32[] parameter(0) b = f32[] parameter(1)
+  ROOT r = pred[] compare(a, b), direction=GT }
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  ROOT r = (f32[4,3], s32[4,3]) custom-call(x), custom_call_target="__gpu$TopK",
+      called_computations={c}, backend_config={is_stable = true}
+}
+"""
+    assert lowered(call, nodes).graph is lowered(whole, nodes).graph
+    least = whole.replace("largest=true", "largest=false")
+    assert lowered(call.replace("GT", "LT"), nodes).graph is lowered(least, nodes).graph
+    assert lowered(call.replace("GT", "GE"), nodes).cuts
+
+
+def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
+    call = """  k = f32[8] parameter(0)
+  v = s32[8] parameter(1)
+  c = (f32[8], s32[8], u8[1]) custom-call(k, v), custom_call_target="%s",
+      backend_config={"descending":true}
+  x = f32[8] get-tuple-element(c), index=0
+  y = s32[8] get-tuple-element(c), index=1
+  ROOT r = (f32[8], s32[8]) tuple(x, y)"""
+    targets = "__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_unassigned_scratch_size"
+    program, other = (lowered(entry(call % target), Nodes()) for target in targets)
+    assert not program.cuts + other.cuts
+    assert emit_graph(program.graph) == emit_graph(other.graph)
+    assert "direction=GT" in emit_graph(program.graph)
+
+
+def test_scratch_memory_of_a_cut_call_may_grow() -> None:
+    line = """  q = bf16[2,4,8] parameter(0)
+  ROOT r = (bf16[2,4,8], u8[%d]) custom-call(q, q, q), custom_call_target="%s" """
+    fmha = "__cudnn$fmhaSoftmax"
+    first, second = (lowered(entry(line % (size, fmha))) for size in (0, 64))
+    assert first.cuts[0].signature == second.cuts[0].signature
+    own, other = (lowered(entry(line % (size, "mine"))) for size in (0, 64))
+    assert own.cuts[0].signature != other.cuts[0].signature
 
 
 def test_a_constant_that_is_left_out_has_a_value_at_each_index() -> None:

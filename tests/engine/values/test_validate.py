@@ -663,6 +663,65 @@ ENTRY e {{
     assert "operand dimension 0 (7)" in diagnostic_of(change).message
 
 
+@pytest.mark.parametrize("all_steps", [False, True])
+def test_a_module_that_no_longer_is_one_is_a_change_and_an_unknown_one_is_not(
+    xla: XlaCpu, all_steps: bool
+) -> None:
+    right = "HloModule m\n\nENTRY e {\n  x = f32[4,2] parameter(0)\n  ROOT r = RESULT\n}\n"
+    wrong = right.replace("RESULT", "f32[2,3] reshape(x)")
+    unknown = right.replace("RESULT", 'f32[4,2] custom-call(x), custom_call_target="f"')
+    unknown = unknown.replace("4,2", "4,<=2")
+    right = right.replace("RESULT", "f32[8] reshape(x)")
+    run = run_of([right, right, wrong, wrong])
+    (change,) = validate_dumps("m", run, xla, all_steps=all_steps).changes
+    assert change.after.path.name.split(".")[4] == "after_pass2"
+    assert "any more in this dump: reshape of 8 elements" in diagnostic_of(change).message
+    validation = validate_dumps("m", run_of([right, unknown]), xla, all_steps=all_steps)
+    assert validation.counts[StepOutcome.NOT_LOWERED] == 1
+    assert not validation.changes
+
+
+def test_a_group_that_does_not_meet_infinities_of_another_one_is_no_change(xla: XlaCpu) -> None:
+    head = """HloModule m
+
+ENTRY e {
+  a = f32[4,2] parameter(0)
+  b = f32[2,2,2] parameter(1)
+  n = s32[2] parameter(2)
+"""
+    whole = (
+        head
+        + """  ROOT r = f32[4,2] ragged-dot(a, b, n), lhs_contracting_dims={1},
+      rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}
+}
+"""
+    )
+    parts = "".join(
+        f"""  n{at} = s32[1] slice(n), slice={{[{at}:{at + 1}]}}
+  s{at} = s32[] reshape(n{at})
+  b{at} = f32[1,2,2] slice(b), slice={{[{at}:{at + 1}], [0:2], [0:2]}}
+  c{at} = f32[2,2] reshape(b{at})
+  d{at} = f32[4,2] dot(a, c{at}), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+"""
+        for at in range(2)
+    )
+    split = f"""{head}{parts}  i = s32[4,2] iota(), iota_dimension=0
+  both = s32[] add(s0, s1)
+  e0 = s32[4,2] broadcast(s0), dimensions={{}}
+  e1 = s32[4,2] broadcast(both), dimensions={{}}
+  l0 = pred[4,2] compare(i, e0), direction=LT
+  l1 = pred[4,2] compare(i, e1), direction=LT
+  zero = f32[] constant(0)
+  z = f32[4,2] broadcast(zero), dimensions={{}}
+  o = f32[4,2] select(l1, d1, z)
+  ROOT r = f32[4,2] select(l0, d0, o)
+}}
+"""
+    assert changed(validate_dumps("m", run_of([whole, split]), xla)) == []
+    wrong = split.replace("select(l0, d0, o)", "select(l0, d1, o)")
+    assert changed(validate_dumps("m", run_of([whole, wrong]), xla)) == ["after_pass1"]
+
+
 def test_in_a_loop_that_a_pass_unrolled_the_wrong_instruction_is_named(xla: XlaCpu) -> None:
     rolled = LOOP.replace("constant(5)", "constant(6)")
     second = """  after = s32[] add(next, one)

@@ -113,17 +113,15 @@ def lowered(
     lowering: Lowering,
     instruction: Instruction,
     operands: list[Values],
-    opcode: str = "",
-    shape: Shape | None = None,
+    opcode: str,
+    shape: Shape,
 ) -> Values:
     """The results of a collective on each device."""
     devices = range(lowering.devices)
-    opcode = opcode or instruction.opcode
     if opcode in _DONES:
         is_pair = opcode != "all-reduce-done"
         values = operands[0]
         return [value[1] if is_pair and isinstance(value, tuple) else value for value in values]
-    shape = shape or lowering.shape(instruction)
     if opcode in ("partition-id", "replica-id"):
         partitions = _shape_of_mesh(lowering)[1]
         numbers = [divmod(at, partitions)[opcode == "partition-id"] for at in devices]

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.watch import Lasts
 
 
-def while_results(lowering: Lowering, instruction: Instruction, states: Values) -> Values:
+def while_results(
+    lowering: Lowering, instruction: Instruction, states: Values, shape: Shape
+) -> Values:
     """The state of a loop after its last iteration, on each device."""
-    shape = lowering.shape(instruction)
     computation = lowering.called(instruction, "body")
     test = lowering.called(instruction, "condition")
     if reason := endless(Loop(instruction, computation, test)):
@@ -125,11 +126,10 @@ def _iteration(
 
 
 def conditional_results(
-    lowering: Lowering, instruction: Instruction, operands: list[Values]
+    lowering: Lowering, instruction: Instruction, operands: list[Values], shape: Shape
 ) -> Values:
     """The results of the branch that runs, on each device."""
     bodies = [lowering.body(name) for name in instruction.called_computations]
-    shape = lowering.shape(instruction)
     predicate = next(leaf_nodes(operands[0][0]))
     parameters = [lowering.shape(body.parameters[0]) for body in bodies]
     leaves = [

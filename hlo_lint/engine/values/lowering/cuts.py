@@ -24,7 +24,7 @@ from hlo_lint.engine.values.lowering.memory import from_memory, in_memory, until
 from hlo_lint.engine.values.lowering.program import Cut
 from hlo_lint.hlo.dtypes import PART_OF_COMPLEX, is_complex, is_float
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, BufferShape, Shape, TupleShape, leaves
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
 """Calls of XLA's own that layout-assignment may give operands in any layout."""
+
+_WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
+"""Calls of XLA's own whose last result is scratch memory, of bytes."""
 
 
 def cut(
@@ -43,12 +46,18 @@ def cut(
     operand_shapes: Sequence[Shape | None] | None = None,
 ) -> LoweredValue:
     """The results of an operation that cannot be run: some function of its operands."""
-    read = _operand_shapes(instruction) if operand_shapes is None else operand_shapes
+    read = _operand_shapes(lowering, instruction) if operand_shapes is None else operand_shapes
     # What is not a kernel of its own is a function of indices, in whatever layout.
     is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
 
     def lying(shape: Shape | None) -> list[ArrayShape]:
-        return [leaf.with_layout(None) if is_logical else untiled(leaf) for leaf in arrays(shape)]
+        parts = leaves(shape) if shape is not None else ()
+        given = [part.element if isinstance(part, BufferShape) else part for _, part in parts]
+        return [
+            leaf.with_layout(None) if is_logical else untiled(leaf)
+            for leaf in given
+            if isinstance(leaf, ArrayShape)
+        ]
 
     shapes = [lying(shape) for shape in read]
     rows: list[Node] = []
@@ -56,27 +65,29 @@ def cut(
         for node, leaf in zip(leaf_nodes(value), of_operand, strict=False):
             rows.append(in_memory(lowering.nodes, node, leaf) if leaf.dims else node)
     results = lying(shape)
-    signature = (
-        f"{[str(row.shape) for row in rows]} -> {[str(r.with_layout(None)) for r in results]}"
-    )
+    given = [str(result.with_layout(None)) for result in results]
+    if what.startswith(_WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
+        # Its size is known late, and nobody reads it.
+        given = given[: len(given) - (results[-1].dtype in ("u8", "s8"))]
+    signature = f"{[str(row.shape) for row in rows]} -> {given}"
     if labels := instruction.attributes.get("dim_labels"):
         # With other labels the same elements are in another order.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
     lowering.cuts.append(Cut(instruction, what, signature))
-    leaves = [
+    values = [
         from_memory(lowering.nodes, row, leaf) if leaf.dims else row
         for row, leaf in zip(
             _function(lowering.nodes, what, rows, list(bare(shape))), results, strict=True
         )
     ]
-    return assembled(shape, iter(leaves))
+    return assembled(shape, iter(values))
 
 
-def _operand_shapes(instruction: Instruction) -> list[Shape | None]:
+def _operand_shapes(lowering: Lowering, instruction: Instruction) -> list[Shape | None]:
     """The shapes of the operands as an operation reads them: before layout-assignment only the
     constraints of a custom call say how."""
     constraints = instruction.attribute("operand_layout_constraints")
-    shapes = [operand.shape for operand in instruction.operands]
+    shapes = lowering.operand_shapes(instruction)
     if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
         return shapes
     return [

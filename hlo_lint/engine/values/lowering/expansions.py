@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hlo_lint.analysis.loops import backend_config
 from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, leaf_nodes
 from hlo_lint.hlo.attributes.windows import WindowDimension
@@ -170,16 +171,56 @@ def scaled_dot(
     return nodes.convert(nodes.dot(left, right, "f32", batch, contracting), result.dtype)
 
 
-def _scaled(nodes: Nodes, node: Node, scale: Node) -> Node:
+def block_scaled_dot(
+    lowering: Lowering, call: Instruction, leaves: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node] | None:
+    """A dot over the last dimensions, which come in blocks with a scale each, the right side
+    perhaps without; and a scale of all (`BlockScalingRewriter`)."""
+    nodes, (left, right, *rest) = lowering.nodes, leaves
+    scales = [scale for scale in rest if scale.shape.dims]
+    config = backend_config(call).get("block_scaled_dot_backend_config", {})
+    block = config.get("block_size", 0) if isinstance(config, Mapping) else None
+    if not isinstance(block, int) or not 1 <= len(scales) <= 2 or len(results) != 1:
+        return None
+    last = left.shape.rank - 1
+    if not 1 <= last <= 2 or any(scale.shape.rank != last + 1 for scale in scales):
+        return None
+    left = _scaled(nodes, left, scales[0], block)
+    right = _scaled(nodes, right, scales[1], block) if scales[1:] else nodes.convert(right, "f32")
+    made = nodes.dot(left, right, "f32", [(0, 0)] if last == 2 else [], [(last, last)])
+    for scale in rest:
+        if not scale.shape.dims:
+            made = nodes.binary("multiply", made, nodes.convert(scale, "f32"))
+    return [nodes.convert(made, results[0].dtype)]
+
+
+def dequantized(
+    lowering: Lowering, leaves: Sequence[Node], results: Sequence[ArrayShape]
+) -> list[Node]:
+    """An array in blocks along its last dimension, each times its scale."""
+    (result,), (array, scale) = results, leaves
+    return [lowering.nodes.convert(_scaled(lowering.nodes, array, scale), result.dtype)]
+
+
+def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
+    """An array times the scales of its blocks; where the size of those in the last dimension is
+    given, there may be scales that no element needs."""
     dims = node.shape.dims
     blocks = [size // max(own, 1) for size, own in zip(dims, scale.shape.dims, strict=True)]
-    pairs = zip(scale.shape.dims, blocks, strict=True)
+    if block:
+        blocks = [1] * (len(dims) - 1) + [block]
+    pairs = list(zip(scale.shape.dims, blocks, strict=True))
     wide = nodes.broadcast(
         nodes.convert(scale, "f32"),
         tuple(size for pair in pairs for size in pair),
         range(0, 2 * len(dims), 2),
     )
-    return nodes.binary("multiply", nodes.convert(node, "f32"), nodes.reshape(wide, dims))
+    wide = nodes.reshape(wide, tuple(own * size for own, size in pairs))
+    if block and all(own >= size for own, size in zip(wide.shape.dims, dims, strict=True)):
+        wide = nodes.slice(wide, [0] * len(dims), dims)
+    if wide.shape.dims != dims:
+        raise NotLowered(f"scales of {scale.shape} are not those of blocks of {node.shape}")
+    return nodes.binary("multiply", nodes.convert(node, "f32"), wide)
 
 
 def reduce_window(

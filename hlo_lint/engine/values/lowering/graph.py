@@ -11,7 +11,15 @@ from hlo_lint.analysis.value_numbering import ValueNumbering
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.attributes.plain import Padding
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.hlo.shape import ArrayShape, OpaqueShape, Shape, TupleShape, read_index, spelled_index
+from hlo_lint.hlo.shape import (
+    ArrayShape,
+    BufferShape,
+    OpaqueShape,
+    Shape,
+    TupleShape,
+    read_index,
+    spelled_index,
+)
 from hlo_lint.text.errors import HloLintError
 from hlo_lint.xla.limits import Deadline
 
@@ -353,10 +361,8 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
             if any(dynamic) or min(dims, default=0) < 0:
                 raise NotLowered(f"{shape} has a size that is known at run time only")
             yield ArrayShape(dtype, dims)
-        case OpaqueShape():
-            return
-        case _:
-            raise NotLowered(f"{shape} is a mutable buffer")
+        case BufferShape(element):
+            yield from bare(element)  # between `Pin` and `Unpin` it has one value at a time
 
 
 def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:

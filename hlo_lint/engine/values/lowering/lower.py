@@ -14,6 +14,8 @@ from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.cycles import cycles_of
+from hlo_lint.analysis.shape_inference import inference_in
+from hlo_lint.analysis.walks import chain as chain_of
 from hlo_lint.analysis.walks import operands_first
 from hlo_lint.engine.values.inputs import index_limit
 from hlo_lint.engine.values.lowering import control_flow
@@ -35,7 +37,7 @@ from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
-from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, part
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.shards import ProgramShardings
@@ -197,11 +199,23 @@ class Lowering:
         return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:
-        """The shape that an instruction spells."""
-        try:
-            return instruction.shape
-        except ShapeSyntaxError as error:
-            raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
+        """The shape that an instruction spells, or that XLA infers where it spells none."""
+        if instruction.type_text:
+            try:
+                return instruction.shape
+            except ShapeSyntaxError as error:
+                raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
+        inferred = inference_in(self.module).shape(instruction)
+        if inferred is None:
+            raise NotLowered(f"%{instruction.name} has no shape, and none follows")
+        return inferred
+
+    def operand_shapes(self, instruction: Instruction) -> list[Shape | None]:
+        """The shapes of what an instruction reads."""
+        return [
+            part(self.shape(operand.instruction), operand.index) if operand.instruction else None
+            for operand in instruction.operands
+        ]
 
     def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
         """The result of a computation on each device."""
@@ -286,42 +300,73 @@ class Lowering:
 
     def _instruction(self, instruction: Instruction, operands: list[Values]) -> Values:
         opcode = instruction.opcode
+        if opcode == "async-start":
+            return self._begun(instruction, self._callee(instruction), operands)
+        base = "async" if opcode in ("async-update", "async-done") else wrapped_opcode(opcode)
+        if base is None:
+            return self._operation(instruction, opcode, operands, self.shape(instruction))
+        if opcode.endswith("-done"):
+            return _done(instruction, operands)
+        if _is_update(instruction):
+            return self._updated(instruction, operands)
+        if base in ("fusion", "call"):
+            return self._begun(instruction, self._callee(instruction), operands)
+        # `slice-start(x)`: the operation that an async-start would call, written in its place.
+        result = self._parts(instruction)[1]
+        results = self._operation(instruction, base, operands, result)
+        return self._started(instruction, operands, results)
+
+    def _operation(
+        self, instruction: Instruction, opcode: str, operands: list[Values], shape: Shape
+    ) -> Values:
+        """The results of an instruction, or of the operation that it starts."""
         match opcode:
-            case "fusion" | "call" | "async-start":
-                return self._call(instruction, operands)
+            case "fusion" | "call":
+                return self.computation(self._callee(instruction), operands)
             case "while":
-                return control_flow.while_results(self, instruction, operands[0])
+                return control_flow.while_results(self, instruction, operands[0], shape)
             case "conditional":
-                return control_flow.conditional_results(self, instruction, operands)
-            case "async-update":
-                return operands[0]
-            case "async-done":
-                return [element_of(value, (1,)) for value in operands[0]]
+                return control_flow.conditional_results(self, instruction, operands, shape)
         from hlo_lint.engine.values.lowering import collectives
 
         if opcode in collectives.LOWERED:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
-            return collectives.lowered(self, instruction, operands)
+            return collectives.lowered(self, instruction, operands, opcode, shape)
+        if opcode == "custom-call" and instruction.custom_call_target == "__cudnn$fusion":
+            return self.computation(self._callee(instruction), operands)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
             results = collectives.crossed(self, instruction, operands)
             if results is not None:
                 return results
-        base = wrapped_opcode(opcode)
-        if base is not None:
-            return self._sugar(instruction, base, operands)
         return [
-            on_device(self, instruction, opcode, [values[device] for values in operands])
+            on_device(self, instruction, opcode, [values[device] for values in operands], shape)
             for device in range(self.devices)
         ]
 
-    def _call(self, instruction: Instruction, operands: list[Values]) -> Values:
+    def _callee(self, instruction: Instruction) -> Computation:
         names = instruction.called_computations
-        is_start = instruction.opcode == "async-start"
         if len(names) != 1:
             raise NotLowered(f"%{instruction.name} calls no computation")
-        results = self.computation(self.body(names[0]), operands)
-        return self._started(instruction, operands, results) if is_start else results
+        return self.body(names[0])
+
+    def _updated(self, update: Instruction, operands: list[Values]) -> Values:
+        """The tuple that an async-update hands on, which binds the operands that it has."""
+        held, *more = operands
+        if not more:
+            return held
+        *_, start = chain_of(update, lambda one: one.producer() if _is_update(one) else None)
+        bound = element_of(held[0], (0,))
+        count = len(bound) if isinstance(bound, tuple) else 0
+        earlier = [[element_of(one, (0, number)) for one in held] for number in range(count)]
+        return self._begun(update, self._callee(start), [*earlier, *more])
+
+    def _begun(self, instruction: Instruction, body: Computation, operands: list[Values]) -> Values:
+        """The tuple of an async-start; it has a result once all operands are bound."""
+        results: Values = [()] * self.devices
+        if len(operands) >= len(body.parameters):
+            results = self.computation(body, operands)
+        return self._started(instruction, operands, results)
 
     def _started(self, instruction: Instruction, operands: list[Values], results: Values) -> Values:
         """The tuple of an async-start: operands, the result, and contexts that nobody reads."""
@@ -345,26 +390,17 @@ class Lowering:
             for part in parts[2:]
         ]
 
-    def _sugar(self, instruction: Instruction, base: str, operands: list[Values]) -> Values:
-        """`slice-start(x)`: the operation that an async-start would call, written in its place."""
-        if not instruction.opcode.endswith("-start"):
-            return [
-                value if instruction.opcode.endswith("-update") else element_of(value, (1,))
-                for value in operands[0]
-            ]
-        from hlo_lint.engine.values.lowering.collectives import LOWERED, lowered
 
-        shape = self._parts(instruction)[1]
-        if base in ("fusion", "call"):
-            results = self.computation(self.body(instruction.called_computations[0]), operands)
-        elif base in LOWERED:
-            results = lowered(self, instruction, operands, base, shape)
-        else:
-            results = [
-                on_device(self, instruction, base, [values[at] for values in operands], shape)
-                for at in range(self.devices)
-            ]
-        return self._started(instruction, operands, results)
+def _is_update(instruction: Instruction) -> bool:
+    return instruction.opcode.endswith("-update")
+
+
+def _done(instruction: Instruction, operands: list[Values]) -> Values:
+    """The results of an asynchronous operation, or of the update that bound its last operand."""
+    results = [element_of(value, (1,)) for value in operands[0]]
+    if () in results and instruction.type_text != "()":
+        raise NotLowered(f"%{instruction.name} ends what has not all its operands")
+    return results
 
 
 @contextmanager

@@ -143,11 +143,13 @@ def by_descriptor(
     """
     nodes = lowering.nodes
     descriptor = slice_descriptor(instruction)
-    whole = instruction.operand_shape(0)
-    if descriptor is None or not isinstance(whole, ArrayShape):
+    if descriptor is None:
         return None
-    part = shape if opcode == "dynamic-slice" else instruction.operand_shape(1)
-    if not isinstance(part, ArrayShape) or not whole.element_bits or whole.element_bits % 8:
+    shapes = lowering.operand_shapes(instruction)
+    whole, part = shapes[0], shape if opcode == "dynamic-slice" else shapes[1]
+    if not (isinstance(whole, ArrayShape) and isinstance(part, ArrayShape)):
+        return None
+    if not whole.element_bits or whole.element_bits % 8:
         return None
     at = nodes.scalar(descriptor.byte_offset, "s64")
     if stride := descriptor.byte_stride:

@@ -51,10 +51,9 @@ def on_device(
     instruction: Instruction,
     opcode: str,
     operands: list[LoweredValue],
-    shape: Shape | None = None,
+    shape: Shape,
 ) -> LoweredValue:
     """The value of an instruction that is not one of several devices and calls no program."""
-    shape = shape or lowering.shape(instruction)
     if opcode in _FREE:
         kept = operands[0]
         if isinstance(kept, Node) and isinstance(shape, ArrayShape):
@@ -76,19 +75,19 @@ def on_device(
         lowering.nodes.has_bounded
         and any(node.sizes for value in operands for node in leaf_nodes(value))
     ):
-        from hlo_lint.engine.values.lowering.bounded import bounded_value
+        from hlo_lint.engine.values.lowering.bounded_operations import bounded_value
 
         return bounded_value(lowering, instruction, opcode, operands, shape)
     if opcode == "custom-call":
         from hlo_lint.engine.values.lowering.custom_calls import lowered_call
 
-        return lowered_call(lowering, instruction, operands)
+        return lowered_call(lowering, instruction, operands, shape)
     leaves = [node for value in operands for node in leaf_nodes(value)]
     match opcode:
         case "constant":
             return _constant(lowering, instruction, shape)
         case "bitcast" if isinstance(shape, ArrayShape):
-            source = instruction.operands[0].shape
+            (source,) = lowering.operand_shapes(instruction)
             if isinstance(source, ArrayShape):
                 return bitcast_value(
                     lowering.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
