@@ -91,13 +91,14 @@ def main(given: list[str]) -> int:
     columns = []
     for python in (one for one in given if one not in names):
         compiler, cells = column(python), []
-        with Judge(compiler, rules=False) as judge:
+        name = f"{compiler.release} {compiler.target}"
+        with Judge(compiler) as judge:
             for file in files:
                 cell, what = seen(compiler, judge, file)
                 cells.append(cell)
                 words = " ".join(what.split())[:200]
-                print(f"{compiler.name} {file.stem}: {cell}: {words}", file=sys.stderr)
-        columns.append([compiler.name, *cells])
+                print(f"{name} {file.stem}: {cell}: {words}", file=sys.stderr)
+        columns.append([name, *cells])
     for row in zip(["module", *(f"`{file.name}`" for file in files)], *columns, strict=True):
         print(f"| {' | '.join(row)} |")
         if row[0] == "module":

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hlo_lint.analysis.loops import backend_config
 from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, leaf_nodes
 from hlo_lint.hlo.attributes.windows import WindowDimension
@@ -178,7 +177,7 @@ def block_scaled_dot(
     perhaps without; and a scale of all (`BlockScalingRewriter`)."""
     nodes, (left, right, *rest) = lowering.nodes, leaves
     scales = [scale for scale in rest if scale.shape.dims]
-    config = backend_config(call).get("block_scaled_dot_backend_config", {})
+    config = call.backend_config().get("block_scaled_dot_backend_config", {})
     block = config.get("block_size", 0) if isinstance(config, Mapping) else None
     if not isinstance(block, int) or not 1 <= len(scales) <= 2 or len(results) != 1:
         return None
