@@ -69,6 +69,14 @@ def test_a_seed_gives_the_same_module_again() -> None:
             "divided by what may be 0 or -1",
         ),
         (("a = f32[] parameter(0)", "ROOT r = s32[] convert(a)"), "out of range"),
+        (
+            (
+                "a = s32[4] parameter(0)",
+                "b = s32[] parameter(1)",
+                "ROOT r = s32[<=4] set-dimension-size(a, b), dimensions={0}",
+            ),
+            "a size may be out of range",
+        ),
         (("a = f32[] parameter(0)", "ROOT r = s32[] bitcast-convert(a)"), "the bits of a NaN"),
         (("a = f32[2] parameter(0)", "ROOT r = f32[2] custom-call(a)"), "not what a front end"),
         (("a = (f32[2]) parameter(0)", "ROOT r = f32[2] get-tuple-element(a), index=0"), "array"),

@@ -114,10 +114,16 @@ def _pooling(instruction: Instruction, module: Module) -> str:
     return "" if is_pooling else "its computations are not those of a pooling"
 
 
-def _second_size(instruction: Instruction, _: Module) -> str:
-    shape, axes = instruction.operand_shape(0), instruction.integers_attribute("dimensions")
-    is_second = isinstance(shape, ArrayShape) and any(map(shape.is_dynamic, axes or ()))
-    return "what lay beyond the first size may come back" * is_second
+def _size(instruction: Instruction, _: Module) -> str:
+    shape, axes = instruction.operand_shape(0), instruction.integers_attribute("dimensions") or ()
+    if not isinstance(shape, ArrayShape) or any(map(shape.is_dynamic, axes)):
+        return "what lay beyond the first size may come back"
+    size = instruction.producer(1)
+    ends = (0, 2) if size is not None and size.opcode == "clamp" else ()
+    sizes = [size.producer(end) for end in ends] if size is not None and ends else [size]
+    known = [number for one in sizes for number in constant_integers(one) or (-1,)]
+    is_within = all(0 <= number <= shape.dims[axis] for number in known for axis in axes)
+    return "" if is_within else "a size may be out of range"
 
 
 _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
@@ -131,6 +137,6 @@ _JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
     **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
     "sort": _sort,
     "select-and-scatter": _pooling,
-    "set-dimension-size": _second_size,
+    "set-dimension-size": _size,
     "compare": lambda one, _: "the order of NaNs" * (one.attribute_text("type") == "TOTALORDER"),
 }
