@@ -121,8 +121,8 @@ def _size(instruction: Instruction, _: Module) -> str:
     size = instruction.producer(1)
     ends = (0, 2) if size is not None and size.opcode == "clamp" else ()
     sizes = [size.producer(end) for end in ends] if size is not None and ends else [size]
-    known = [number for one in sizes for number in constant_integers(one) or (-1,)]
-    is_within = all(0 <= number <= shape.dims[axis] for number in known for axis in axes)
+    numbers = [number for one in sizes for number in constant_integers(one) or (-1,)]
+    is_within = all(0 <= number <= shape.dims[axis] for number in numbers for axis in axes)
     return "" if is_within else "a size may be out of range"
 
 
