@@ -223,8 +223,7 @@ class ControlDependencyLost(Rule):
                 ahead = clones.get((name, first))
                 if ahead is None or ahead.computation is not behind.computation:
                     continue
-                is_ordered = change.after.is_scheduled and ahead.number < behind.number
-                if not is_ordered and ahead.name not in _ancestors(behind.computation, behind.name):
+                if not _runs_before(ahead, behind, change):
                     yield Finding(
                         behind,
                         f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
@@ -249,12 +248,7 @@ class ControlDependencyLost(Rule):
                         continue
                     if ahead.computation is not after or behind.computation is not after:
                         continue
-                    is_ordered = change.after.is_scheduled and ahead.number < behind.number
-                    if (
-                        ahead is not behind
-                        and not is_ordered
-                        and ahead.name not in _ancestors(after, behind.name)
-                    ):
+                    if ahead is not behind and not _runs_before(ahead, behind, change):
                         yield Finding(
                             behind,
                             f"{change.pass_name} lost the order of %{ahead.name} and "
@@ -292,6 +286,13 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
+
+
+def _runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
+    """True if the schedule or a path says so, after the pass, of two in one computation."""
+    if change.after.is_scheduled and ahead.number < behind.number:
+        return True
+    return ahead.name in _ancestors(behind.computation, behind.name)
 
 
 def _has_order(computation: Computation) -> bool:
