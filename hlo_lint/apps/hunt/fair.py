@@ -119,9 +119,8 @@ def _size(instruction: Instruction, _: Module) -> str:
     if not isinstance(shape, ArrayShape) or any(map(shape.is_dynamic, axes)):
         return "what lay beyond the first size may come back"
     size = instruction.producer(1)
-    ends = (0, 2) if size is not None and size.opcode == "clamp" else ()
-    sizes = [size.producer(end) for end in ends] if size is not None and ends else [size]
-    numbers = [number for one in sizes for number in constant_integers(one) or (-1,)]
+    ends = (size.producer(0), size.producer(2)) if size and size.opcode == "clamp" else (size,)
+    numbers = [number for one in ends for number in constant_integers(one) or (-1,)]
     is_within = all(0 <= number <= shape.dims[axis] for number in numbers for axis in axes)
     return "" if is_within else "a size may be out of range"
 
