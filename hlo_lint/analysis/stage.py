@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
 from hlo_lint.dumps.pass_lists import (
     PassList,
@@ -19,8 +18,7 @@ from hlo_lint.text.errors import UsageError, nearest
 from hlo_lint.text.source import whole_number
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """A place in the pipeline: the options of `HloVerifierOpts` there (`hlo_verifier.h`).
 
     Derived from dump names and the pass lists of the releases; of a loose file, from its text.
@@ -109,8 +107,7 @@ def _options(stage: Stage) -> Stage:
     deadlocks = stage.deadlocks
     if deadlocks is None and stage.backend == "gpu" and jax_release(stage.release) >= (0, 10):
         deadlocks = True  # XLA:GPU of jax 0.10 and 0.11 sets the option
-    return replace(
-        stage,
+    return stage._replace(
         deadlocks=deadlocks if stage.scheduled else stage.deadlocks,
         backend=None,
         release=None,
@@ -169,8 +166,7 @@ def stage_at(backend: str | None, **fields: Any) -> Stage:
     """
     stage = Stage(backend=backend, **fields)
     is_strict = backend not in (None, "tpu")
-    return replace(
-        stage,
+    return stage._replace(
         mixed_precision=not is_strict,
         scan=not (is_strict and stage.layouts),
         packed=backend != "tpu",
@@ -227,7 +223,7 @@ def parse_stage(text: str) -> Stage:
         if backend is None and len(backends := {release.backend for release, _ in runs}) == 1:
             (backend,) = backends
         fields = {**_facts(runs, offset), **fields}
-    return replace(stage_at(backend, **fields), **options)
+    return stage_at(backend, **fields)._replace(**options)
 
 
 def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
@@ -259,8 +255,8 @@ def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str,
     }
 
 
-def _fields() -> Mapping[str, str]:
-    return {name: text for name, text in Stage.__annotations__.items() if name != "assumed"}
+def _fields() -> Sequence[str]:
+    return [name for name in Stage._fields if name != "assumed"]
 
 
 def _field_of(name: str) -> tuple[str, bool]:
@@ -274,16 +270,17 @@ def _field_of(name: str) -> tuple[str, bool]:
 
 
 def _value_of(name: str, field: str, text: str) -> Any:
-    annotation = _fields()[field]
-    if "bool" in annotation:
+    hint = get_type_hints(Stage)[field]
+    types = hint, *get_args(hint)
+    if bool in types:
         if text not in ("true", "false"):
             raise UsageError(f"{name} takes true or false, not {text!r}")
         return text == "true"
-    if "int" in annotation:
+    if int in types:
         number = whole_number(text)
         if number is None or number < 0:
             raise UsageError(f"{name} takes a whole number, not {text!r}")
         return number
     if field == "next_pass":
         return known_pass(text)
-    return frozenset(text.split("+")) if "frozenset" in annotation else text
+    return frozenset(text.split("+")) if get_origin(hint) is frozenset else text

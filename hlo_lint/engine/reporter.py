@@ -278,7 +278,7 @@ class Reporter:
         bind = self.before is not None or timeline.stages.layouts_bind(dump) is True
         stage = timeline.stage(occurrence.ref)
         if stage.next_pass != next_pass:
-            stage = replace(stage, next_pass=next_pass)
+            stage = stage._replace(next_pass=next_pass)
         return LocatedFinding(rule, occurrence.finding, dump, module, stage, bind)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -45,7 +44,7 @@ class Stages:
         if key not in self._known:
             stated = self.stated(dump)
             if stated is not None:
-                made = replace(stated, scheduled=stated.scheduled or module.is_scheduled)
+                made = stated._replace(scheduled=stated.scheduled or module.is_scheduled)
             elif dump.name is None:
                 made = self._of_file(dump, scheduled=module.is_scheduled)
             else:

@@ -19,7 +19,6 @@ from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.phases import AUTOTUNERS
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.history import histories_of
-from hlo_lint.engine.preconditions import check_precondition, unmet_preconditions
 from hlo_lint.engine.reporter import Reporter
 from hlo_lint.engine.states import may_report_ended
 from hlo_lint.engine.timeline import LocatedFinding, ModuleRef, Occurrence, Timeline, has_cycle
@@ -115,6 +114,8 @@ class EachDump(View):
         """Report a defect with its history: from the pass that introduced it to its end."""
         rule, timeline, reporter = check.rule, run.timeline, run.reporter
         if rule.precondition is not None:
+            from hlo_lint.engine.preconditions import check_precondition  # few texts need them
+
             check_precondition(check, rule.precondition, timeline, reporter)
             return
         pipeline = timeline.pipeline
@@ -256,6 +257,8 @@ class WholeCompilation(View):
         """Report a finding in the dump that it names."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
         if run.compilation is None:
+            from hlo_lint.engine.preconditions import unmet_preconditions
+
             chosen = {entry.name for entry, _ in run.reporter.rules.chosen}
             demanding = [entry.load() for entry in rule_entries() if entry.demanded_by]
             checks = [check for rule in demanding for check in checks_of(rule)]

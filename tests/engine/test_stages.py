@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,7 @@ def test_a_file_of_no_run_has_what_its_text_says(
     path = tmp_path / name
     path.write_text(text)
     (pipeline,) = open_dump(path)
-    assert [each for _, each in stages_of(pipeline)] == [replace(stage, assumed=True)]
+    assert [each for _, each in stages_of(pipeline)] == [stage._replace(assumed=True)]
 
 
 # Rules that ask for it

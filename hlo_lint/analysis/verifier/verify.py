@@ -7,7 +7,6 @@ of its name has as well, with the same operands and the same callees, were check
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
@@ -55,7 +54,7 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
     violations = _found(module, options, checks, memo)
     if violations and options.assumed and options.layouts and not module.is_scheduled:
         # Nothing says that layouts were assigned: what depends on it may be right.
-        loose = _found(module, replace(options, layouts=False), checks, memo)
+        loose = _found(module, options._replace(layouts=False), checks, memo)
         certain = {(violation.check, violation.at) for violation in loose}
         violations = [
             violation
@@ -81,7 +80,7 @@ def _options_of(module: Module, stage: Stage) -> Stage:
     """The options of a stage; of a loose text without layouts where it shows none."""
     options = stage.options
     if options.assumed and options.layouts and not _shows_layouts(module):
-        return replace(options, layouts=False)
+        return options._replace(layouts=False)
     return options
 
 

@@ -22,12 +22,12 @@ def as_toml(value: object) -> str:
         case Mapping():
             pairs = (f"{key_of(str(key))} = {as_toml(one)}" for key, one in value.items())
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
+        case str() | Path() | Stage():
+            return f'"{"".join(map(_character, str(value)))}"'
         case list() | tuple():
             return f"[{', '.join(map(as_toml, value))}]"
         case Enum():
             return as_toml(value.value)
-        case str() | Path() | Stage():
-            return f'"{"".join(map(_character, str(value)))}"'
         case bool():
             return str(value).lower()
         case int() if value.bit_length() > 1000:  # Python spells no more than 4,300 digits
