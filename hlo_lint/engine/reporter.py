@@ -244,8 +244,7 @@ class Reporter:
         if end is not None:
             resolved_by, notes = end.resolved_by, (*end.notes, *notes)
         if context or notes or severity is not None:
-            finding = replace(
-                finding,
+            finding = finding._replace(
                 notes=(*finding.notes, *context, *notes),
                 severity=severity or finding.severity,
             )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.text.source import Span
@@ -28,8 +27,7 @@ class Severity(Enum):
     """Something to know; it does not count as a finding for the exit status."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """A defect that a rule reports."""
 
     at: Instruction | Span

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from hlo_lint.dumps.crash import CrashSite, find_crash_site
 from hlo_lint.dumps.pass_dump import PassDump
@@ -138,8 +137,7 @@ def _explained(
         if site is not None and len(site.suspects) > 1:
             suspects = listed((name for _, name in site.suspects), SHOWN)
             notes.append(f"the dumps do not show which of {suspects} it was")
-        yield replace(
-            first.finding,
+        yield first.finding._replace(
             message=f"compilation {verb} in {name}: {first.finding.message}{more}",
             notes=(*first.finding.notes, *notes),
             severity=Severity.ERROR,
