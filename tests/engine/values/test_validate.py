@@ -532,6 +532,8 @@ def test_a_module_is_compared_with_its_parts_on_devices(xla: XlaCpu, devices: in
     right = validate_dumps("m", run_of([whole, parts, parts]), xla)
     assert not right.changes
     assert right.compared == 2
+    uncounted = [text.replace(f", num_partitions={devices}", "") for text in (whole, parts)]
+    assert validate_dumps("m", run_of(uncounted), xla).compared == 1  # protocol buffers
     wrong = parts.replace(f"<=[2,{rest}]T(1,0)", f"<=[{devices}]")
     assert changed(validate_dumps("m", run_of([whole, wrong]), xla)) == ["after_pass1"]
 
