@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from math import prod
 
 from hlo_lint.analysis.callees import EmittedRegion
@@ -17,6 +18,8 @@ _READS = frozenset({"bitcast", "constant", "get-tuple-element", "parameter", "tu
 _UPDATE = "dynamic-update-slice"
 _MOVES = frozenset({"dynamic-slice", _UPDATE})
 _STARTED = "fusion-start"
+_WARP = 32
+"""The threads of a warp."""
 
 
 def may_misuse(region: EmittedRegion, body: Computation) -> bool:
@@ -89,10 +92,45 @@ def _offset_inside(body: Computation) -> Instruction | None:
 
 
 def _reduces_to_sizes(root: Instruction) -> int:
-    """The number of different sizes of those results of a fusion that are reductions."""
-    reductions = {made.name: made.shape_or_none for made in root.computation.with_opcode("reduce")}
-    shapes = map(reductions.get, root.operand_names if root.opcode == "tuple" else ())
-    return len({prod(shape.dims) for shape in shapes if isinstance(shape, ArrayShape)})
+    """The number of different sizes of those results of a fusion that are reductions.
+
+    One that is not tiled counts where it is no larger or smaller than what a tiled one reduces: the
+    threads that go over its operand compute it on their way.
+    """
+    reductions = {made.name: made for made in root.computation.with_opcode("reduce")}
+    names = root.operand_names if root.opcode == "tuple" else ()
+    sizes, on_the_way, walked = set(), set(), set()
+    for name in reductions.keys() & set(names):
+        result, operand = reductions[name].shape_or_none, reductions[name].operand_shape(0)
+        if not isinstance(result, ArrayShape) or not isinstance(operand, ArrayShape):
+            continue
+        if _is_tiled(reductions[name], operand):
+            sizes.add(result.elements)
+            walked.add(operand.elements)
+        else:
+            on_the_way.add(result.elements)
+    return len(sizes | on_the_way - walked)
+
+
+def _is_tiled(reduction: Instruction, operand: ArrayShape) -> bool:
+    """True if XLA:GPU spreads a reduction over the threads of a warp, as a row or as a column.
+
+    Mirrors IsReductionFromOrToContiguousDimensions of XLA's reduction_utils.cc; the others have a
+    loop in each thread.
+    """
+    reduced = reduction.dimensions_attribute("dimensions", operand.rank)
+    if reduced is None or not operand.has_valid_layout:
+        return False
+    physical = [at for at in reversed(operand.minor_to_major) if operand.dims[at] != 1]
+    runs = [
+        (is_reduced, prod(operand.dims[at] for at in dims))
+        for is_reduced, dims in groupby(physical, reduced.__contains__)
+    ]
+    if not 0 < len(runs) <= 3:
+        return False
+    if runs[-1][0]:
+        return runs[-1][1] >= _WARP or _WARP % runs[-1][1] == 0
+    return len(runs) > 1 and runs[-2][1] >= _WARP
 
 
 def _differs_in_size(fusion: Instruction, module: Module) -> bool:

@@ -51,6 +51,11 @@ class DebugOptions:
             return False
         return self.pass_pattern in (CHANGED_PASSES, EVERY_PASS)
 
+    @property
+    def shows_metadata(self) -> bool:
+        """False if the text leaves out metadata, so that a change of it alone is not seen."""
+        return "true" not in self.values.get("xla_dump_disable_metadata", ())
+
     def disabled(self, name: str) -> bool:
         """True if a flag disables the pass by name."""
         if name in ("pipeline-start", "pipeline-end"):

@@ -66,3 +66,25 @@ def test_a_loop_fusion_of_either_backend_holds_no_other_fusion() -> None:
     }
     expected = [("r", "a loop fusion holds the fusion %n")]
     assert held == {("gpu",): expected, ("cpu",): expected}
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "is_fit"), [(16, 64, True), (31, 64, True), (32, 64, False)]
+)
+def test_a_reduction_too_short_for_a_warp_is_computed_on_the_way(
+    rows: int, columns: int, is_fit: bool
+) -> None:
+    # XLA:GPU of jaxlib 0.11.2, no passes: it emits the first two, and no kernel of the third.
+    text = (
+        "HloModule m\nadd {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  "
+        "ROOT c = f32[] add(a, b)\n}\n"
+        f"f {{\n  a = f32[{rows},{columns}] parameter(0)\n  z = f32[] constant(0)\n  "
+        f"s = f32[{columns}] reduce(a, z), dimensions={{0}}, to_apply=add\n  "
+        "t = f32[] reduce(s, z), dimensions={0}, to_apply=add\n  "
+        f"ROOT r = (f32[], f32[{columns}]) tuple(t, s)\n}}\n"
+        f"ENTRY e {{\n  p = f32[{rows},{columns}] parameter(0)\n  "
+        f"ROOT r = (f32[], f32[{columns}]) fusion(p), kind=kInput, calls=f\n}}\n"
+    )
+    (module,) = parse_file(text).modules
+    (region,) = (region for region in callees()[1] if region.has_equal_reductions)
+    assert (not list(misused(region, module))) is is_fit

@@ -739,6 +739,7 @@ def test_a_directory_without_hlo_exits_2_unless_that_is_allowed(
     output = {"report": ("-o", "page.html"), "baseline": ("--update",)}.get(name, ())
     ran = run(name, "dump", *output)
     assert (ran.status, ran.errors.splitlines()[-1][:29]) == (2, "Error: nothing checked: dump:")
+    assert "--xla_dump_hlo_as_text" in ran.errors
     assert not Path("hlo_lint_baseline.json").exists()
     if name != "blame":
         assert run(name, "dump", *output, "--allow-empty").status == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.load import find_file, read_file
@@ -179,6 +179,12 @@ def print_json(**values: object) -> None:
     print(json.dumps({"version": 1, **values}, indent=2))
 
 
+DUMP_EACH_PASS: Final = (
+    "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.*' writes it, "
+    "as each pass left it"
+)
+
+
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
     """The exit status after a report; prints what was named and not checked, which makes it 2.
 
@@ -187,7 +193,8 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
     if report.unchecked and not shared.allow_empty:
         for entry in report.unchecked:
             place = shown(f"{entry.path}: {entry.reason}")
-            print(f"Error: nothing checked: {place}", file=sys.stderr)
+            advice = f" ({DUMP_EACH_PASS})" if Path(entry.path).is_dir() else ""
+            print(f"Error: nothing checked: {place}{advice}", file=sys.stderr)
         return 2
     if report.is_incomplete:
         return 2

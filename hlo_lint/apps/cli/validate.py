@@ -111,7 +111,10 @@ def command(
     else:
         write_report(_rendered(result, output_format, paths), output)
     if not result.validations:
-        raise DumpError(f"nothing compared: no compilation of {', '.join(paths)} has two dumps")
+        raise DumpError(
+            f"nothing compared: no compilation of {', '.join(paths)} has two dumps "
+            f"({common.DUMP_EACH_PASS})"
+        )
     ctx.exit(result.report.exit_status)
 
 

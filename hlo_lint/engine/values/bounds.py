@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,8 +29,11 @@ def wide_bound(
     before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
 ) -> Bound:
     """The bound of results in f64; a wider one where a pass computed constants of floats."""
-    old = _constants(before)
-    new = {dtype for dtype, data in _constants(after) - old}
+    constants, were, are = _constants(after), _readers(before), _readers(after)
+    computed = constants - _constants(before)
+    if were - are:  # a division by 3 may become a product with a third that is there already
+        computed |= constants & (are - were).keys()
+    new = {dtype for dtype, data in computed}
     if not new:
         return WIDE_BOUND
     unit = max(map(unit_of, new))
@@ -47,6 +51,17 @@ def _constants(program: Program) -> set[tuple[str, bytes]]:
         and _is_rounded(node.shape.dtype)
         and (node.literal.ndim or not _is_short(float(abs(node.literal))))
     }
+
+
+def _readers(program: Program) -> Counter[tuple[str, bytes]]:
+    """The float constants of a program by how many operands they are, broadcast or not."""
+    readers: Counter[tuple[str, bytes]] = Counter()
+    for node in program.nodes:
+        for operand in node.operands if node.opcode != "broadcast" else ():
+            source = operand.operands[0] if operand.opcode == "broadcast" else operand
+            if source.literal is not None and _is_rounded(source.shape.dtype):
+                readers[source.shape.dtype, source.literal.tobytes()] += 1
+    return readers
 
 
 def narrowed(program: Program, of_parameters: bool) -> set[str]:

@@ -384,7 +384,7 @@ def _size(made: list[NDArray[Any]] | NotRun) -> int:
 def incomparable(before: Program, after: Program) -> str:
     """The reason why two programs cannot run on the same inputs; empty if they can."""
     if before.devices != after.devices:
-        return f"{before.devices} devices before, {after.devices} after"
+        return f"devices before: {before.devices}, after: {after.devices}"
     ours, theirs = before.graph.parameters, after.graph.parameters
     if ours != theirs:
         return _other_shapes("parameter", ours, theirs)

@@ -13,6 +13,7 @@ from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.plain import Slice
 from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -31,6 +32,25 @@ ENTRY e {{
   p = f32[16]{{0}} parameter(0)
   i = s32[] parameter(1)
   ROOT r = f32[16]{{0}} fusion(p, i), kind=kLoop, calls=f{mark}
+}}
+"""
+_BITCAST = """
+f {{
+  x = f32[4,16]{{1,0}} parameter(0)
+  i = s32[] parameter(1)
+  zero = s32[] constant(0)
+  y = f32[4,1,16]{{2,1,0}} bitcast(x)
+  d = f32[4,1,2]{{2,1,0}} dynamic-slice(y, {row}, i, i), dynamic_slice_sizes={{4,1,2}}
+  n = f32[4,1,2]{{2,1,0}} negate(d)
+  b = f32[4,2]{{1,0}} bitcast(n)
+  also = s32[] constant(0)
+  ROOT u = f32[4,16]{{1,0}} dynamic-update-slice(x, b, also, i)
+}}
+
+ENTRY e {{
+  p = f32[4,16]{{1,0}} parameter(0)
+  i = s32[] parameter(1)
+  ROOT r = f32[4,16]{{1,0}} fusion(p, i), kind=kLoop, calls=f{mark}
 }}
 """
 _CONSTANT = """
@@ -88,6 +108,8 @@ class FusedUpdateReadsElsewhere(Rule):
         Bad.module(_PROGRAM.format(index="next", mark="  // error")),
         Bad.module(_CONSTANT.format(columns="1:3", mark="  // error")),
         Bad.module(_TWICE.format(other="x", mark="  // error")),
+        Bad.module(_BITCAST.format(row="i", mark="  // error")),
+        Good.module(_BITCAST.format(row="zero", mark="")),
         Good.module(_PROGRAM.format(index="i", mark="")),
         Good.module(_CONSTANT.format(columns="0:2", mark="")),
         Good.module(_CONSTANT.format(columns="2:4", mark="")),
@@ -166,13 +188,24 @@ def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | N
 
     for at in reached(update.producers[1:], read):
         if is_slice(at):
-            if at.operand_names[1:] != starts:
+            if at.operand_names[1:] != starts and _place(at) != _place(update):
                 return at
         elif array.name in at.operand_names and not (
             at.opcode == "slice" and _keeps_off(at, update)
         ):
             return at
     return None
+
+
+def _place(move: Instruction) -> Sequence[tuple[int, object]]:
+    """The dimensions of an array, without those of one element, and where a slice of it begins."""
+    array = operand_array(move, 0)
+    starts = move.operands[FIRST_INDEX[move.opcode] :]
+    return [
+        (size, constant_integers(start.instruction) or start.name)
+        for size, start in zip(() if array is None else array.dims, starts, strict=False)
+        if size != 1
+    ]
 
 
 def _keeps_off(read: Instruction, update: Instruction) -> bool:

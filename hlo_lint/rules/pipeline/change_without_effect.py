@@ -19,6 +19,9 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 _BEFORE = "module_0001.jit_f.0006.fusion.after_priority-fusion.before_algsimp.txt"
 _AFTER = "module_0001.jit_f.0007.fusion.after_algsimp.before_dce.txt"
 _OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
+_WITHOUT_METADATA = {
+    name: f"{text}\nxla_dump_disable_metadata: true" for name, text in _OPTIONS.items()
+}
 
 
 class ChangeWithoutEffect(Rule):
@@ -49,12 +52,24 @@ class ChangeWithoutEffect(Rule):
             file=_AFTER,
             beside={_BEFORE: _MODULE.replace("OPCODE", "exponential"), **_OPTIONS},
         ),
+        Good(
+            _MODULE.replace("OPCODE", "negate"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _MODULE.replace("OPCODE", "negate"),
+                **{
+                    name: f"{text}\nxla_dump_disable_metadata: true"
+                    for name, text in _OPTIONS.items()
+                },
+            },
+        ),
     )
 
     def check(self, compilation: Compilation) -> Findings:
         """Yields one finding for each pass, at the first of its dumps."""
         by_pass: dict[str, list[PassDump]] = {}
-        if compilation.pipeline.backend == "tpu":
+        options = compilation.pipeline.options
+        if compilation.pipeline.backend == "tpu" or (options and not options.shows_metadata):
             return
         for disagreement in disagreements(compilation.pipeline):
             name = disagreement.after.name

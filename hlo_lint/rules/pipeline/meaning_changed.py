@@ -40,6 +40,7 @@ ENTRY e {{
   ROOT n = f32[8,8]{{1,0}} negate(d)
 }}
 """
+_TILED = _DOT.replace("{{1,0}}", "{{1,0:T(8,128)}}")
 _ROW = """
 HloModule m
 
@@ -283,6 +284,16 @@ class MeaningChanged(Rule):
             _PROGRAM.format(operands="q, p", direction="GT", mark=""),
             file=_AFTER,
             beside={_BEFORE: _LESS},
+        ),
+        Bad(
+            _TILED.format(rest="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TILED.format(rest=", algorithm=dot_f32_f32_f32")},
+        ),
+        Good(
+            _TILED.format(rest=""),
+            file=_AFTER,
+            beside={_BEFORE: _TILED.format(rest=", algorithm=dot_bf16_bf16_f32")},
         ),
         Good(
             _EXACT.replace("negate(d)", "maximum(d, p)"),

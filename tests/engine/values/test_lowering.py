@@ -406,6 +406,23 @@ def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -
     assert equal_graphs(entry(lines + call), entry(lines + operation))
 
 
+def test_a_call_of_tpus_inverts_the_parts_of_complex_matrices_together() -> None:
+    parts = """  x = f32[2,2] parameter(0)
+  y = f32[2,2] parameter(1)
+"""
+    call = 'custom-call(x, y), custom_call_target="InvertDiagBlocksLowerTriangular"'
+    solve = "triangular-solve(z, one), left_side=true, lower=true, transpose_a=NO_TRANSPOSE"
+    one_call = f"{parts}  ROOT r = (f32[2,2], f32[2,2]) {call}"
+    spelled = f"""{parts}  z = c64[2,2] complex(x, y)
+  real = f32[2,2] constant({{{{1, 0}}, {{0, 1}}}})
+  one = c64[2,2] convert(real)
+  i = c64[2,2] {solve}
+  re = f32[2,2] real(i)
+  im = f32[2,2] imag(i)
+  ROOT r = (f32[2,2], f32[2,2]) tuple(re, im)"""
+    assert equal_graphs(entry(one_call), entry(spelled))
+
+
 @pytest.mark.parametrize(("starts", "same"), [((0, 2), True), ((2, 0), True), ((2, 2), False)])
 def test_slices_lie_in_memory_as_in_their_array(starts: tuple[int, int], same: bool) -> None:
     parts = "\n".join(

@@ -83,10 +83,10 @@ def lowered_call(
             results = expansions.dequantized(lowering, leaves, arrays)
         elif target in ("X64Combine", "X64SplitLow", "X64SplitHigh"):
             results = _halves(lowering, target, leaves, shape)
-        elif target == "Cholesky" and _are_square(leaves[0]):
+        elif target == "Cholesky" and len(leaves) == 1 and _are_square(leaves[0]):
             results = [lowering.nodes.make("cholesky", arrays[0], leaves, (("lower", "true"),))]
         elif target in _TRIANGLES and _are_square(leaves[0]):
-            results = [_inverse(lowering, leaves[0], _TRIANGLES[target])]
+            results = _inverse(lowering, leaves, _TRIANGLES[target])
         elif target == "ConcatBitcast":
             results = _side_by_side(lowering, leaves, arrays)
     except PayloadError as error:
@@ -222,19 +222,27 @@ def _are_square(matrices: Node) -> bool:
     return len(dims) > 1 and dims[-1] == dims[-2]
 
 
-def _inverse(lowering: Lowering, blocks: Node, lower: str) -> Node:
-    """The inverses of triangular matrices in the last two dimensions."""
+def _inverse(lowering: Lowering, parts: list[Node], lower: str) -> list[Node]:
+    """The inverses of triangular matrices in the last dimensions; of complex ones both parts."""
     import numpy as np
 
-    nodes, dims, rank = lowering.nodes, blocks.shape.dims, blocks.shape.rank
-    one = nodes.convert(nodes.constant(np.eye(dims[-1], dtype="f4"), "f32"), blocks.shape.dtype)
-    ones = nodes.broadcast(one, dims, (rank - 2, rank - 1))
+    nodes, part = lowering.nodes, parts[0].shape
+    blocks = parts[0]
+    if len(parts) == 2:
+        blocks = nodes.make("complex", ArrayShape("c64", part.dims), parts)
+    one = nodes.convert(
+        nodes.constant(np.eye(part.dims[-1], dtype="f4"), "f32"), blocks.shape.dtype
+    )
+    ones = nodes.broadcast(one, part.dims, (part.rank - 2, part.rank - 1))
     attributes = (
         ("left_side", "true"),
         ("lower", lower),
         ("transpose_a", "NO_TRANSPOSE"),
     )
-    return nodes.make("triangular-solve", blocks.shape, (blocks, ones), attributes)
+    inverse = nodes.make("triangular-solve", blocks.shape, (blocks, ones), attributes)
+    if len(parts) == 1:
+        return [inverse]
+    return [nodes.make(name, part, (inverse,)) for name in ("real", "imag")]
 
 
 _COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh": "imag"}

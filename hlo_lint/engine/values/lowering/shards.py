@@ -134,20 +134,30 @@ class ProgramShardings:
 
 def layout_of(module: Module) -> ProgramShardings | None:
     """The shardings of a module before it is partitioned; None for one device."""
-    entry = module.entry
+    entry, replicas = module.entry, module.attribute_or_none("replica_count")
+    if entry is None or entry.root is None or replicas not in (None, 1):
+        return None
     devices = module.attribute_or_none("num_partitions")
-    if (
-        not isinstance(devices, int)
-        or devices < 2
-        or module.attribute_or_none("replica_count") not in (None, 1)
-        or entry is None
-        or entry.root is None
-    ):
+    if devices is None:  # a protocol buffer has no counts
+        devices = max(map(_mesh_size, (*entry.parameters, entry.root)))
+    if not isinstance(devices, int) or devices < 2:
         return None
     parameters = [
         sharded for parameter in entry.parameters for sharded in _shardeds(parameter, devices)
     ]
     return ProgramShardings(devices, tuple(parameters), tuple(_shardeds(entry.root, devices)))
+
+
+def _mesh_size(instruction: Instruction) -> int:
+    """The number of devices that the sharding of an instruction names."""
+    sharding = instruction.attribute_or_none("sharding")
+    sizes = [0]
+    for one in sharding.elements if isinstance(sharding, TupleSharding) else (sharding,):
+        if isinstance(one, TiledSharding):
+            sizes.append(len(device_numbers(one.devices)))
+        elif isinstance(one, NamedSharding):
+            sizes.append(prod(axis.size for axis in one.mesh.axes))
+    return max(sizes)
 
 
 def _shardeds(instruction: Instruction, devices: int) -> Iterator[Sharded]:
