@@ -115,7 +115,13 @@ def losses(change: PassPair) -> Iterator[Loss]:
         things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
         if len(old.operand_names) == len(new.operand_names):
             held = {name for part in parts for name in part.attributes}
-            things += [name for name in _HANDED_ON if name in {*old.attributes} - held]
+            things += [
+                name
+                for name in _HANDED_ON
+                if name in {*old.attributes} - held
+                # That of a start says how it is started.
+                and not (name == "backend_config" and old.opcode.endswith("-start"))
+            ]
         if things:
             yield Loss(old, new, tuple(sorted(things)))
     for computation in change.changed:

@@ -206,8 +206,8 @@ class PassPair:
     def succeeded(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction, tuple[Instruction, ...]]]:
-        """The relevant instructions that are gone, each with what starts it now or does several of
-        them at once, and all that belongs to that: itself, what it runs, what reads it."""
+        """The relevant instructions that are gone, each with what starts it now, does it at once or
+        does several of them, and all that belongs to that: itself, what it runs, what reads it."""
         for computation in self.changed:
             before, after = computation.before, computation.after
             gone = [
@@ -232,7 +232,7 @@ class PassPair:
                 root = None if body is None else body.root
                 opcode = one.opcode.removesuffix("-start") if root is None else root.opcode
                 is_same = one.opcode == old.opcode and len(held) == len(old.operand_names)
-                if opcode == old.opcode and not is_same:
+                if opcode == old.opcode.removesuffix("-start") and not is_same:
                     yield old, one, (one, *one.users, *([] if root is None else [root]))
 
     def runners(self, body: Computation) -> Iterator[Instruction]:

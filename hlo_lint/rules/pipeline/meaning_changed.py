@@ -175,7 +175,8 @@ _STARTED: Final = """s = f32[8] all-reduce-start(q), channel_id=2,  // error
 _TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
     replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
 _COMBINES: Final = frozenset(
-    "all-gather all-reduce all-to-all collective-permute reduce-scatter".split()
+    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-permute "
+    "collective-permute-start reduce-scatter".split()
 )
 
 
