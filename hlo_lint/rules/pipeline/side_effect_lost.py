@@ -220,6 +220,11 @@ class SideEffectLost(Rule):
             beside={_BEFORE: _ENTRY.format(call=_HOST, mark="").replace("(p)\n}", "(h)\n}")},
         ),
         Bad(
+            _IN_CASES.format(choice=_BOTH.replace("r.1", "r")),
+            file=_AFTER,
+            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
+        ),
+        Bad(
             _ON_THE_HOST.format(other="", read="a", mark="  // error"),
             file=_AFTER,
             beside={
@@ -424,13 +429,10 @@ def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
     """True if a conditional is gone, and something else reads what it chose by."""
     after = change.after.computation(conditional.computation.name)
     choice = None if after is None else after.instruction(conditional.operand_names[0])
-    return (
-        choice is not None
-        and choice.opcode != "constant"
-        and bool(choice.users)
-        and after is not None
-        and conditional.name not in {user.name for user in choice.users}
-    )
+    if choice is None or choice.opcode == "constant" or not choice.users:
+        return False
+    choosing = {user.name for user in choice.users if user.opcode == "conditional"}
+    return conditional.name not in choosing
 
 
 def _called(module: Module) -> frozenset[str]:
