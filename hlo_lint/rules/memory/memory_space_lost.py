@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
@@ -31,6 +34,16 @@ ENTRY e {{
   ROOT d = f32[8]{{0}} copy(h)
 }}
 """
+_MARKED = """
+HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"
+  d = f32[8]{0} custom-call(h), custom_call_target="MoveToDevice"
+  ROOT n = f32[8]{0} negate(d)
+}
+"""
 _BEFORE = "module_0001.m.0001.layout_assignment.after_pipeline-start.before_layout-assignment.txt"
 _AFTER = "module_0001.m.0002.layout_assignment.after_layout-assignment.before_pipeline-end.txt"
 
@@ -44,8 +57,8 @@ class MemorySpaceLost(Rule):
     does not, the caller and the program disagree about whose memory a buffer is in: a result that
     was offloaded takes device memory, or a kernel reads from another device's address. Within the
     program, an instruction that kept its name, its operation and its operands is where it was: a
-    copy to the host that stays on the device frees nothing. Offloaders choose anew, and what reads
-    or writes across a loop follows its state.
+    copy to the host that stays on the device frees nothing. Offloaders choose anew; but where the
+    host-offloader takes the last `MoveToHost` away, something is in host memory.
     """
 
     severity = Severity.WARNING
@@ -60,6 +73,11 @@ class MemorySpaceLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _OFFLOADED.format(space=":S(5)", mark="")},
         ),
+        Bad(
+            _PROGRAM.format(space="", mark="  // error", opcode="negate"),
+            file=_AFTER.replace("layout-assignment", "host-offloader"),
+            beside={_BEFORE.replace("layout-assignment", "host-offloader"): _MARKED},
+        ),
         Good(
             _PROGRAM.format(space=":S(5)", mark="", opcode="negate"),
             file=_AFTER,
@@ -69,7 +87,7 @@ class MemorySpaceLost(Rule):
 
     def check_values(self, change: PassPair) -> Findings:
         """One finding, with the first instruction that lost the memory space of its result."""
-        if may(change.pass_name, "memory-spaces"):
+        if may(change.pass_name, "placement"):
             return
         lost: list[tuple[Instruction, Instruction]] = []
         for computation in change.changed:
@@ -87,6 +105,23 @@ class MemorySpaceLost(Rule):
                 new,
                 f"{change.pass_name} lost the memory space of %{new.name}{more}",
                 notes=(f"before it, it was {old.type_text}",),
+            )
+
+    def check_marks(self, change: PassPair) -> Findings:
+        """One finding, where all that was to move to the host is on the device."""
+        if MARKERS["MoveToHost"] != change.pass_name:
+            return
+        marks = [
+            [call for call in calls if call.custom_call_target == "MoveToHost"]
+            for calls in (
+                instructions_of(module, "custom-call") for module in (change.before, change.after)
+            )
+        ]
+        if marks[0] and not marks[1] and not any("S(5)" in text for text in types_in(change.after)):
+            yield Finding(
+                header_span(change.after),
+                f"{change.pass_name} has nothing in host memory for %{marks[0][0].name}, "
+                "a MoveToHost",
             )
 
     def check(self, change: PassPair) -> Findings:
