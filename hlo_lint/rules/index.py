@@ -62,7 +62,7 @@ INDEX: Final[dict[str, list[Any]]] = {
     'hlo_lint.rules.pipeline.incomplete_dump': [('incomplete-dump', 'pipeline', 'hlo_lint.rules.pipeline.incomplete_dump', 'IncompleteDump', True, '', (('DumpFolder',),), None, None)],
     'hlo_lint.rules.pipeline.interface_changed': [('interface-changed', 'pipeline', 'hlo_lint.rules.pipeline.interface_changed', 'InterfaceChanged', True, '', (('PassPair',),), None, None)],
     'hlo_lint.rules.pipeline.loop_never_ends': [('loop-never-ends', 'pipeline', 'hlo_lint.rules.pipeline.loop_never_ends', 'LoopNeverEnds', True, '', (('Module', 'Stage'),), ('while',), None)],
-    'hlo_lint.rules.pipeline.marker_left': [('marker-left', 'pipeline', 'hlo_lint.rules.pipeline.marker_left', 'MarkerLeft', True, '', (('Computation', 'Stage'),), ('custom-call',), None)],
+    'hlo_lint.rules.pipeline.marker_left': [('marker-left', 'pipeline', 'hlo_lint.rules.pipeline.marker_left', 'MarkerLeft', True, '', (('Computation', 'Stage'), ('PassPair',)), ('custom-call',), None)],
     'hlo_lint.rules.pipeline.meaning_changed': [('meaning-changed', 'pipeline', 'hlo_lint.rules.pipeline.meaning_changed', 'MeaningChanged', True, '', (('PassPair',),), None, None)],
     'hlo_lint.rules.pipeline.passes_undo_each_other': [('passes-undo-each-other', 'pipeline', 'hlo_lint.rules.pipeline.passes_undo_each_other', 'PassesUndoEachOther', True, '', (('Compilation',),), None, None)],
     'hlo_lint.rules.pipeline.permute_loses_target': [('permute-loses-target', 'pipeline', 'hlo_lint.rules.pipeline.permute_loses_target', 'PermuteLosesTarget', True, '', (('PassPair',),), None, None)],
