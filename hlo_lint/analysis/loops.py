@@ -184,15 +184,19 @@ class Loop:
             return None
         if self.is_invariant(index):
             return 0
-        change = _followed(root, index)
-        if change is None or change.opcode not in ("add", "subtract"):
-            return None
-        # Addition commutes; `constant - counter` is not a step.
-        orders = ((0, 1),) if change.opcode == "subtract" else ((0, 1), (1, 0))
-        for own, other in orders:
-            amount = scalar(change, other)
-            if state_element(change, own) == index and amount is not None:
-                return -amount if change.opcode == "subtract" else amount
+        total, reader, operand = 0, root, index
+        # A body that was unrolled counts more than once.
+        while (change := _followed(reader, operand)) and change.opcode in ("add", "subtract"):
+            # Addition commutes; `constant - counter` is not a step.
+            places = (1,) if change.opcode == "subtract" else (1, 0)
+            other = next((at for at in places if scalar(change, at) is not None), None)
+            if other is None:
+                return None
+            amount = scalar(change, other) or 0
+            total += -amount if change.opcode == "subtract" else amount
+            reader, operand = change, 1 - other
+            if state_element(reader, operand) == index:
+                return total
         return None
 
     def _first(self, index: int) -> int | None:

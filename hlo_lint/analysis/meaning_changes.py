@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from hlo_lint.analysis.bypasses import bypassed
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
@@ -53,7 +54,8 @@ _COMPARED: Final = KEEPS_TYPE.union(
 _MEANING: Final = {
     opcode: OPCODES[opcode].allowed.difference(COMMON, _NEUTRAL, _ACCURACY.get(opcode, ()))
     for opcode in _COMPARED
-} | dict.fromkeys((*_CALLS, "tuple"), frozenset[str]())
+} | dict.fromkeys(("call", "fusion", "tuple"), frozenset[str]())
+_MEANING["custom-call"] = frozenset({"backend_config", "custom_call_target"})
 """The attributes of each opcode that say what it computes, next to its operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
 """Opcodes whose operands, changed together with elements of the result, compute the same."""
@@ -164,7 +166,7 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
         return ""
     differences = []
     if not _has_equal_attributes(old.row, new.row):
-        if old.opcode in _CALLS:
+        if old.opcode in _CALLS and not _is_of_user(old):
             return ""
         differences = [
             f"{name} from {shortened(old.attributes.get(name, 'none'))} "
@@ -185,6 +187,12 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
             return ""
         differences.append("the order of the operands")
     return differences[0] if len(differences) == 1 else ""
+
+
+def _is_of_user(call: Instruction) -> bool:
+    """True for a custom call whose target and configuration are no pass's to choose."""
+    target = call.custom_call_target
+    return target[:1].islower() and not target.startswith("xla.") and target not in MARKERS
 
 
 def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> str:
@@ -293,6 +301,8 @@ def _literal(constant: Instruction | None) -> str:
 
 def _differs(old: Instruction, new: Instruction, name: str) -> bool:
     ours, theirs = old.attributes.get(name), new.attributes.get(name)
+    if old.opcode == "custom-call" and (ours is None or theirs is None):
+        return False
     if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
         return False  # all devices, which passes spell out
     if name == "type":  # the others follow from the element type

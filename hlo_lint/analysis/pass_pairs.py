@@ -110,6 +110,29 @@ class ChangedComputation:
                 for new in clones.get(value, ()):
                     yield old, new
 
+    def replaced(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction]]:
+        """The relevant instructions that are gone, each with the new one, of its type, that all
+        that read it read in its place."""
+        before, after = self.before, self.after
+        for number in self.removed:
+            row = before.rows[number]
+            if name_of(row) in after.index or not is_relevant(row):
+                continue
+            old = before.at(number)
+            sources = {after.root.name} if old.is_root and after.root else set[str]()
+            for user in old.users:
+                reader = after.instruction(user.name)
+                if reader is None or len(reader.operand_names) != len(user.operand_names):
+                    break
+                names = zip(user.operand_names, reader.operand_names, strict=True)
+                sources.update(theirs for ours, theirs in names if ours == old.name)
+            else:
+                new = after.instruction(sources.pop()) if len(sources) == 1 else None
+                if new and new.name not in before.index and new.type_text == old.type_text:
+                    yield old, new
+
 
 @dataclass(frozen=True)
 class PassPair:
@@ -183,8 +206,8 @@ class PassPair:
     def succeeded(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction, tuple[Instruction, ...]]]:
-        """The relevant instructions that are gone, each with what starts it now or does several of
-        them at once, and all that belongs to that: itself, what it runs, what reads it."""
+        """The relevant instructions that are gone, each with what starts it now, does it at once or
+        does several of them, and all that belongs to that: itself, what it runs, what reads it."""
         for computation in self.changed:
             before, after = computation.before, computation.after
             gone = [
@@ -209,7 +232,7 @@ class PassPair:
                 root = None if body is None else body.root
                 opcode = one.opcode.removesuffix("-start") if root is None else root.opcode
                 is_same = one.opcode == old.opcode and len(held) == len(old.operand_names)
-                if opcode == old.opcode and not is_same:
+                if opcode == old.opcode.removesuffix("-start") and not is_same:
                     yield old, one, (one, *one.users, *([] if root is None else [root]))
 
     def runners(self, body: Computation) -> Iterator[Instruction]:

@@ -76,6 +76,14 @@ def test_the_trip_count_is_that_of_running_the_loop(loop: tuple[int, str, int, s
     assert [found.is_invariant(index) for index in (0, 1)] == [False, True]
 
 
+def test_an_unrolled_body_counts_twice() -> None:
+    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
+    twice = text.replace("add(i, step)", "add(first, step)").replace(
+        "  next =", "  first = s32[] add(step, i)\n  next ="
+    )
+    assert [found.step(0) for found in loops(hlo_lint.parse(twice))] == [2]
+
+
 def test_the_declared_trip_count_counts_more() -> None:
     text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
     config = ', body=body, backend_config={"known_trip_count":{"n":"5"}}'

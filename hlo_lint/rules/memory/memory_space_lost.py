@@ -1,14 +1,18 @@
-"""Memory spaces that a pass takes from the parameters and results of the program."""
+"""Memory spaces that a pass takes from values and from the interface of the program."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.kinds import types_in
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.ir import Module
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.records import opcode_of, type_of
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -21,18 +25,40 @@ ENTRY e {{
   ROOT n = f32[8]{{0}} {opcode}(p)
 }}
 """
+_OFFLOADED = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  h = f32[8]{{0{space}}} copy(p){mark}
+  ROOT d = f32[8]{{0}} copy(h)
+}}
+"""
+_MARKED = """
+HloModule m, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  h = f32[8]{0} custom-call(p), custom_call_target="MoveToHost"
+  d = f32[8]{0} custom-call(h), custom_call_target="MoveToDevice"
+  ROOT n = f32[8]{0} negate(d)
+}
+"""
 _BEFORE = "module_0001.m.0001.layout_assignment.after_pipeline-start.before_layout-assignment.txt"
 _AFTER = "module_0001.m.0002.layout_assignment.after_layout-assignment.before_pipeline-end.txt"
 
 
 class MemorySpaceLost(Rule):
-    """A parameter or a result of the program that a pass moves back to the default memory.
+    """A value, a parameter or a result that a pass moves back to the default memory.
 
     ## Why
     The caller says in `entry_computation_layout` where arguments lie and where it wants results:
     host memory is S(5). A pass that sets the layout of the entry anew has to keep that. Where it
     does not, the caller and the program disagree about whose memory a buffer is in: a result that
-    was offloaded takes device memory, or a kernel reads from another device's address.
+    was offloaded takes device memory, or a kernel reads from another device's address. Within the
+    program, an instruction that kept its name, its operation and its operands is where it was: a
+    copy to the host that stays on the device frees nothing. Offloaders choose anew; but where the
+    host-offloader takes the last `MoveToHost` away, something is in host memory.
     """
 
     severity = Severity.WARNING
@@ -42,12 +68,61 @@ class MemorySpaceLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(space=":S(5)", mark="", opcode="negate")},
         ),
+        Bad(
+            _OFFLOADED.format(space="", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _OFFLOADED.format(space=":S(5)", mark="")},
+        ),
+        Bad(
+            _PROGRAM.format(space="", mark="  // error", opcode="negate"),
+            file=_AFTER.replace("layout-assignment", "host-offloader"),
+            beside={_BEFORE.replace("layout-assignment", "host-offloader"): _MARKED},
+        ),
         Good(
             _PROGRAM.format(space=":S(5)", mark="", opcode="negate"),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(space=":S(5)", mark="", opcode="abs")},
         ),
     )
+
+    def check_values(self, change: PassPair) -> Findings:
+        """One finding, with the first instruction that lost the memory space of its result."""
+        if may(change.pass_name, "placement"):
+            return
+        lost: list[tuple[Instruction, Instruction]] = []
+        for computation in change.changed:
+            rows, others = computation.before.rows, computation.after.rows
+            for number, position in computation.kept:
+                row, other = rows[number], others[position]
+                if opcode_of(row) != opcode_of(other) or ":S(" not in type_of(row):
+                    continue
+                old, new = computation.before.at(number), computation.after.at(position)
+                if _has_moved(old, new):
+                    lost.append((old, new))
+        if lost:
+            (old, new), more = lost[0], f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+            yield Finding(
+                new,
+                f"{change.pass_name} lost the memory space of %{new.name}{more}",
+                notes=(f"before it, it was {old.type_text}",),
+            )
+
+    def check_marks(self, change: PassPair) -> Findings:
+        """One finding, where all that was to move to the host is on the device."""
+        if MARKERS["MoveToHost"] != change.pass_name:
+            return
+        marks = [
+            [call for call in calls if call.custom_call_target == "MoveToHost"]
+            for calls in (
+                instructions_of(module, "custom-call") for module in (change.before, change.after)
+            )
+        ]
+        if marks[0] and not marks[1] and not any("S(5)" in text for text in types_in(change.after)):
+            yield Finding(
+                header_span(change.after),
+                f"{change.pass_name} has nothing in host memory for %{marks[0][0].name}, "
+                "a MoveToHost",
+            )
 
     def check(self, change: PassPair) -> Findings:
         """One finding, with the first parameter or result that lost its memory space."""
@@ -73,6 +148,19 @@ class MemorySpaceLost(Rule):
                 f"{change.pass_name} lost the memory space S({space}) of {place}{more}",
                 notes=("before it, entry_computation_layout had it",),
             )
+
+
+def _has_moved(old: Instruction, new: Instruction) -> bool:
+    """True if an array that is computed as before is in the default memory now."""
+    ours, theirs = old.shape_or_none, new.shape_or_none
+    return (
+        isinstance(ours, ArrayShape)
+        and isinstance(theirs, ArrayShape)
+        and bool(ours.memory_space)
+        and not theirs.memory_space
+        and (ours.dtype, ours.dims) == (theirs.dtype, theirs.dims)
+        and old.operand_names == new.operand_names
+    )
 
 
 def _arrays(module: Module) -> Mapping[str, ArrayShape]:

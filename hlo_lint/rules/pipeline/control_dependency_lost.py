@@ -102,6 +102,17 @@ ENTRY e {
   ROOT t = (s32[], s32[]) tuple(a, n)
 }
 """
+_PERMUTED: Final = """
+HloModule m, replica_count=2
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  d = {types} collective-permute{suffix}(p), source_target_pairs={{{{0,1}},{{1,0}}}}{after}
+{done}
+  ROOT t = (s32[], s32[]) tuple(a, {read})
+}}
+"""
 _FUSED: Final = """
 HloModule m
 
@@ -135,7 +146,7 @@ class ControlDependencyLost(Rule):
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order. In what a pass inlines,
     outlines or clones, control dependencies of one instruction on another are looked at; what it
-    puts into a fusion, or makes asynchronous, is followed there.
+    puts into a fusion, makes asynchronous, or no longer so, is followed there.
 
     Reports: openxla/xla#21680 (call-inliner).
     """
@@ -175,6 +186,21 @@ class ControlDependencyLost(Rule):
             _FUSED.format(after="  // error"),
             file=_AFTER,
             beside={_BEFORE: _ALONE},
+        ),
+        Bad(
+            _PERMUTED.format(suffix="", types="s32[]", after="  // error", done="", read="d"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _PERMUTED.format(
+                    suffix="-start",
+                    types="(s32[], s32[])",
+                    after=", control-predecessors={a}",
+                    done="  e = s32[] collective-permute-done(d)",
+                    read="e",
+                )
+                .replace(" d ", " s ")
+                .replace("(d)", "(s)")
+            },
         ),
         Good(
             _FUSED.format(after=", control-predecessors={a}"),
@@ -309,8 +335,12 @@ def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
     ends: dict[str, tuple[Instruction, Instruction]] = {}
     for old, start, (_, *parts) in change.succeeded(_has_effects):
         dones = [part for part in parts if is_done(part)]
-        if len(old.operand_names) == len(start.operand_names) and len(dones) == 1:
+        if len(old.operand_names) != len(start.operand_names):
+            continue
+        if len(dones) == 1:
             ends[old.name] = start, dones[0]
+        elif start.opcode == old.opcode.removesuffix("-start"):
+            ends[old.name] = start, start
     ordered = {
         name
         for computation in change.changed

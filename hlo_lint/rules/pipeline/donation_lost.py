@@ -21,6 +21,16 @@ ENTRY e {
 _DONATED = f"""
 HloModule m, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
 {_ENTRY}"""
+_SWAPPED = """
+HloModule m, {mark}
+    input_output_alias={{ {{0}}: ({first}, {{}}, may-alias), {{1}}: ({second}, {{}}, may-alias) }}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(p, q)
+}}
+"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _FINAL = "module_0001.m.cpu_after_optimizations.txt"
@@ -33,7 +43,8 @@ class DonationLost(Rule):
     The header says which parameters the caller gives away, so that results take their memory. A
     pass that makes the module anew has to carry this over; where it does not, the program needs
     room for both, and runs out of memory, or a caller that relies on the update in place reads old
-    values. A donation that becomes an alias is kept; a pass that changes what the entry takes and
+    values. Nor does a result change the parameter that it shares with, or whether it has to. A
+    donation that becomes an alias is kept; a pass that changes what the entry takes and
     gives has to number the aliases anew, and is left alone.
 
     Reports: jax-ml/jax#40280.
@@ -43,6 +54,11 @@ class DonationLost(Rule):
     examples = (
         Bad(f"HloModule m  // error\n{_ENTRY}", file=_AFTER, beside={_BEFORE: _DONATED}),
         Bad(f"HloModule m  // error\n{_ENTRY}", file=_FINAL, beside={_AFTER: _DONATED}),
+        Bad(
+            _SWAPPED.format(first=1, second=0, mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _SWAPPED.format(first=0, second=1, mark="")},
+        ),
         Good(_DONATED, file=_AFTER, beside={_BEFORE: _DONATED}),
     )
 
@@ -77,6 +93,24 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
             notes=("before it, input_output_alias or buffer_donor gave their memory away",),
             file=file,
         )
+        return
+    ours, theirs = _aliases(before), _aliases(after)
+    moved = [index for index, alias in ours.items() if theirs.get(index, alias) != alias]
+    if moved:
+        more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        yield Finding(
+            header_span(after),
+            f"{pass_name} changed the alias of {spelled_part('result', moved[0])}{more}",
+            notes=("before it, input_output_alias had another parameter, or another kind, there",),
+            file=file,
+        )
+
+
+def _aliases(module: Module) -> dict[Index, Alias]:
+    """The aliases of a module, by the result."""
+    value = module.attribute_or_none("input_output_alias")
+    entries = value if isinstance(value, tuple) else ()
+    return {entry.output_index: entry for entry in entries if isinstance(entry, Alias)}
 
 
 def _donated(module: Module) -> set[tuple[int, Index]]:

@@ -112,6 +112,14 @@ ENTRY e {{
   ROOT n = f32[] abs(c)
 }}
 """
+_OF_USER = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="kernel", backend_config="{config}"{mark}
+}}
+"""
 _EXACT = _DOT.format(rest=", operand_precision={highest,highest}")
 _COMBINED: Final = """
 HloModule m, num_partitions=4
@@ -168,7 +176,8 @@ _STARTED: Final = """s = f32[8] all-reduce-start(q), channel_id=2,  // error
 _TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
     replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
 _COMBINES: Final = frozenset(
-    "all-gather all-reduce all-to-all collective-permute reduce-scatter".split()
+    "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-permute "
+    "collective-permute-start reduce-scatter".split()
 )
 
 
@@ -179,8 +188,9 @@ class MeaningChanged(Rule):
     A pass may replace an instruction, but one that has its name, its opcode and its result after
     the pass, and whose operands come from the same instructions, computes the same only if its
     attributes say the same: the direction of a compare, the bounds of a slice, the edges of a pad,
-    the groups of a collective, the literal of a constant. The same holds for operands, results or
-    branches in another order, where they are told apart, for another constant in the place of one,
+    the groups of a collective, the literal of a constant, the target and the configuration of a
+    call that the user wrote. The same holds for operands, results or branches in another order,
+    where they are told apart, for another constant in the place of one,
     and for another operation on the same operands, as in the computation of a reduction. It also
     holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
     devices that is no longer there, or from another value that cannot be equal, while all that
@@ -255,6 +265,11 @@ class MeaningChanged(Rule):
             _ALONE.partition("b = ")[0] + _STARTED,
             file=_AFTER,
             beside={_BEFORE: _ALONE},
+        ),
+        Bad(
+            _OF_USER.format(config="b", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _OF_USER.format(config="a", mark="")},
         ),
         Good(
             _COMBINED.format(

@@ -7,21 +7,22 @@ from typing import Final
 
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
-from hlo_lint.hlo.records import name_of, opcode_of
+from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 from hlo_lint.text.patterns import late
 from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import whole_number
 
-_PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start"})
+_PERMUTES: Final = frozenset({"collective-permute", "collective-permute-start", "recv"})
 _FOR_ALL: Final = frozenset(
     "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast "
     "ragged-all-to-all reduce-scatter".split()
 )
 """Opcodes that give data to every device that runs them."""
-_CHOOSES: Final = frozenset({"select", "conditional", "send"})
-"""Opcodes that show that devices are told apart, or that pairs are handed to something else."""
+_PAIRS: Final = ("source_target_pairs", "_xla_send_recv_source_target_pairs")
+_CHOOSES: Final = frozenset({"select", "conditional"})
+"""Opcodes that show that devices are told apart."""
 MAX_DEVICES: Final = 1 << 16
 """Devices of a program; more are not told apart."""
 _pair = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
@@ -36,6 +37,21 @@ ENTRY e {{
   ROOT c = f32[8] collective-permute(p), channel_id=1, source_target_pairs={{{pairs}}}{mark}
 }}
 """
+_RECEIVED = """
+HloModule m, num_partitions=4
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  t = token[] after-all()
+  r = (f32[8], u32[], token[]) recv(t), channel_id=1,{mark}
+      frontend_attributes={{_xla_send_recv_source_target_pairs={{{pairs}}}}}
+  s = (f32[8], u32[], token[]) send(p, t), channel_id=1,
+      frontend_attributes={{_xla_send_recv_source_target_pairs={{{pairs}}}}}
+  d = (f32[8], token[]) recv-done(r), channel_id=1
+  e = token[] send-done(s), channel_id=1
+  ROOT c = f32[8] get-tuple-element(d), index=0
+}}
+"""
 _RING = _PROGRAM.format(pairs="{0,1},{1,0},{2,2},{3,3}", mark="")
 
 
@@ -48,8 +64,9 @@ class PermuteLosesTarget(Rule):
     `{p,p}` moves nothing, but keeps what device `p` has), must keep each target. XLA checks that
     pairs are sound, not that they are complete.
 
-    Permutes that share the work of one are counted together. Where the pass adds a select or a
-    send, devices are told apart elsewhere, and nothing is reported.
+    Permutes that share the work of one are counted together, and receives that have pairs. Where
+    the pass adds a select, or a send that has none, devices are told apart elsewhere, and nothing
+    is reported.
 
     Reports: openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier).
     """
@@ -57,6 +74,16 @@ class PermuteLosesTarget(Rule):
     examples = (
         Bad(
             _PROGRAM.format(pairs="{0,1},{1,0}", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _RING},
+        ),
+        Bad(
+            _RECEIVED.format(pairs="{0,1},{1,0},{2,2}", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _RING},
+        ),
+        Good(
+            _RECEIVED.format(pairs="{0,1},{1,0},{2,2},{3,3}", mark=""),
             file=_AFTER,
             beside={_BEFORE: _RING},
         ),
@@ -101,17 +128,33 @@ def _collectives(
         opcode = opcode_of(computation.rows[number])
         if opcode in _PERMUTES or opcode in _FOR_ALL:
             instruction = computation.at(number)
-            pairs = instruction.attributes.get("source_target_pairs", "")
+            pairs = _pairs_of(instruction)
+            if opcode == "recv" and not pairs:
+                continue
             key = instruction.name, opcode.removesuffix("-start"), pairs
             collectives[key] = instruction
     return collectives
 
 
+def _pairs_of(collective: Instruction) -> str:
+    """The text of the pairs of sources and targets."""
+    name, frontend = _PAIRS
+    if name in collective.attributes:
+        return collective.attributes[name]
+    _, _, pairs = collective.attributes.get("frontend_attributes", "").partition(f"{frontend}=")
+    return pairs.partition("}}")[0] + "}" if pairs else ""
+
+
 def _chooses(computation: ChangedComputation) -> bool:
-    added = (computation.after.rows[number] for number in computation.added)
-    return any(
-        opcode_of(row) in _CHOOSES and name_of(row) not in computation.before.index for row in added
-    )
+    for number in computation.added:
+        row = computation.after.rows[number]
+        if name_of(row) in computation.before.index:
+            continue
+        if opcode_of(row) in _CHOOSES:
+            return True
+        if opcode_of(row) == "send" and _PAIRS[1] not in attributes_of(row):
+            return True
+    return False
 
 
 def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
@@ -119,7 +162,7 @@ def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
     reached: set[int] = set()
     for collective in collectives:
         if collective.opcode in _PERMUTES:
-            pairs = _pair.findall(collective.attributes.get("source_target_pairs", ""))
+            pairs = _pair.findall(_pairs_of(collective))
             reached.update(whole_number(target) or 0 for _, target in pairs)
         else:
             counts = [whole_number(count) or 0 for count in _counts.findall(module.header)]

@@ -8,6 +8,7 @@ from typing import Final
 
 from hlo_lint.analysis.calls import calls_of, with_opcodes
 from hlo_lint.analysis.loops import loops
+from hlo_lint.analysis.merges import merges
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import (
     EFFECTS,
@@ -27,7 +28,6 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import an
 
 _BARRIER: Final = "opt-barrier"
-_MERGED: Final = frozenset({"custom-call", "rng"})
 _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
@@ -59,6 +59,15 @@ ENTRY e {{
   p = f32[8] parameter(0)
   c = f32[8] custom-call(p), custom_call_target="k", backend_config="1"{other}
   ROOT s = f32[8] subtract(c, {read}){mark}
+}}
+"""
+_ON_THE_HOST: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  a = f32[8] sine(p), frontend_attributes={{_xla_compute_type="host"}}{other}
+  ROOT s = f32[8] atan2(a, {read}){mark}
 }}
 """
 _LOGGED = """
@@ -137,7 +146,8 @@ class SideEffectLost(Rule):
     One that runs twice writes twice, and takes the data of the next one. The same holds for `rng`,
     which gives other numbers each time: two that are merged give the same ones, and one that is
     cloned into each of its readers gives them different ones. Two calls on the same operands whose
-    configurations differ are not one.
+    configurations differ are not one, nor are two operations on the same operands of which one runs
+    on the host or on another stream, or is sharded otherwise.
 
     So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
     for it takes it away. The same holds for calls that mark a value for a pass: `MoveToHost`,
@@ -208,6 +218,18 @@ class SideEffectLost(Rule):
             _ENTRY.format(call="", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _ENTRY.format(call=_HOST, mark="").replace("(p)\n}", "(h)\n}")},
+        ),
+        Bad(
+            _IN_CASES.format(choice=_BOTH.replace("r.1", "r")),
+            file=_AFTER,
+            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
+        ),
+        Bad(
+            _ON_THE_HOST.format(other="", read="a", mark="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _ON_THE_HOST.format(other="\n  b = f32[8] sine(p)", read="b", mark="")
+            },
         ),
         Good(
             _ENTRY.format(call="", mark=""),
@@ -348,29 +370,13 @@ class SideEffectLost(Rule):
                         )
 
     def check_merged(self, change: PassPair) -> Findings:
-        """One finding for each reader of a call or of random numbers that got those of another."""
-        for computation in change.changed:
-            calls = with_opcodes(computation.before, _MERGED)
-            if all(call.name in computation.after.index for call in calls):
-                continue
-            for number, position in computation.kept:
-                old, new = computation.before.at(number), computation.after.at(position)
-                for ours, theirs in zip(old.operands, new.operands, strict=False):
-                    one, other = ours.instruction, theirs.instruction
-                    if (
-                        one is not None
-                        and other is not None
-                        and one.opcode == other.opcode
-                        and one.opcode in _MERGED
-                        and one.name not in computation.after.index
-                        and (was := computation.before.instruction(other.name)) is not None
-                        and (what := _differ(one, was))
-                    ):
-                        yield Finding(
-                            new,
-                            f"{change.pass_name} merged %{one.name} into %{other.name}: this "
-                            f"{new.opcode} read other {what}",
-                        )
+        """One finding for each reader of an instruction that got another one that is not alike."""
+        for reader, gone, other, what in merges(change):
+            yield Finding(
+                reader,
+                f"{change.pass_name} merged %{gone.name} into %{other.name}: this "
+                f"{reader.opcode} read other {what}",
+            )
 
     def check(self, change: PassPair) -> Findings:
         """One finding for each instruction that is gone."""
@@ -423,13 +429,10 @@ def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
     """True if a conditional is gone, and something else reads what it chose by."""
     after = change.after.computation(conditional.computation.name)
     choice = None if after is None else after.instruction(conditional.operand_names[0])
-    return (
-        choice is not None
-        and choice.opcode != "constant"
-        and bool(choice.users)
-        and after is not None
-        and conditional.name not in {user.name for user in choice.users}
-    )
+    if choice is None or choice.opcode == "constant" or not choice.users:
+        return False
+    choosing = {user.name for user in choice.users if user.opcode == "conditional"}
+    return conditional.name not in choosing
 
 
 def _called(module: Module) -> frozenset[str]:
@@ -440,19 +443,6 @@ def _called(module: Module) -> frozenset[str]:
         for names in calls_of(computation).values()
         for name in names
     )
-
-
-def _differ(one: Instruction, other: Instruction) -> str:
-    """The difference between two calls on equal operands, or two that give random numbers."""
-    if one.opcode == "rng":
-        return "random numbers"
-    alike = one.operand_names == other.operand_names and one.type_text == other.type_text
-    if not alike or one.custom_call_target in MARKERS:
-        return ""
-    if one.custom_call_target != other.custom_call_target:
-        return f"results, those of {one.custom_call_target}"
-    configs = (one.attributes.get("backend_config"), other.attributes.get("backend_config"))
-    return "results, by another backend_config" if configs[0] != configs[1] else ""
 
 
 def _count(module: Module, effect: str) -> int:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -24,6 +25,14 @@ e = token[] send-done(s), channel_id=1
 d = (f32[8]{{0}}, token[]) recv-done(r), channel_id=1
 ROOT o = f32[8]{{0}} get-tuple-element(d), index=0
 """
+_ALONE: Final = """
+p = f32[8]{0} parameter(0)
+t = token[] after-all()
+r = (f32[8]{0}, u32[], token[]) recv(t), channel_id=1, \
+frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,2}}}  // error
+d = (f32[8]{0}, token[]) recv-done(r), channel_id=1
+ROOT o = f32[8]{0} get-tuple-element(d), index=0
+"""
 
 
 class TransferPairsDiffer(Rule):
@@ -32,15 +41,27 @@ class TransferPairsDiffer(Rule):
     ## Why
     XLA:GPU makes a send and a receive of a collective permute, and each of them has its pairs of
     devices in `_xla_send_recv_source_target_pairs`. A pass that changes those of one, or gives one
-    to another loop, leaves devices that wait for data which nobody sends: the program hangs. Looked
-    at are channels with one send and one receive in a computation.
+    to another loop, or takes one of the two away, leaves devices that wait for data which nobody
+    sends: the program hangs. Looked at are channels with one send and one receive in a computation,
+    and pairs that sends and receives of a module had until a pass took them from one side.
     """
 
     severity = Severity.WARNING
-    opcodes = frozenset({"send"})
+    opcodes = frozenset({"recv", "send"})
     mentions = (_PAIRS,)
     examples = (
         Bad.entry(_PROGRAM.format(pairs="{{0,1}}", mark="  // error")),
+        Bad.entry(
+            _ALONE,
+            file="module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt",
+            beside={
+                "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt": (
+                    "HloModule m\n\nENTRY e {"
+                    + _PROGRAM.format(pairs="{{0,1},{1,2}}", mark="")
+                    + "}\n"
+                )
+            },
+        ),
         Good.entry(_PROGRAM.format(pairs="{{1,2},{0,1}}", mark="")),
     )
 
@@ -57,17 +78,46 @@ class TransferPairsDiffer(Rule):
                 continue
             sent, received = map(_pairs, found)
             if sent != received and channel != "0":
-                only = sorted(sent ^ received)[0]
-                who = "sends" if only in sent else "waits for"
-                way = f"device {only[0]} sends to device {only[1]}"
-                if only not in sent:
-                    way = f"device {only[1]} waits for device {only[0]}"
-                other = "receive" if only in sent else "send"
+                only = min(sent ^ received)
+                other = found[1 if only in sent else 0]
                 yield Finding(
                     found[0],
-                    f"{way}, and %{found[1 if who == 'sends' else 0].name}, the {other} of channel "
-                    f"{channel}, does not say so",
+                    f"{_way(only, only in sent)}, and %{other.name}, the {_other(only in sent)} of "
+                    f"channel {channel}, does not say so",
                 )
+
+    def check_removed(self, change: PassPair) -> Findings:
+        """The first pair of devices of which a pass left one side."""
+        if not any("recv" in computation.opcodes for computation in change.before.computations):
+            return
+        before, after = (
+            [_ends(module, opcode) for opcode in ("send", "recv")]
+            for module in (change.before, change.after)
+        )
+        sent, received = (set(ends) for ends in after)
+        if set(before[0]) == set(before[1]) and sent != received:
+            only = min(sent ^ received)
+            yield Finding(
+                after[0 if only in sent else 1][only],
+                f"{_way(only, only in sent)}, and after {change.pass_name} no "
+                f"{_other(only in sent)} of the module says so",
+            )
+
+
+def _way(pair: tuple[int, int], is_sent: bool) -> str:
+    if is_sent:
+        return f"device {pair[0]} sends to device {pair[1]}"
+    return f"device {pair[1]} waits for device {pair[0]}"
+
+
+def _other(is_sent: bool) -> str:
+    return "receive" if is_sent else "send"
+
+
+def _ends(module: Module, opcode: str) -> dict[tuple[int, int], Instruction]:
+    """The sends or the receives of a module, by their pairs of devices."""
+    ends = instructions_of(module, opcode)
+    return {pair: end for end in ends if _PAIRS in end.attributes_text for pair in _pairs(end)}
 
 
 def _pairs(end: Instruction) -> set[tuple[int, int]]:

@@ -170,9 +170,12 @@ def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
 def _wrong_annotation(loop: Loop, counter: Counter) -> str:
     """The annotation of the counter that is not true of it; empty where there is none."""
     annotated = read_loop(loop.instruction)
-    if annotated is None or annotated.induction_variable is None or loop.trip_count == 0:
+    if annotated is None or loop.trip_count == 0:
         return ""
-    if annotated.induction_variable != counter.index:
+    if annotated.induction_variable is None:
+        if not annotated.step:
+            return ""  # not annotated with it
+    elif annotated.induction_variable != counter.index:
         if loop.step(annotated.induction_variable) == annotated.step:
             return ""  # another element that counts
         return (

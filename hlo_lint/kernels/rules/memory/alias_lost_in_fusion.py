@@ -121,7 +121,7 @@ class AliasLostInFusion(Rule):
                     continue
                 kept, had = declared_aliases(call), declared_aliases(old)
                 for result in results(call):
-                    if result.index not in had or result.index in kept:
+                    if had.get(result.index) in (None, kept.get(result.index)):
                         continue
                     yield from _findings(
                         call,

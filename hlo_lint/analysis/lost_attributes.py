@@ -1,0 +1,278 @@
+"""Attributes that a pass lost of instructions that are there after it, in whatever form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import Final, NamedTuple
+
+from hlo_lint.analysis.device_groups import count_of
+from hlo_lint.analysis.pass_pairs import PassPair, is_clone
+from hlo_lint.dumps.transitions import may
+from hlo_lint.hlo.ir import Instruction
+from hlo_lint.hlo.opcodes import COMMUNICATES
+from hlo_lint.hlo.records import (
+    InstructionRecord,
+    attributes_before_metadata,
+    attributes_of,
+    opcode_of,
+)
+from hlo_lint.text.patterns import late
+
+PLACES: Final = ("_xla_compute_type", "_xla_stream_annotation")
+"""Frontend attributes that say where an instruction runs."""
+_KEPT: Final = (
+    "api_version",
+    "async_execution_thread",
+    "backend_config",
+    "channel_id",
+    "constrain_layout",
+    "custom_call_has_side_effect",
+    "infeed_config",
+    "is_composite",
+    "is_host_transfer",
+    "is_stable",
+    "operand_layout_constraints",
+    "origin",
+    "outfeed_config",
+    "padding_type",
+    "parameter_replication",
+    "result_accuracy",
+    "schedule",
+    "sharding",
+    "use_global_device_ids",
+)
+_SAME: Final = (
+    "api_version",
+    "async_execution_thread",
+    "frontend_attributes",
+    "infeed_config",
+    "origin",
+    "outfeed_config",
+    "schedule",
+)
+"""Attributes whose value an instruction keeps that has its name, operands and type."""
+_find_fields = late(
+    r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
+    r'(?:true|"?[1-9]|\["?[0-9])'
+).findall
+"""Fields of XLA:GPU's configurations that say where and when an instruction runs."""
+_MANUAL: Final = "manual}"
+"""A part of a sharding whose devices the program tells apart itself."""
+_RESHARDED: Final = "the sharding for another one"
+_EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
+"""Opcodes whose metadata is the only trace of the program line that has the side effect."""
+_OF_A_NAME: Final = frozenset(
+    {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
+)
+"""Things that a clone under a new name may do without: it may be of another kind."""
+_HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
+"""Things that an operation keeps when it becomes asynchronous."""
+_HANDS_ON: Final = frozenset({"bitcast", "copy", "fusion", "get-tuple-element", "reshape"})
+"""Opcodes of which what they read, or run, may have the mark."""
+_WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
+"""Cheap to look for, and in every instruction that has one of the attributes."""
+_KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
+"""Frontend attributes of a call that is not inlined, or whose instructions have them then."""
+
+
+class Loss(NamedTuple):
+    """An instruction before and after a pass, and what it lost."""
+
+    old: Instruction
+    new: Instruction
+    things: tuple[str, ...]
+    """`the frontend attribute NAME`, `sharding`; empty where it is the metadata."""
+
+
+def losses(change: PassPair) -> Iterator[Loss]:
+    """Each instruction that lost something, with all of it."""
+    is_free = may(change.pass_name, "shardings")
+    is_parted = count_of(change.before, "num_partitions") > 1
+    seen = set[tuple[str, str]]()
+    for old, new, is_renamed in _kept(change):
+        if not _may_have_lost(old, new) or _kind(old) != _kind(new):
+            continue
+        things = _lost(old, new)
+        if not is_parted and _RESHARDED in things:
+            things.remove(_RESHARDED)
+        if things and is_renamed and old.computation.name != new.computation.name:
+            runners = change.runners(new.computation)
+            held = set(chain.from_iterable(map(frontend_of, runners)))
+            things = [thing for thing in things if thing.rpartition(" ")[2] not in held]
+        excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
+        things = [thing for thing in things if thing not in excused]
+        if things or not (is_renamed or is_free or not _loses_metadata(old, new)):
+            seen.add((old.name, new.name))
+            yield Loss(old, new, tuple(things))
+    roots = _roots_without_sharding(change) if is_parted and not is_free else None
+    if roots and (roots[0].name, roots[1].name) not in seen:
+        yield Loss(*roots, ("the sharding of the result",))
+    for old, new, name in _inlined(change):
+        yield Loss(old, new, (f"the frontend attribute {name}",))
+    for old, new, parts in change.succeeded(_may_start):
+        names = set(chain.from_iterable(map(frontend_of, parts)))
+        things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
+        if len(old.operand_names) == len(new.operand_names):
+            held = {name for part in parts for name in part.attributes}
+            things += [
+                name
+                for name in _HANDED_ON
+                if name in {*old.attributes} - held
+                # That of a start says how it is started.
+                and not (name == "backend_config" and old.opcode.endswith("-start"))
+            ]
+        if things:
+            yield Loss(old, new, tuple(sorted(things)))
+    for computation in change.changed:
+        for old, new in computation.replaced(_has_place):
+            ours, theirs = frontend_of(old), frontend_of(new)
+            things = [f"the frontend attribute {name}" for name in ours if name not in theirs]
+            # What the partitioner left has a sharding at the root alone.
+            is_inner = is_parted and not is_free and not old.is_root
+            if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
+                things.append("sharding")
+            hands_on = new.opcode in _HANDS_ON or new.opcode.endswith("-done")
+            if things and not hands_on and (old.name, new.name) not in seen:
+                yield Loss(old, new, tuple(things))
+
+
+def _has_place(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    is_marked = "frontend_attributes=" in attributes or "sharding=" in attributes
+    return is_marked and opcode_of(record) != "call"  # which is inlined, marks or not
+
+
+def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
+    """The instructions that the pass kept, and True where only their place in the module tells."""
+    for computation in change.changed:
+        for old, new in computation.with_other_attributes(_may_lose):
+            yield old, new, False
+    for old, new in change.renamed("while", _is_marked):
+        yield old, new, True
+    for old, new in change.moved(_may_lose):
+        yield old, new, True
+
+
+def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
+    """The calls that were not to be inlined, each with the root of what it called, in its place,
+    and the attribute that says so."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        for call in before.with_opcode("call"):
+            text = call.attributes_text
+            marks = [mark.partition("=")[0] for mark in _KEEPS_CALL if mark in text]
+            if call.name in after.index or not marks:
+                continue
+            body = change.before.callee(call)
+            root = None if body is None else body.root
+            for new in map(after.at, computation.added) if root else ():
+                if new.name not in before.index and root and is_clone(root.row, new.row):
+                    lost = [mark for mark in marks if mark not in frontend_of(new)]
+                    yield from ((call, new, mark) for mark in lost[:1])
+
+
+def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
+    """The old root of the entry and a new one, if the devices' parts of the result are open now."""
+    before, after = change.before.entry, change.after.entry
+    if before is None or after is None:
+        return None
+    old, new = before.root, after.root
+    if old is None or new is None or "sharding=" not in old.attributes_text:
+        return None
+    if "sharding" not in old.attributes or "sharding" in new.attributes:
+        return None
+    return old, new
+
+
+def _is_marked(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    return "frontend_attributes=" in attributes or "origin=" in attributes
+
+
+def _may_start(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    is_collective = opcode_of(record) in COMMUNICATES and "channel_id=" in attributes
+    return is_collective or "frontend_attributes=" in attributes
+
+
+def _may_lose(record: InstructionRecord) -> bool:
+    attributes = attributes_of(record)
+    head = attributes_before_metadata(attributes)
+    return (
+        opcode_of(record) in _EFFECTS
+        or "backend_config=" in attributes
+        or (bool(head) and any(map(head.__contains__, _WORDS)))
+    )
+
+
+def _may_have_lost(old: Instruction, new: Instruction) -> bool:
+    """True if a text is gone that stood for something: most lines that a pass changes keep all."""
+    ours, theirs = old.attributes_text, new.attributes_text
+    if any(f", {name}=" in ours and f", {name}=" not in theirs for name in (*_KEPT, "metadata")):
+        return True
+    if _MANUAL in ours and _MANUAL not in theirs:
+        return True
+    if _find_fields(ours) != _find_fields(theirs):
+        return True
+    return any(
+        f", {name}=" in ours and old.attribute_text(name) != new.attribute_text(name)
+        for name in ("sharding", *_SAME)
+    )
+
+
+def _kind(instruction: Instruction) -> str | None:
+    """The kind of a fusion: the configuration is that of the emitter that the kind names."""
+    return instruction.attributes.get("kind") if instruction.opcode == "fusion" else None
+
+
+def _lost(old: Instruction, new: Instruction) -> list[str]:
+    ours, theirs = old.attributes, new.attributes
+    lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
+    if old.opcode in ("bitcast", "fusion") and "sharding" in lost:
+        lost.remove("sharding")  # made after the partitioner, of what was annotated for it
+    if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
+        lost.append("the manual devices of the sharding")
+    elif (
+        (old.name, old.type_text) == (new.name, new.type_text)
+        and "sharding" in ours
+        and ours["sharding"] != theirs.get("sharding", ours["sharding"])
+    ):
+        lost.append(_RESHARDED)
+    if old.name == new.name and "backend_config" in theirs:
+        there = _find_fields(new.attributes_text)
+        fields = _find_fields(old.attributes_text)
+        lost += [f"{field} of the backend_config" for field in fields if field not in there]
+    held, left = frontend_of(old), frontend_of(new)
+    lost += [f"the frontend attribute {name}" for name in sorted(held.keys() - left)]
+    if _is_same(old, new):
+        others = [name for name in held if left.get(name, held[name]) != held[name]]
+        lost += [f"the frontend attribute {name} for another one" for name in sorted(others)]
+        lost += [
+            f"{name} for another one"
+            for name in _SAME
+            if name != "frontend_attributes" and ours.get(name) != theirs.get(name, ours.get(name))
+        ]
+    return lost
+
+
+def _is_same(old: Instruction, new: Instruction) -> bool:
+    return (old.name, old.type_text, old.operand_names) == (
+        new.name,
+        new.type_text,
+        new.operand_names,
+    )
+
+
+def frontend_of(instruction: Instruction) -> Mapping[str, object]:
+    """The frontend attributes of an instruction, by name."""
+    value = instruction.attribute_or_none("frontend_attributes")
+    return {str(name): text for name, text in value.items()} if isinstance(value, Mapping) else {}
+
+
+def _loses_metadata(old: Instruction, new: Instruction) -> bool:
+    return (
+        old.opcode in _EFFECTS
+        and "op_name=" in old.attributes.get("metadata", "")
+        and "metadata" not in new.attributes
+    )
