@@ -49,7 +49,7 @@ def _unfair(*lines: str) -> str:
 def test_xla_reads_what_is_generated_and_it_is_fair() -> None:
     traits: set[str] = set()
     with XlaParser() as parser:
-        for seed in range(120):
+        for seed in range(200):
             module = generate(seed)
             assert parser.refusal(module.text) is None, module.text
             assert unfair(parse_file(module.text).modules[0]) == ""

@@ -12,17 +12,36 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import Signature
 from hlo_lint.analysis.shape_inference.shape_check import check_shape
-from hlo_lint.hlo.dtypes import BITS, integer_range, is_complex, is_float, is_integer
+from hlo_lint.hlo.dtypes import BITS, integer_range, is_float, is_integer
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
 MAX_ELEMENTS: Final = 600
 """Of an array: a judge runs each module several times."""
 SIZES: Final = (1, 1, 2, 2, 3, 4, 5, 7, 8, 16)
-INTEGERS: Final = tuple(
-    "s32 s32 s32 u32 u32 s8 s8 u8 u8 s64 s64 u64 u64 s16 u16 s4 u4 s32 u32 s8 u8 s2".split()
-)
-FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
+
+ATTRIBUTES: Final[dict[str, str]] = {}
+"""The attributes of an opcode; words in capitals are drawn."""
+SETS: Final[dict[str, dict[str, list[str]]]] = defaultdict(lambda: defaultdict(list))
+"""Sets of opcodes, of types and of numbers for each kind of type."""
+STEPS: Final[dict[str, list[tuple[str, str]]]] = defaultdict(list)
+"""The expressions of each step, with the kinds that they are for."""
+
+for _line in Path(__file__).with_name("steps.txt").read_text("utf-8").splitlines():
+    _names, _kinds, _text = (*_line.split(maxsplit=2), "", "", "")[:3]
+    for _name in _names.split(","):
+        if _name == ".":
+            ATTRIBUTES[_kinds] = _text
+        elif _name.startswith("$"):
+            for _kind in _kinds:
+                SETS[_name[1:]][_kind] += _text.split()
+        elif _name not in ("", "//"):
+            STEPS[_name].append((_kinds, _text.replace("STEP", _name)))
+
+DRAWN_OPCODES: Final = frozenset(
+    re.findall(r"[a-z][a-z\d-]*", f"{[*ATTRIBUTES]} {SETS} {STEPS} constant parameter")
+).intersection(OPCODES)
+"""The opcodes that a front end writes, which are those of the steps: passes make the others."""
 _choice = re.compile(r"<([^<>]*)>")
 
 
@@ -35,6 +54,8 @@ class DrawnValue(NamedTuple):
 
     name: str
     shape: Shape
+    line: str
+    """The instruction that makes it."""
 
     @property
     def array(self) -> ArrayShape:
@@ -49,28 +70,14 @@ def kind_of(dtype: str) -> str:
     return "t" if dtype.startswith("f8") else {"b": "f"}.get(dtype[0], dtype[0])
 
 
-ATTRIBUTES: Final[dict[str, str]] = {}
-"""The attributes of an opcode; words in capitals are drawn."""
-SETS: Final[dict[str, dict[str, list[str]]]] = defaultdict(lambda: defaultdict(list))
-"""Sets of opcodes for each kind of type."""
-STEPS: Final[dict[str, list[tuple[str, str]]]] = defaultdict(list)
-"""The expressions of each step, with the kinds that they are for."""
-
-for _line in Path(__file__).with_name("steps.txt").read_text("utf-8").splitlines():
-    _name, _kinds, _text = (*_line.split(maxsplit=2), "", "", "")[:3]
-    if _name == ".":
-        ATTRIBUTES[_kinds] = _text
-    elif _name.startswith("$"):
-        for _set in _name[1:].split(","):
-            for _kind in _kinds:
-                SETS[_set][_kind] += _text.split()
-    elif _name not in ("", "//"):
-        STEPS[_name].append((_kinds, _text))
-
-DRAWN_OPCODES: Final = frozenset(
-    re.findall(r"[a-z][a-z\d-]*", f"{[*ATTRIBUTES]} {SETS} {STEPS} constant parameter")
-).intersection(OPCODES)
-"""The opcodes that a front end writes, which are those of the steps: passes make the others."""
+def neutral_element(dtype: str, opcode: str) -> str:
+    """The literal that a combiner leaves other values alone with."""
+    if dtype == "pred":
+        return {"and": "true", "minimum": "true"}.get(opcode, "false")
+    ends = ("-inf", "inf") if is_float(dtype) else [integer_range(dtype)[at] for at in (0, -1)]
+    all_bits = ends[1] if ends[0] == 0 else -1
+    neutral = {"multiply": 1, "and": all_bits, "maximum": ends[0], "minimum": ends[1]}
+    return str(neutral.get(opcode, 0))
 
 
 @dataclass
@@ -85,9 +92,7 @@ class ModuleDraft:
     """Of its names; those of a computation that is called are p0, p1 of parameters, w2, w3."""
     signatures: dict[str, Signature] = field(default_factory=dict)
     computations: list[str] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-    values: dict[str, Shape] = field(default_factory=dict)
-    parameters: int = 0
+    values: dict[str, DrawnValue] = field(default_factory=dict)
     replicas: int = 1
     partitions: int = 1
 
@@ -97,10 +102,10 @@ class ModuleDraft:
         """True once in so many times."""
         return self.random.randrange(one_of) == 0
 
-    def opcode(self, of: str, dtype: str) -> str:
-        """An opcode of a set for a type, if it has one."""
-        if opcodes := SETS[of][kind_of(dtype)]:
-            return self.random.choice(opcodes)
+    def one_of(self, of: str, dtype: str) -> str:
+        """A member of a set for a type, if it has one."""
+        if members := SETS[of][kind_of(dtype)]:
+            return self.random.choice(members)
         raise NotDrawn
 
     def choose(self, text: str) -> str:
@@ -128,25 +133,17 @@ class ModuleDraft:
         return self.random.randint(min(1, size), size)
 
     def number(self, dtype: str, leaf: str = "c") -> str:
-        """A literal of a type: at its ends, a power of two, small, or any."""
-        random = self.random
-        if dtype == "pred":
-            return random.choice(("true", "false"))
-        if is_complex(dtype):
-            return f"({random.randint(-3, 3)}, {random.randint(-3, 3)})"
-        if is_float(dtype):
-            is_special = self.chance(4) and kind_of(dtype) == "f"
-            numbers = "inf -inf nan" if is_special else "0 -0 1 -1 2 0.5 3 -2 4 0.25"
-            return random.choice(numbers.split())
+        """A literal of a type: of integers at its ends, a power of two, small, or any."""
+        if not is_integer(dtype):
+            return self.one_of("number", dtype)
+        random, bits = self.random, BITS[dtype]
         low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
+        end, power = random.choice((low, high, high - 1, low + 1)), 1 << random.randrange(bits)
         small = [random.randint(-2, 9) for _ in range(2)]
-        power = (1 << random.randrange(high.bit_length())) - random.choice((0, 0, 1))
-        end, anywhere = random.choice((low, high, high - 1, low + 1)), random.randint(low, high)
-        number = random.choice((end, power, anywhere, *small))
+        numbers = (end, power - random.choice((0, 0, 1)), random.randint(low, high), *small)
         if leaf == "h":
-            bits = BITS[dtype]
-            number = random.choice((0, 1, bits - 1, bits + 1, random.randint(0, bits + 1)))
-        number = min(max(number, low), high)
+            numbers = (0, 1, bits - 1, bits + 1, random.randint(0, bits + 1))
+        number = min(max(random.choice(numbers), low), high)
         return self.number(dtype, leaf) if leaf == "n" and number in (0, -1) else str(number)
 
     # ---- instructions
@@ -171,31 +168,27 @@ class ModuleDraft:
         """Add an instruction of operands, or of a literal."""
         operands = () if isinstance(given, str) else given
         made = self.inferred(opcode, operands, tail, shape)
-        name = f"{self.prefix}{len(self.lines)}"
+        name = f"{self.prefix}{len(self.values)}"
         literal = ", ".join(f"%{one.name}" for one in operands) or given or ""
-        parts = [f"%{name} = {made} {opcode}({literal})", *filter(None, [tail])]
+        line = ", ".join([f"%{name} = {made} {opcode}({literal})", *filter(None, [tail])])
         if self.partitions > 1 and isinstance(made, ArrayShape) and self.chance(3):
-            parts.append(f"sharding={self._sharding(made.dims)}")
-        self.lines.append(", ".join(parts))
-        self.values[name] = made
-        return DrawnValue(name, made)
+            line += f", sharding={self._sharding(made.dims)}"
+        self.values[name] = DrawnValue(name, made, line)
+        return self.values[name]
 
     def _sharding(self, dims: tuple[int, ...]) -> str:
         """A sharding over all partitions: by some dimensions, which it divides."""
-        rank, tiles, left = len(dims), [1] * len(dims), self.partitions
-        for at in self.random.sample(range(rank), rank):
+        tiles, left = [1] * len(dims), self.partitions
+        for at in self.random.sample(range(len(dims)), len(dims)):
             tiles[at] = self.random.choice([n for n in (1, 2, 4) if n <= left and not dims[at] % n])
             left //= tiles[at]
-        if left == self.partitions:
-            return "{replicated}"
-        listed = ",".join(map(str, [*tiles, left][: rank + (left > 1)]))
-        rest = " last_tile_dim_replicate" * (left > 1)
-        return f"{{devices=[{listed}]<=[{self.partitions}]{rest}}}"
+        listed = ",".join(map(str, [*tiles, left]))
+        return f"{{devices=[{listed}]<=[{self.partitions}] last_tile_dim_replicate}}"
 
     def parameter(self, shape: Shape) -> DrawnValue:
         """Add a parameter."""
-        self.parameters += 1
-        return self.add("parameter", f"{self.parameters - 1}", "", f"{shape}")
+        number = sum(" parameter(" in value.line for value in self.values.values())
+        return self.add("parameter", f"{number}", "", f"{shape}")
 
     def constant(self, shape: ArrayShape, numbers: Sequence[str] = ()) -> DrawnValue:
         """Add a constant with these numbers, else with any."""
@@ -212,13 +205,6 @@ class ModuleDraft:
         text = self.number(dtype, leaf) if number is None else str(number)
         return self.constant(ArrayShape(dtype, ()), [text])
 
-    def splat(self, shape: ArrayShape, leaf: str) -> DrawnValue:
-        """Add an array that holds one number, or a constant of any."""
-        if self.chance(5) and 0 < shape.elements <= 32 and leaf == "c":
-            return self.constant(shape)
-        one = self.scalar(shape.dtype, leaf=leaf)
-        return self.add("broadcast", (one,), "dimensions={}", f"{shape}") if shape.dims else one
-
     def source(self, shape: ArrayShape) -> DrawnValue:
         """Add a value that depends on nothing: mostly a parameter."""
         is_counted = is_integer(shape.dtype) and BITS[shape.dtype] > 4 and shape.dims
@@ -230,34 +216,42 @@ class ModuleDraft:
 
     def partner(self, shape: ArrayShape) -> DrawnValue:
         """Another value of the shape: one that is there, or a new one."""
-        alike = [name for name, other in self.values.items() if other == shape]
-        if alike and not self.chance(3):
-            return DrawnValue(self.random.choice(alike), shape)
-        return self.source(shape)
+        alike = [value for value in self.values.values() if value.shape == shape]
+        return self.random.choice(alike) if alike and not self.chance(3) else self.source(shape)
+
+    def leaf(self, leaf: str, shape: ArrayShape) -> DrawnValue:
+        """Add what a leaf of `steps.txt` stands for beside an array of the shape."""
+        dtype = shape.dtype
+        match leaf:
+            case "maximum" | "minimum":
+                return self.scalar(dtype, neutral_element(dtype, leaf))
+            case "k":
+                return self.scalar(dtype)
+            case "v":
+                return self.parameter(ArrayShape(dtype, ()))
+            case "m":
+                return self.source(ArrayShape("pred", shape.dims))
+            case "u":
+                return self.source(ArrayShape(dtype, tuple(map(self.upto, shape.dims))))
+            case "y":
+                return self.partner(shape)
+            case "c" if self.chance(5) and 0 < shape.elements <= 32:
+                return self.constant(shape)
+        one = self.scalar(dtype, leaf=leaf)
+        return self.add("broadcast", (one,), "dimensions={}", f"{shape}") if shape.dims else one
 
     def called(
-        self, shapes: Iterable[Shape], make: Callable[[ModuleDraft, list[DrawnValue]], DrawnValue]
+        self, shapes: Iterable[Shape], make: Callable[[ModuleDraft, DrawnValue], DrawnValue]
     ) -> str:
         """Add a computation, of which `make` adds all but the parameters; its name."""
         inner = ModuleDraft(self.random, "p", self.signatures, self.computations)
         values = [inner.parameter(shape) for shape in shapes]
         inner.prefix = "w"
-        root = make(inner, values)
-        *lines, last = inner.lines
-        if not last.startswith(f"%{root.name} = "):
+        root = make(inner, values[0])
+        *lines, last = (value.line for value in inner.values.values())
+        if last != root.line:
             raise NotDrawn
         name = f"c{len(self.computations)}"
         self.signatures[name] = Signature(tuple(f"{v.shape}" for v in values), f"{root.shape}")
         self.computations.append("\n  ".join([f"%{name} {{", *lines, f"ROOT {last}"]) + "\n}\n")
-        return name
-
-
-def neutral_element(dtype: str, opcode: str) -> str:
-    """The literal that a combiner leaves other values alone with."""
-    if dtype == "pred":
-        return {"and": "true", "minimum": "true"}.get(opcode, "false")
-    if is_float(dtype):
-        return {"maximum": "-inf", "minimum": "inf", "multiply": "1"}.get(opcode, "0")
-    low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
-    ends = {"multiply": 1, "maximum": low, "minimum": high, "and": -1 if low else high}
-    return str(ends.get(opcode, 0))
+        return f"%{name}"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import Final
 
 from hlo_lint.analysis.walks import chain
@@ -31,9 +30,42 @@ def unfair(module: Module) -> str:
         for instruction in computation.instructions:
             if instruction.opcode not in DRAWN_OPCODES:
                 return f"{instruction.opcode} is not what a front end writes"
-            judge = _JUDGES.get(instruction.opcode)
-            if judge is not None and (reason := judge(instruction, module)):
+            if reason := _left_open(instruction, module):
                 return f"%{instruction.name}: {reason}"
+    return ""
+
+
+def _left_open(one: Instruction, module: Module) -> str:
+    """The reason why an instruction does not say what it computes."""
+    match one.opcode:
+        case "constant" if "..." in one.operands_text:
+            return "its numbers are left out"
+        case "power" if is_integer(_dtype(one)):
+            return "a power of integers"
+        case "divide" | "remainder" if is_integer(_dtype(one)):
+            divisors = constant_integers(one.producer(1))
+            if divisors is None or {0, -1} & {*divisors}:
+                return "integers are divided by what may be 0 or -1"
+        case "convert" if is_integer(_dtype(one)) and not _is_in_range(one):
+            return "a float that may be out of range becomes an integer"
+        case "bitcast-convert" if not is_integer(_dtype(one.producer())):
+            return "the bits of a NaN are nobody's promise"
+        case "compare" if one.attribute_text("type") == "TOTALORDER":
+            return "the order of NaNs"
+        case "sort" if len(one.operands) > 1 and one.attribute_text("is_stable") != "true":
+            return "equal keys in any order"
+        case "sort" if not _body(one, module).startswith(("compare LT", "compare GT")):
+            return "its comparator orders nothing"
+        case "select-and-scatter":
+            is_zero = number_of(constant_of(one.producer(2))) == 0
+            is_sum = _body(one, module, "scatter").startswith("add")
+            is_exact = is_zero and is_sum and is_integer(_dtype(one))
+            if not is_exact or _body(one, module, "select") != "compare GE 0":
+                return "its computations are not those of a pooling"
+        case "set-dimension-size":
+            return _of_size(one)
+        case "all-reduce" | "reduce" | "reduce-scatter" | "reduce-window" | "scatter":
+            return _of_combiner(one, _body(one, module))
     return ""
 
 
@@ -43,7 +75,7 @@ def _dtype(instruction: Instruction | None) -> str:
 
 
 def _body(instruction: Instruction, module: Module, name: str = "to_apply") -> str:
-    """A called computation of one operation: `compare LT 0 1`; empty for any other."""
+    """A called computation of one operation: `compare LT 0`; empty for any other."""
     body = module.computation((instruction.attribute_text(name) or "").lstrip("%"))
     root = body.root if body is not None else None
     if body is None or root is None:
@@ -57,38 +89,29 @@ def _body(instruction: Instruction, module: Module, name: str = "to_apply") -> s
     return f"{root.opcode} {root.attribute_text('direction') or ''} {numbers[0]}"
 
 
-def _division(instruction: Instruction, _: Module) -> str:
-    divisors = constant_integers(instruction.producer(1))
-    is_open = is_integer(_dtype(instruction)) and (divisors is None or {0, -1} & {*divisors})
-    return "integers are divided by what may be 0 or -1" if is_open else ""
-
-
-def _conversion(instruction: Instruction, _: Module) -> str:
-    target, source = _dtype(instruction), _dtype(instruction.producer())
-    if not is_integer(target) or not (is_float(source) or is_complex(source)):
-        return ""
-    for one in chain(instruction.producer(), Instruction.producer):
+def _is_in_range(conversion: Instruction) -> bool:
+    """True if an integer is made of a narrower one, through floats or not, or of any other."""
+    target, source = _dtype(conversion), conversion.producer()
+    for one in chain(source, Instruction.producer):
         dtype = _dtype(one)
-        if is_integer(dtype) or dtype == "pred":
-            bits = 1 if dtype == "pred" else BITS[dtype]
-            if bits < BITS[target] and (is_signed(target) or not is_signed(dtype)):
-                return ""
-            break
+        if not is_float(dtype) and not is_complex(dtype):
+            bits = BITS[dtype] if is_integer(dtype) else 1
+            is_narrower = bits < BITS[target] and (is_signed(target) or not is_signed(dtype))
+            return one is source or is_narrower
         if one.opcode != "convert" or dtype not in ("f32", "f64", "bf16"):
             break
-    return "a float that may be out of range becomes an integer"
+    return False
 
 
-def _combined(instruction: Instruction, module: Module) -> str:
-    body, dtype, opcode = _body(instruction, module), _dtype(instruction), instruction.opcode
-    combiner = body.partition(" ")[0]
+def _of_combiner(instruction: Instruction, body: str) -> str:
+    dtype, combiner = _dtype(instruction), body.partition(" ")[0]
     if body == "arg-reduction":
         return ""
     if combiner not in SETS["commutative"]["s"]:
         return "its combiner depends on the order"
-    if opcode == "scatter" and is_float(dtype) and combiner in ("add", "multiply"):
+    if instruction.opcode == "scatter" and is_float(dtype) and combiner in ("add", "multiply"):
         return "floats are added in any order"
-    if opcode in ("scatter", "all-reduce", "reduce-scatter"):
+    if instruction.opcode in ("scatter", "all-reduce", "reduce-scatter"):
         return ""
     start = instruction.producer(1) if len(instruction.operands) == 2 else None
     if start is None or start.opcode != "constant":
@@ -99,22 +122,7 @@ def _combined(instruction: Instruction, module: Module) -> str:
     return "" if same else "the first value changes others"
 
 
-def _sort(instruction: Instruction, module: Module) -> str:
-    if len(instruction.operands) > 1 and instruction.attribute_text("is_stable") != "true":
-        return "equal keys in any order"
-    body = _body(instruction, module)
-    return "" if body.startswith(("compare LT", "compare GT")) else "its comparator orders nothing"
-
-
-def _pooling(instruction: Instruction, module: Module) -> str:
-    bodies = [_body(instruction, module, name) for name in ("select", "scatter")]
-    is_pooling = bodies[0] == "compare GE 0" and bodies[1].startswith("add")
-    if is_float(_dtype(instruction)) or number_of(constant_of(instruction.producer(2))) != 0:
-        is_pooling = False
-    return "" if is_pooling else "its computations are not those of a pooling"
-
-
-def _size(instruction: Instruction, _: Module) -> str:
+def _of_size(instruction: Instruction) -> str:
     shape, axes = instruction.operand_shape(0), instruction.integers_attribute("dimensions") or ()
     if not isinstance(shape, ArrayShape) or any(map(shape.is_dynamic, axes)):
         return "what lay beyond the first size may come back"
@@ -123,19 +131,3 @@ def _size(instruction: Instruction, _: Module) -> str:
     numbers = [number for one in ends for number in constant_integers(one) or (-1,)]
     is_within = all(0 <= number <= shape.dims[axis] for number in numbers for axis in axes)
     return "" if is_within else "a size may be out of range"
-
-
-_JUDGES: Final[Mapping[str, Callable[[Instruction, Module], str]]] = {
-    **dict.fromkeys(("divide", "remainder"), _division),
-    "constant": lambda one, _: "its numbers are left out" * ("..." in one.operands_text),
-    "power": lambda one, _: "a power of integers" * is_integer(_dtype(one)),
-    "convert": _conversion,
-    "bitcast-convert": lambda one, _: (
-        "the bits of a NaN are nobody's promise" * (not is_integer(_dtype(one.producer())))
-    ),
-    **dict.fromkeys("all-reduce reduce reduce-scatter reduce-window scatter".split(), _combined),
-    "sort": _sort,
-    "select-and-scatter": _pooling,
-    "set-dimension-size": _size,
-    "compare": lambda one, _: "the order of NaNs" * (one.attribute_text("type") == "TOTALORDER"),
-}

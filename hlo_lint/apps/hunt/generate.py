@@ -7,24 +7,16 @@ one, and shared, because it may start at any. An expression is evaluated from th
 
 from __future__ import annotations
 
-import operator as op
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.attributes import called_shapes, draw_call
-from hlo_lint.apps.hunt.draft import (
-    FLOATS,
-    INTEGERS,
-    STEPS,
-    DrawnValue,
-    ModuleDraft,
-    NotDrawn,
-    kind_of,
-    neutral_element,
-)
+from hlo_lint.analysis.loops import COMPARISONS
+from hlo_lint.apps.hunt.attributes import DrawnCall
+from hlo_lint.apps.hunt.draft import STEPS, DrawnValue, ModuleDraft, NotDrawn, kind_of
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.hlo.dtypes import integer_range
 from hlo_lint.hlo.parser.module import parse_file
@@ -32,9 +24,12 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 MOST_STEPS: Final = 14
 MAX_TURNS: Final = 6
+INTEGERS: Final = tuple(
+    "s32 s32 s32 u32 u32 s8 s8 u8 u8 s64 s64 u64 u64 s16 u16 s4 u4 s32 u32 s8 u8 s2".split()
+)
+FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
 DEVICES: Final = ((1, 1), (4, 1), (1, 4))
 """The numbers of replicas and of partitions; most modules are for one device."""
-_HOLDS: Final = {"LT": op.lt, "LE": op.le, "GT": op.gt, "GE": op.ge, "NE": op.ne}
 _call = re.compile(r"([\w$:\-]+)\(([^()]*)\)((?:#\d+)*)")
 _body = re.compile(r"\{([^{}]*)\}")
 _shared = re.compile(r"\$\d(\w+)")
@@ -58,8 +53,7 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
     random = Random(seed)
     draft = ModuleDraft(random)
     draft.replicas, draft.partitions = random.choices(DEVICES, (8, 1, 1))[0]
-    dtypes = INTEGERS if random.randrange(5) else FLOATS
-    dtype = "pred" if random.randrange(12) == 0 else random.choice(dtypes)
+    dtype = "pred" if draft.chance(12) else random.choice(FLOATS if draft.chance(5) else INTEGERS)
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
     sources = [draft.source(first), *(draft.parameter(first) for _ in range(draft.chance(3)))]
     chances = [(weights or {}).get(name, 1.0) for name in STEPS]
@@ -78,23 +72,21 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
 
 def _step(draft: ModuleDraft, name: str, text: str, start: DrawnValue) -> DrawnValue | None:
     """The value that a step makes; None where it cannot be, which leaves the draft as it was."""
-    lines, computations = len(draft.lines), len(draft.computations)
-    values, parameters = dict(draft.values), draft.parameters
+    values, computations = dict(draft.values), [*draft.computations]
     try:
-        value = _evaluate(draft, text, start)
+        value = _evaluate(draft, start, text=text)
         if name != "convert" or not unfair(parse_file(_text(draft, [value])).modules[0]):
             return value
     except NotDrawn:
         pass
-    del draft.lines[lines:], draft.computations[computations:]
-    draft.values, draft.parameters = values, parameters
+    draft.values, draft.computations = values, computations
     return None
 
 
 def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
     root = f"ROOT %root = {TupleShape(tuple(value.shape for value in roots))} tuple("
     root += ", ".join(f"%{value.name}" for value in roots) + ")"
-    body = "\n  ".join([*draft.lines, root])
+    body = "\n  ".join([*(value.line for value in draft.values.values()), root])
     head = "HloModule hunted"
     head += f", replica_count={draft.replicas}" * (draft.replicas > 1)
     head += f", num_partitions={draft.partitions}" * (draft.partitions > 1)
@@ -104,12 +96,12 @@ def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
 # ---- expressions
 
 
-def _evaluate(draft: ModuleDraft, text: str, x: DrawnValue) -> DrawnValue:
+def _evaluate(draft: ModuleDraft, x: DrawnValue, *, text: str) -> DrawnValue:
     """Add what an expression makes of a value; the last statement's value."""
-    for name, spelled in (_counter(draft.random) if "$begin" in text else {}).items():
+    for name, spelled in (_counter(draft) if "$begin" in text else {}).items():
         text = text.replace(name, spelled)
     while shared := _shared.search(text):
-        text = text.replace(shared[0], draft.opcode(shared[1], x.array.dtype))
+        text = text.replace(shared[0], draft.one_of(shared[1], x.array.dtype))
     text = draft.choose(text)
     bodies: list[str] = []
     while body := _body.search(text):
@@ -121,8 +113,7 @@ def _evaluate(draft: ModuleDraft, text: str, x: DrawnValue) -> DrawnValue:
         while call := _call.search(rest):
             operands = [_leaf(draft, word.strip(), names) for word in call[2].split(",")]
             called = [bodies[int(number)] for number in call[3].split("#")[1:]]
-            value = _called(draft, call[1], operands, called)
-            rest = rest.replace(call[0], value.name, 1)
+            rest = rest.replace(call[0], _called(draft, call[1], operands, called).name, 1)
         value = names[target.strip()] = _leaf(draft, rest.strip(), names)
     return value
 
@@ -130,66 +121,61 @@ def _evaluate(draft: ModuleDraft, text: str, x: DrawnValue) -> DrawnValue:
 def _called(
     draft: ModuleDraft, head: str, operands: list[DrawnValue], bodies: Sequence[str] = ()
 ) -> DrawnValue:
-    opcode, _, variant = head.partition(":")
-    if opcode.startswith("$"):
-        opcode = draft.opcode(opcode[1:], operands[0].array.dtype)
-    callees = [
-        _computation(draft, called_shapes(opcode, operands, number), text)
-        for number, text in enumerate(bodies)
-    ]
-    return draw_call(draft, opcode, variant, operands, callees)
-
-
-def _computation(draft: ModuleDraft, shapes: Sequence[Shape], text: str) -> str:
-    return draft.called(shapes, lambda inner, values: _evaluate(inner, text, values[0]))
+    """Add a call, and the computations that it calls."""
+    words = [*head.split(":"), ""]
+    opcode, variant, *_ = (
+        draft.one_of(word[1:], operands[0].array.dtype) if word[:1] == "$" else word
+        for word in words
+    )
+    shapes: list[Shape] = [operand.shape for operand in operands]
+    if bodies and opcode not in ("call", "conditional", "while"):
+        times = 2 if opcode in ("select-and-scatter", "sort") else 1
+        shapes = [ArrayShape(one.array.dtype, ()) for one in operands for _ in range(times)]
+    callees = []
+    for number, body in enumerate(bodies, 1):
+        taken = shapes[number : number + 1] if opcode == "conditional" else shapes
+        callees.append(draft.called(taken, partial(_evaluate, text=body)))
+    given: dict[str, Sequence[object]] = {
+        "VARIANT": variant,
+        "CALLEES": callees,
+        "FIRST": callees[:1],
+        "SECOND": callees[1:],
+    }
+    return DrawnCall(draft, operands, given).add(opcode)
 
 
 def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnValue:
     """The value that a word of `steps.txt` names."""
-    if word in draft.values:
-        return DrawnValue(word, draft.values[word])
     whole, _, rest = word.partition(".")
-    if whole in draft.values:
-        return _called(draft, f"get-tuple-element:{rest}", [_leaf(draft, whole, names)])
-    if rest and whole[0] == "w":
+    if value := draft.values.get(whole):
+        return _called(draft, f"get-tuple-element:{rest}", [value]) if rest else value
+    if rest and whole == "w":
         return draft.parameter(ArrayShape(rest, ()))
     if rest:
-        return draft.scalar(rest, None if whole[0] == "z" else whole)
+        return draft.scalar(rest, None if whole == "z" else whole)
     if word not in names:
         leaf, _, like = word.partition("@")
         shape = _leaf(draft, like or "x", names).array
-        names[word] = _new(draft, leaf.rstrip("0123456789"), shape)
+        names[word] = draft.leaf(leaf.rstrip("0123456789"), shape)
     return names[word]
 
 
-def _new(draft: ModuleDraft, leaf: str, shape: ArrayShape) -> DrawnValue:
-    if leaf in ("maximum", "minimum"):
-        return draft.scalar(shape.dtype, neutral_element(shape.dtype, leaf))
-    if leaf == "k":
-        return draft.scalar(shape.dtype)
-    if leaf == "v":
-        return draft.parameter(ArrayShape(shape.dtype, ()))
-    if leaf == "m":
-        return draft.source(ArrayShape("pred", shape.dims))
-    if leaf == "u":
-        return draft.source(ArrayShape(shape.dtype, tuple(map(draft.upto, shape.dims))))
-    return draft.partner(shape) if leaf == "y" else draft.splat(shape, leaf)
-
-
-def _counter(random: Random) -> dict[str, str]:
+def _counter(draft: ModuleDraft) -> dict[str, str]:
     """The counter of a loop of any integer type that soon ends; it may pass the end of its type."""
+    random = draft.random
     while True:
-        dtype = random.choice("s32 s32 s64 u32 u32 s8 u8 u64 s16".split())
+        dtype = draft.one_of("index", "s32")
         low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
-        begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
+        at = begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
         end = random.choice((0, 1, 2, 3, 5, low, high, high - 2, 101))
         step = random.choice((1, 1, 2, 3, 5, high, max(low, -1)))
-        direction, advance = random.choice([*_HOLDS]), random.choice(("add", "add", "subtract"))
-        at, turns = begin, 0
-        while _HOLDS[direction](at, end) and turns <= MAX_TURNS:
-            at += step if advance == "add" else -step
-            at = (at - low) % (high - low + 1) + low
-            turns += 1
+        direction, advance = (
+            random.choice([*COMPARISONS]),
+            random.choice(("add", "add", "subtract")),
+        )
+        change, turns = step if advance == "add" else -step, 0
+        while COMPARISONS[direction](at, end) and turns <= MAX_TURNS:
+            at, turns = (at + change - low) % (high - low + 1) + low, turns + 1
         if turns <= MAX_TURNS:
             numbers = {"$begin": begin, "$end": end, "$step": step}
             scalars = {name: f"{number}.{dtype}" for name, number in numbers.items()}

@@ -11,9 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from hlo_lint.apps.hunt.draft import FLOATS, INTEGERS, SETS
+from hlo_lint.apps.hunt.draft import SETS
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.generate import Generated
+from hlo_lint.apps.hunt.generate import FLOATS, INTEGERS, Generated
 from hlo_lint.dumps.directory import open_dump
 
 MOST_CHANGES: Final = 4
