@@ -168,18 +168,22 @@ def unpack_arrays(types: Sequence[Any], blocks: Sequence[bytes]) -> list[NDArray
 
 
 def run_text(
-    text: bytes, *arrays: bytes, types: list[Any], flags: dict[str, Any], plain: bool = False
+    text: bytes,
+    *arrays: bytes,
+    types: list[Any],
+    flags: dict[str, Any],
+    plain: bool = False,
+    devices: Sequence[int] = (1, 1),
 ) -> Answer:
-    """Compile a text, and run it; `plain` means without the flags of this module."""
+    """Compile a text, and run it; `plain` means without the flags of this module.
+
+    For several replicas or partitions, which the child has to have, it is compiled alone.
+    """
     _, put, fetch = _device()
-    executable = _compiled(text, tuple(flags.items()), plain)
+    executable = _compiled(text, tuple(flags.items()), plain, tuple(devices))
+    if prod(devices) > 1:
+        return [], ()
     return pack_arrays([*map(fetch, executable.execute([*map(put, unpack_arrays(types, arrays))]))])
-
-
-def compile_text(text: bytes, *, flags: dict[str, Any], devices: list[int]) -> Answer:
-    """Compile a text for a number of replicas and of partitions, which the child has to have."""
-    _compiled(text, tuple(flags.items()), True, tuple(devices))
-    return None, ()
 
 
 def load_runtime() -> Answer:

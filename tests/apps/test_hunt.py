@@ -11,8 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign
-from hlo_lint.apps.hunt.causes import HuntRecord, cause_signature, known_issue
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord, cause_signature, known_issue
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import generate

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from hlo_lint.apps.hunt.causes import cause_signature, reduced
+from hlo_lint.apps.hunt.campaign import cause_signature, reduced
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import generate
 from hlo_lint.apps.hunt.judge import BugFinding, Judge

@@ -2,6 +2,9 @@
 
 The folder has a line of JSON for each verdict and each cause (`judged.jsonl`), the module of each
 finding (`modules`), and what shows each cause (`causes`). Several processes write there at a time.
+
+A signature is what stays the same when a module is reduced: the kind, the pass, XLA's check without
+names and numbers, and the opcodes of the reduced module. It tells what is known.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ import json
 import re
 import signal
 import time
+import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import takewhile, zip_longest
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,19 +25,32 @@ from statistics import mean, median
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from hlo_lint.apps.hunt.causes import HuntRecord, JudgeOf, known_issue, settled
+from hlo_lint.apps.hunt import show
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate
-from hlo_lint.apps.hunt.judge import HuntCompiler, Judge, compilers_of
+from hlo_lint.apps.hunt.judge import (
+    LIMITS,
+    BugFinding,
+    HuntCompiler,
+    Judge,
+    JudgeVerdict,
+    compilers_of,
+    hunt_inputs,
+)
 from hlo_lint.apps.hunt.mutate import mutated
-from hlo_lint.apps.reduction import parser
-from hlo_lint.text.errors import DumpError, os_errors_as
+from hlo_lint.apps.jax.capture.targets import target_of
+from hlo_lint.apps.reduction import Problem, parser, reduce_problem
+from hlo_lint.engine.reduce.interest import InterestVerdict
+from hlo_lint.engine.reduce.search import Reduction
+from hlo_lint.engine.values.validate import SEEDS
+from hlo_lint.hlo.parser.module import parse_file
+from hlo_lint.report.repro import Environment, Repro, write_repro
+from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.files import write
+from hlo_lint.xla.cpu import devices_of
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
-JUDGED: Final = "judged.jsonl"
-MODULES: Final = "modules"
-CAUSES: Final = "causes"
+JUDGED, MODULES, CAUSES = "judged.jsonl", "modules", "causes"
 PER_CAUSE: Final = 3
 """Modules of one cause that are reduced: one pass may have several mistakes."""
 SETTLING: Final = 0.25
@@ -42,20 +59,139 @@ OVERTIME: Final = 60.0
 """Seconds in which a process ends when the time is over."""
 RECENT: Final = 500
 """The verdicts that say what makes rare passes fire."""
-LEAST_WEIGHT, MOST_WEIGHT = 0.3, 4.0
+WEIGHTS: Final = 0.3, 4.0
+"""The least and the largest of a step."""
+_KNOWN: Final[dict[str, str]] = tomllib.loads(
+    Path(__file__).with_name("known.toml").read_text("utf-8")
+)["known"]
+_SHAPELESS: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element"))
 
+JudgeOf = Callable[[str], JudgeVerdict]
 Judges = Mapping[str, JudgeOf]
 """The judges by what they compile with: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
 
 
+# ---- causes
+
+
+@dataclass(frozen=True, kw_only=True)
+class HuntRecord(JudgeVerdict):
+    """The verdict on a module, and what was found out later about a finding."""
+
+    seed: int
+    by: str
+    """The judge, by what it compiles with: `0.10.2 cpu`."""
+    traits: tuple[str, ...]
+    reduced: str = ""
+    """The smallest module with the finding; empty if none is known yet."""
+    size: tuple[int, ...] = ()
+    """The instructions of the module before and after the reduction."""
+    shows: tuple[str, ...] = ()
+    """The judges that find it in the reduced module."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> HuntRecord:
+        """The record that `dataclasses.asdict` made an entry of."""
+        fields: dict[str, Any] = {
+            name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()
+        }
+        finding = fields.pop("finding")
+        return cls(finding=BugFinding(*finding) if finding else None, **fields)
+
+    @property
+    def cause(self) -> str:
+        """The cause of the finding; once it is reduced its signature; empty without a finding."""
+        if self.finding is None:
+            return ""
+        return cause_signature(self.finding, self.reduced) if self.reduced else self.finding.cause
+
+    def write(self, folder: Path) -> None:
+        """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does."""
+        assert self.finding is not None
+        message, (release, _, target) = self.finding.message, self.by.partition(" ")
+        if target not in LIMITS and not (chip := target_of(target)).is_tpu:
+            given, (before, after) = Environment(release, chip.description), self.size
+            write_repro(Repro(self.reduced, message, (before, after), given), folder)
+            return
+        by = self.finding.pass_name or "XLA"
+        lines = [f"{self.finding.kind} by {by}, jax {', '.join(self.shows)}:"]
+        lines += [*message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
+        for array in hunt_inputs(parse_file(self.reduced).modules[0], SEEDS[0]):
+            numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
+            lines.append(f"input: {array.dtype.name} {numbers}")
+        write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.reduced]))
+
+
+@dataclass(frozen=True)
+class CauseTest:
+    """A module that is judged to have a finding of one cause."""
+
+    judge: JudgeOf
+    key: str
+
+    def __call__(self, text: str) -> InterestVerdict:
+        """The verdict on a text."""
+        finding = self.judge(text).finding
+        return InterestVerdict(finding is not None and finding.cause == self.key)
+
+
+def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
+    """The smallest module that the judge finds the same in.
+
+    Raises:
+        UsageError: it finds it no more.
+    """
+    return reduce_problem(Problem(text, CauseTest(judge, finding.cause), Path("hunted.hlo")))
+
+
+def settled(record: HuntRecord, text: str, judges: Judges) -> HuntRecord:
+    """The record of a finding that is reduced, and tried with every other compiler.
+
+    Where it is not found again the record has none.
+    """
+    assert record.finding is not None
+    finding, lost = record.finding, replace(record, outcome="found once, not again", finding=None)
+    try:
+        reduction = reduced(text, judges[record.by], finding)
+    except UsageError:
+        return lost
+    again = {name: other(reduction.text).finding for name, other in judges.items()}
+    own = again.pop(record.by)
+    if own is None or own.cause != finding.cause:
+        return lost
+    shows = (record.by, *(name for name, one in again.items() if one and one.kind == finding.kind))
+    size = (reduction.before.size, reduction.after.size)
+    return replace(record, finding=own, reduced=reduction.text, size=size, shows=shows)
+
+
+def cause_signature(finding: BugFinding, text: str) -> str:
+    """The cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
+    computations = parse_file(text).modules[0].computations
+    counts = Counter(one.opcode for body in computations for one in body.instructions)
+    opcodes = [
+        f"{count} {name}".removeprefix("1 ")
+        for name, count in sorted(counts.items())
+        if name not in _SHAPELESS
+    ]
+    opcodes += ["partitioned"] * (devices_of(text)[1] > 1)
+    return f"{finding.cause}: {', '.join(opcodes)}"
+
+
+def known_issue(of: str) -> str:
+    """The place where a signature is told of, by `known.toml`; empty for what is new."""
+    return next((issue for pattern, issue in _KNOWN.items() if re.search(pattern, of)), "")
+
+
+# ---- the campaign
+
+
 @dataclass
 class Campaign:
-    """The verdicts so far."""
+    """The verdicts so far, by the judge and the seed."""
 
     folder: Path
     records: dict[tuple[str, int], HuntRecord] = field(default_factory=dict)
-    """By the judge and the seed."""
 
     @classmethod
     def at(cls, folder: Path) -> Campaign:
@@ -82,12 +218,7 @@ class Campaign:
     def run(
         self, judges: Judges, modules: Iterable[Generated], note: HuntNote = lambda _: None
     ) -> None:
-        """Judge modules.
-
-        Raises:
-            DumpError: the folder cannot be written.
-            NoTimeLeft: the time is over.
-        """
+        """Judge modules, until NoTimeLeft is raised."""
         for number, module in enumerate(modules, 1):
             for name, judge in judges.items():
                 verdict = judge(module.text)
@@ -106,12 +237,10 @@ class Campaign:
             for trait in {*one.traits}:
                 rarities[trait].append(sum(1 / counts[one.by, name] for name in one.passes))
         means = {name: mean(values) for name, values in rarities.items() if len(values) >= 20}
-        if len(means) < len(STEPS) // 2:
-            return {}
-        middle = median(means.values()) or 1.0
+        middle = median(means.values()) if len(means) >= len(STEPS) // 2 else 0
+        least, most = WEIGHTS
         return {
-            name: min(max(value / middle, LEAST_WEIGHT), MOST_WEIGHT)
-            for name, value in means.items()
+            name: min(max(value / middle, least), most) for name, value in means.items() if middle
         }
 
     def settle(
@@ -119,9 +248,7 @@ class Campaign:
     ) -> None:
         """Reduce the first modules of each cause that nobody has looked at yet, or a share of them.
 
-        Raises:
-            DumpError: the folder cannot be written.
-            NoTimeLeft: the time is over.
+        NoTimeLeft is raised when the time is over.
         """
         causes: dict[str, list[HuntRecord]] = defaultdict(list)
         for record in self.records.values():
@@ -151,7 +278,8 @@ class Campaign:
             own = record.finding.cause
             of = record.cause if record.reduced else causes.get(own, own)
             causes.setdefault(own, of)
-            issue = record.issue or ("new" if record.reduced else "not reduced yet")
+            issue = known_issue(own) or known_issue(record.cause)
+            issue = issue or ("new" if record.reduced else "not reduced yet")
             shows = ", ".join(record.shows or [record.by])
             row = rows.setdefault(of, [record.finding.pass_name, of, shows, record.seed, 0, issue])
             row[4] += 1
@@ -187,8 +315,7 @@ class HuntPlan:
             DumpError: the folder cannot be read or written, or a process has ended.
         """
         end = time.time() + 60 * self.minutes
-        judged = (seed for _, seed in Campaign.at(self.folder).records)
-        first = max([self.seed - 1, *judged]) + 1
+        first = max([self.seed - 1, *(seed for _, seed in Campaign.at(self.folder).records)]) + 1
         if self.jobs == 1:
             self._work(first, 0, end, note)
             return Campaign.at(self.folder)
@@ -215,15 +342,15 @@ class HuntPlan:
                 )
                 for one in self.compilers
             }
-            campaign.run(judges, self._modules(campaign, seeds), note)
-            Campaign.at(self.folder).settle(judges, note, (at, self.jobs))
+            guard = stack.enter_context(parser())
 
-    def _modules(self, campaign: Campaign, seeds: Iterable[int]) -> Iterator[Generated]:
-        if not self.texts:
-            yield from (generate(seed, campaign.weights()) for seed in seeds)
-            return
-        with parser() as guard:
-            yield from filter(None, (mutated(self.texts, seed, guard) for seed in seeds))
+            def drawn(seed: int) -> Generated | None:
+                if self.texts:
+                    return mutated(self.texts, seed, guard)
+                return generate(seed, campaign.weights())
+
+            campaign.run(judges, filter(None, map(drawn, seeds)), note)
+            Campaign.at(self.folder).settle(judges, note, (at, self.jobs))
 
 
 def hunt(
@@ -238,13 +365,7 @@ def hunt(
 ) -> int:
     """Judge modules for some minutes; the number of modules that were judged.
 
-    Args:
-        passes: run these passes of XLA, and no other; by default all.
-        minutes: the time for all of it.
-        jax: a release; `python` an interpreter with jaxlib; by default this one.
-        target: `cpu`, `gpu`, or a chip to compile for: `h200`, `v5e`.
-        seed: of the first module.
-        folder: keep verdicts and causes here.
+    The arguments are the options of `hlo-lint hunt`; `folder` keeps verdicts and causes.
 
     Raises:
         AssertionError: for what is found, with the reduced module of each cause.
@@ -255,6 +376,5 @@ def hunt(
         campaign = HuntPlan(place, compilers, minutes, tuple(passes), seed).run()
         new = [row[1] for row in campaign.table() if row[-1] in ("new", "not reduced yet")]
         texts = {record.cause: record.reduced for record in campaign.records.values()}
-        new = [f"{cause}\n{texts.get(cause, '')}" for cause in new]
-        assert not new, "\n\n".join(new)
+        assert not new, "\n\n".join(f"{cause}\n{texts.get(cause, '')}" for cause in new)
         return len(campaign.records)

@@ -20,8 +20,6 @@ MOST_CHANGES: Final = 4
 TRIES: Final = 20
 MAX_CHARACTERS: Final = 20_000
 """Larger modules take too long to judge again and again."""
-
-
 _NAME: Final = r"%[\w.\-]+"
 _LITERALS: Final = (
     "0 1 -1 2 3 7 8 -8 127 -128 255 65535 2147483647 -2147483648 true false -0 0.5 inf nan".split()
@@ -32,26 +30,11 @@ CHANGES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
     "swap": (rf"(?<=\()({_NAME}), ({_NAME})(?=\))", [r"\2, \1"]),
     "operand": (rf"(?<=[( ]){_NAME}(?=[,)])", ()),
     "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", (*INTEGERS, *FLOATS)),
-    "resize": (
-        r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+",
-        "0 1 2 3 5 8".split(),
-    ),
+    "resize": (r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+", "012358"),
 }
 """The places of each change, and what may be put there: without any, what another place has."""
 EVERYWHERE: Final = ("retype", "resize")
 """Changes of all places that are spelled alike."""
-
-
-def _changed(text: str, name: str, random: Random) -> str:
-    pattern, given = CHANGES[name]
-    matches = [*re.finditer(pattern, text)]
-    if not matches:
-        return text
-    match = random.choice(matches)
-    new = match.expand(random.choice(given or [one[0] for one in matches]))
-    if name in EVERYWHERE:
-        return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
-    return text[: match.start()] + new + text[match.end() :]
 
 
 def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
@@ -67,6 +50,17 @@ def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> 
                 traits.append(name)
                 break
     return Generated(seed, text, tuple(traits)) if text not in texts else None
+
+
+def _changed(text: str, name: str, random: Random) -> str:
+    pattern, given = CHANGES[name]
+    if not (matches := [*re.finditer(pattern, text)]):
+        return text
+    match = random.choice(matches)
+    new = match.expand(random.choice(given or [one[0] for one in matches]))
+    if name in EVERYWHERE:
+        return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
+    return text[: match.start()] + new + text[match.end() :]
 
 
 def fair_texts(paths: Sequence[Path]) -> Iterator[str]:

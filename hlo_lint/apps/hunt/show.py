@@ -10,7 +10,6 @@ import ast
 import os
 import re
 import sys
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +37,10 @@ def inputs(text: str) -> list[Any]:
 
 def run(text: str, flags: dict[str, Any]) -> object:
     """The results; of a module for several devices, that it compiles."""
-    if prod(devices := cpu.devices_of(text)) > 1:
-        cpu.compile_text(encode(text), flags=flags, devices=devices)
-        return "it compiles"
-    types, blocks = cpu.pack_arrays(inputs(text))
-    results = cpu.run_text(encode(text), *blocks, types=types, flags=flags, plain=True)
-    return cpu.unpack_arrays(*results)
+    (types, blocks), devices = cpu.pack_arrays(inputs(text)), cpu.devices_of(text)
+    given: dict[str, Any] = {"types": types, "flags": flags, "devices": devices}
+    results = cpu.run_text(encode(text), *blocks, plain=True, **given)
+    return cpu.unpack_arrays(*results) or "it compiles"
 
 
 if __name__ == "__main__":
