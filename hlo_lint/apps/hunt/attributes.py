@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 from hlo_lint.apps.hunt.draft import ATTRIBUTES, DrawnValue, ModuleDraft, NotDrawn, neutral_element
 from hlo_lint.hlo.dtypes import BITS
@@ -18,27 +20,28 @@ _repeated = re.compile(r"\(([^()]*)\)\*(.)")
 class DrawnCall:
     """A call while it is drawn.
 
-    A word of `steps.txt` is one of `words`, or what the method of its name gives, which may add
-    operands, a type, and words.
+    A word of `steps.txt` is one of `words`, a template of its name, or what the method of its name
+    gives, which may add operands, a type, and words.
     """
 
     draft: ModuleDraft
+    opcode: str
     operands: list[DrawnValue]
-    words: dict[str, Sequence[object]]
+    words: dict[str, Sequence[Any]]
     type: str = ""
     """Printed where it cannot be inferred."""
-    combiner: str = ""
-    """The opcode of the last combiner."""
 
-    def add(self, opcode: str) -> DrawnValue:
-        """Add the call with what its opcode needs.
-
-        Raises:
-            NotDrawn: XLA would refuse it.
-        """
-        text = ATTRIBUTES.get(f"{opcode}:{self.words['VARIANT']}", ATTRIBUTES.get(opcode, ""))
+    def add(self) -> DrawnValue:
+        """Add the call with what its opcode needs, or raise NotDrawn where XLA would refuse it."""
+        variants = (f"{self.opcode}:{self.words['VARIANT']}", self.opcode)
+        text = next((ATTRIBUTES[name] for name in variants if name in ATTRIBUTES), "")
+        if isinstance(self.operands[0].shape, ArrayShape):
+            order = self.draft.random.sample(range(self.x.rank), self.x.rank)
+            self.words |= {"ALL": range(self.x.rank), "SOME": self.draft.some(self.x.rank)}
+            self.words |= {"ORDER": order} | ({"ONE": order[:1]} if order else {})
         tail = self._spelled(text, self.x.dims if "*" in text else ())
-        return self.draft.add(opcode, self.operands if opcode != "iota" else (), tail, self.type)
+        operands = self.operands if self.opcode != "iota" else ()
+        return self.draft.add(self.opcode, operands, tail, self.type)
 
     @property
     def x(self) -> ArrayShape:
@@ -63,42 +66,31 @@ class DrawnCall:
             text = text.replace(part[0], part[2].join(sides), 1)
         return _word.sub(self._drawn, self.draft.choose(text)).strip()
 
-    def _drawn(self, word: re.Match[str]) -> str:
-        name = word[0]
-        made = self.words[name] if name in self.words else getattr(self, f"_{name.lower()}")()
+    def _drawn(self, match: re.Match[str]) -> str:
+        word, name = match[0], match[0].lower()
+        if name in ATTRIBUTES:
+            return self._spelled(ATTRIBUTES[name], self.x.dims)
+        if word == "ONE" and word not in self.words:
+            raise NotDrawn  # a scalar has no dimension
+        made = self.words[word] if word in self.words else getattr(self, f"_{name}")()
         return made if isinstance(made, str) else ",".join(map(str, made or ()))
 
     # ---- words: dimensions and types
 
-    def _all(self) -> Sequence[int]:
-        return range(self.x.rank)
-
-    def _some(self) -> list[int]:
-        return self.draft.some(self.x.rank)
-
-    def _order(self) -> list[int]:
-        return self.draft.random.sample(range(self.x.rank), self.x.rank)
-
-    def _one(self) -> list[int]:
-        if not self.x.rank:
-            raise NotDrawn
-        return self._order()[:1]
-
-    def _typed(self, dims: Iterable[int] | None = None, dtype: str = "") -> None:
+    def _typed(self, dims: Sequence[int] | None = None, dtype: str = "") -> None:
         dtype = dtype or str(self.words["VARIANT"]) or self.x.dtype
         self.type = str(ArrayShape(dtype, self.x.dims if dims is None else tuple(dims)))
 
-    def _reshape(self) -> None:
-        left = self.x.elements
-        dims = [] if left else [0]
-        while left > 1:
-            dims.append(self._one_of(*(n for n in range(2, left + 1) if left % n == 0)))
-            left //= dims[-1]
-        for _ in range(self._one_of(0, 1, 2)):
-            dims.insert(self.draft.random.randint(0, len(dims)), 1)
+    def _reshaped(self) -> None:
+        """Merge two dimensions, or add one of 1, and split one."""
+        dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
+        dims[at : at + 2] = [prod(dims[at : at + 2])]
+        at = self._one_of(*range(len(dims)))
+        outer = self._one_of(*(n for n in range(1, dims[at] + 1) if dims[at] % n == 0), 1)
+        dims[at : at + 1] = [outer, dims[at] // outer]
         self._typed(dims)
 
-    def _broadcast(self) -> list[int]:
+    def _kept(self) -> list[int]:
         dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
         dims.insert(at, self._one_of(0, 1, 1, 2, 3, 4))
         self._typed(dims)
@@ -131,14 +123,14 @@ class DrawnCall:
         self._part(update.array.dims)
         self.operands.insert(1, update)
 
-    def _gather(self) -> None:
+    def _gathered(self) -> None:
         """Draw any dimension numbers of a gather, and add indices."""
         draft, random, rank = self.draft, self.draft.random, self.x.rank
         if not rank or not self.x.elements:
             raise NotDrawn
         dims = [self._one_of(1, 2, 3) for _ in range(self._one_of(0, 1, 2))]
-        places, gone, at = self._order(), draft.some(rank), random.randint(0, len(dims))
-        places = places[: self.draft.upto(rank)]
+        gone, at = draft.some(rank), random.randint(0, len(dims))
+        places = random.sample(range(rank), draft.upto(rank))
         sizes = [1 if at in gone else draft.upto(size) for at, size in enumerate(self.x.dims)]
         offsets = random.sample(range(len(dims) + rank - len(gone)), rank - len(gone))
         if len(places) > 1 or draft.chance(2):
@@ -149,41 +141,34 @@ class DrawnCall:
         self.words |= {"OFFSETS": sorted(offsets), "GONE": gone, "PLACES": places}
         self.words |= {"VECTOR": [at], "SIZES": sizes}
 
-    def _scatter(self) -> None:
+    def _scattered(self) -> None:
         """Draw the numbers of a gather, and add what that would read, which is written."""
         self._like("gather", self.operands, self._spelled(ATTRIBUTES["gather"]))
 
-    def _size(self) -> list[int]:
-        (at,) = self._one()
-        if self.x.is_dynamic(at):
-            raise NotDrawn  # what lay beyond the first size may come back
+    def _sized(self) -> None:
+        """Add a size in range: what lay beyond a first size may come back with a second one."""
+        (at,) = self.words.get("ONE", [0])
+        if not self.x.rank or self.x.is_dynamic(at):
+            raise NotDrawn
         low, high = (self.draft.scalar("s32", number) for number in (0, self.x.dims[at]))
         size = self.draft.parameter(ArrayShape("s32", ()))
         self.operands.append(self.draft.add("clamp", (low, size, high)))
-        return [at]
 
     # ---- computations, windows, products
 
-    def _combiner(self, of: str = "commutative") -> str:
-        """A computation that is associative."""
-        dtype, draft = self.x.dtype, self.draft
-        opcode = self.combiner = draft.one_of(of, dtype)
+    def _combiner(self, *, reduces: bool = False) -> str:
+        """A computation that is associative; what reduces begins with its identity."""
+        draft, dtype = self.draft, self.x.dtype
+        opcode = draft.one_of("unordered" if self.opcode == "scatter" else "commutative", dtype)
+        if reduces:
+            self.operands.append(draft.scalar(dtype, neutral_element(dtype, opcode)))
         scalars = [ArrayShape(dtype, ())] * 2
         return draft.called(scalars, lambda body, _: body.add(opcode, [*body.values.values()]))
 
-    def _unordered(self) -> str:
-        return self._combiner("unordered")
-
     def _reducer(self) -> str:
-        """A computation, which begins with its identity."""
-        body, dtype = self._combiner(), self.x.dtype
-        self.operands.append(self.draft.scalar(dtype, neutral_element(dtype, self.combiner)))
-        return body
+        return self._combiner(reduces=True)
 
-    def _window(self) -> str:
-        return self._spelled(ATTRIBUTES["window"], self.x.dims)
-
-    def _pooling(self) -> str:
+    def _pooled(self) -> str:
         """A window, and the updates of a pooling by it."""
         window = self._spelled(ATTRIBUTES["pooling"], self.x.dims)
         given = [*self.operands, self.draft.scalar(self.x.dtype, 0)]
@@ -193,18 +178,17 @@ class DrawnCall:
 
     def _product(self) -> None:
         """Draw batch and contracting dimensions, and add another operand for them."""
-        roles = [self.draft.random.choice("BCK") for _ in self.x.dims]
+        rank, random = self.x.rank, self.draft.random
+        order, ends = random.sample(range(rank), rank), [random.randint(0, rank) for _ in range(2)]
         own = self.draft.shape("s32", self._one_of(0, 1, 2), 24).dims
-        items = [(at, self.x.dims[at]) for at, role in enumerate(roles) if role != "K"]
-        items += [(-1, size) for size in own]
-        self.draft.random.shuffle(items)
+        items = [*((at, self.x.dims[at]) for at in order[: max(ends)]), *((-1, n) for n in own)]
+        random.shuffle(items)
         self._any(size for _, size in items)
-        places = [at for at, _ in items]
-        for role in "BC":
-            ours = [at for at in self._order() if roles[at] == role]
-            self.words |= {f"LHS{role}": ours, f"RHS{role}": [*map(places.index, ours)]}
+        for role, ours in (("B", order[: min(ends)]), ("C", order[min(ends) : max(ends)])):
+            theirs = [next(n for n, (of, _) in enumerate(items) if of == at) for at in ours]
+            self.words |= {f"LHS{role}": ours, f"RHS{role}": theirs}
 
-    def _convolution(self) -> str:
+    def _convolved(self) -> str:
         """A window, with any dilation, padding and groups; labels, and operands of its own."""
         dtype = self.x.dtype if self.x.dtype in ("s32", "s8", "f64") else "f32"
         features, batches = self._one_of(1, 1, 1, 2, 3), self._one_of(1, 1, 2, 3)

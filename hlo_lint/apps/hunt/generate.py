@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from hlo_lint.analysis.loops import COMPARISONS
 from hlo_lint.apps.hunt.attributes import DrawnCall
@@ -135,13 +135,13 @@ def _called(
     for number, body in enumerate(bodies, 1):
         taken = shapes[number : number + 1] if opcode == "conditional" else shapes
         callees.append(draft.called(taken, partial(_evaluate, text=body)))
-    given: dict[str, Sequence[object]] = {
+    given: dict[str, Sequence[Any]] = {
         "VARIANT": variant,
         "CALLEES": callees,
         "FIRST": callees[:1],
         "SECOND": callees[1:],
     }
-    return DrawnCall(draft, operands, given).add(opcode)
+    return DrawnCall(draft, opcode, operands, given).add()
 
 
 def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnValue:
