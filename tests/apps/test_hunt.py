@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord, cause_signature, known_issue
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord, known_issue, signature
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.hunt.generate import generate
+from hlo_lint.apps.hunt.generate import CHANGES, fair_texts, generate, mutated
 from hlo_lint.apps.hunt.judge import FOUND, SAME, BugFinding, Judge, JudgeVerdict, hunt_inputs
-from hlo_lint.apps.hunt.mutate import CHANGES, fair_texts, mutated
 from hlo_lint.apps.hunt.show import inputs
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.text.errors import DumpError
@@ -102,7 +101,7 @@ def test_inputs_are_the_same_for_a_seed() -> None:
 
 def test_a_signature_has_no_names_and_no_numbers() -> None:
     text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
-    assert cause_signature(BugFinding("values", "algsimp", "5 of 6"), text) == "values algsimp: add"
+    assert signature(BugFinding("values", "algsimp", "5 of 6").cause, text) == "values algsimp: add"
     assert known_issue("values algsimp: add") == ""
     assert known_issue("values simplify-while-loops: compare, subtract, while, xor")
     assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
@@ -117,7 +116,7 @@ def test_a_known_slice_of_a_sharded_array_hides_no_other_slice() -> None:
         ("algsimp", text, ""),
         ("cse", sharded, ""),
     ):
-        assert known_issue(cause_signature(BugFinding("values", name, ""), module)) == issue
+        assert known_issue(signature(BugFinding("values", name, "").cause, module)) == issue
 
 
 def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:

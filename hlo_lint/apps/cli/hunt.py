@@ -12,8 +12,8 @@ import click
 from hlo_lint.apps.cli import common, completion, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.hunt.campaign import CAUSES, HuntPlan
+from hlo_lint.apps.hunt.generate import fair_texts
 from hlo_lint.apps.hunt.judge import compilers_of
-from hlo_lint.apps.hunt.mutate import fair_texts
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown

@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from hlo_lint.apps.hunt import show
 from hlo_lint.apps.hunt.draft import STEPS
-from hlo_lint.apps.hunt.generate import Generated, generate
+from hlo_lint.apps.hunt.generate import Generated, generate, mutated
 from hlo_lint.apps.hunt.judge import (
     LIMITS,
     BugFinding,
@@ -37,7 +37,6 @@ from hlo_lint.apps.hunt.judge import (
     compilers_of,
     hunt_inputs,
 )
-from hlo_lint.apps.hunt.mutate import mutated
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.apps.reduction import Problem, parser, reduce_problem
 from hlo_lint.engine.reduce.interest import InterestVerdict
@@ -64,15 +63,11 @@ WEIGHTS: Final = 0.3, 4.0
 _KNOWN: Final[dict[str, str]] = tomllib.loads(
     Path(__file__).with_name("known.toml").read_text("utf-8")
 )["known"]
-_SHAPELESS: Final = frozenset(("parameter", "constant", "tuple", "get-tuple-element"))
 
 JudgeOf = Callable[[str], JudgeVerdict]
 Judges = Mapping[str, JudgeOf]
 """The judges by what they compile with: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
-
-
-# ---- causes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,18 +88,17 @@ class HuntRecord(JudgeVerdict):
     @classmethod
     def of(cls, entry: Mapping[str, Any]) -> HuntRecord:
         """The record that `dataclasses.asdict` made an entry of."""
-        fields: dict[str, Any] = {
-            name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()
+        given: dict[str, Any] = {
+            n: tuple(v) if isinstance(v, list) else v for n, v in entry.items()
         }
-        finding = fields.pop("finding")
-        return cls(finding=BugFinding(*finding) if finding else None, **fields)
+        finding = BugFinding(**entry["finding"]) if entry["finding"] else None
+        return cls(**{**given, "finding": finding})
 
     @property
     def cause(self) -> str:
         """The cause of the finding; once it is reduced its signature; empty without a finding."""
-        if self.finding is None:
-            return ""
-        return cause_signature(self.finding, self.reduced) if self.reduced else self.finding.cause
+        cause = self.finding.cause if self.finding else ""
+        return signature(cause, self.reduced) if cause and self.reduced else cause
 
     def write(self, folder: Path) -> None:
         """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does."""
@@ -118,8 +112,7 @@ class HuntRecord(JudgeVerdict):
         lines = [f"{self.finding.kind} by {by}, jax {', '.join(self.shows)}:"]
         lines += [*message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
         for array in hunt_inputs(parse_file(self.reduced).modules[0], SEEDS[0]):
-            numbers = (array if array.dtype.kind in "biufc" else array.astype(float)).tolist()
-            lines.append(f"input: {array.dtype.name} {numbers}")
+            lines.append(f"input: {array.dtype.name} {array.tolist()}")
         write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.reduced]))
 
 
@@ -156,34 +149,28 @@ def settled(record: HuntRecord, text: str, judges: Judges) -> HuntRecord:
         reduction = reduced(text, judges[record.by], finding)
     except UsageError:
         return lost
-    again = {name: other(reduction.text).finding for name, other in judges.items()}
-    own = again.pop(record.by)
+    again = {name: judge(reduction.text).finding for name, judge in judges.items()}
+    own = again[record.by]
     if own is None or own.cause != finding.cause:
         return lost
-    shows = (record.by, *(name for name, one in again.items() if one and one.kind == finding.kind))
+    shows = tuple(name for name, one in again.items() if one and one.kind == finding.kind)
     size = (reduction.before.size, reduction.after.size)
     return replace(record, finding=own, reduced=reduction.text, size=size, shows=shows)
 
 
-def cause_signature(finding: BugFinding, text: str) -> str:
-    """The cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
-    computations = parse_file(text).modules[0].computations
-    counts = Counter(one.opcode for body in computations for one in body.instructions)
-    opcodes = [
-        f"{count} {name}".removeprefix("1 ")
-        for name, count in sorted(counts.items())
-        if name not in _SHAPELESS
-    ]
-    opcodes += ["partitioned"] * (devices_of(text)[1] > 1)
-    return f"{finding.cause}: {', '.join(opcodes)}"
+def signature(cause: str, text: str) -> str:
+    """A cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
+    bodies = parse_file(text).modules[0].computations
+    counts = Counter(one.opcode for body in bodies for one in body.instructions)
+    for name in ("parameter", "constant", "tuple", "get-tuple-element"):
+        del counts[name]
+    opcodes = [f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items())]
+    return f"{cause}: {', '.join(opcodes + ['partitioned'] * (devices_of(text)[1] > 1))}"
 
 
 def known_issue(of: str) -> str:
     """The place where a signature is told of, by `known.toml`; empty for what is new."""
     return next((issue for pattern, issue in _KNOWN.items() if re.search(pattern, of)), "")
-
-
-# ---- the campaign
 
 
 @dataclass
@@ -272,16 +259,15 @@ class Campaign:
         rows: dict[str, list[Any]] = {}
         causes: dict[str, str] = {}
         for record in sorted(self.records.values(), key=lambda record: not record.reduced):
-            if record.finding is None:
+            if (finding := record.finding) is None:
                 continue
             # What is not reduced counts as the first that is of its cause.
-            own = record.finding.cause
-            of = record.cause if record.reduced else causes.get(own, own)
-            causes.setdefault(own, of)
-            issue = known_issue(own) or known_issue(record.cause)
+            of = causes.setdefault(finding.cause, record.cause)
+            of = record.cause if record.reduced else of
+            issue = known_issue(finding.cause) or known_issue(record.cause)
             issue = issue or ("new" if record.reduced else "not reduced yet")
             shows = ", ".join(record.shows or [record.by])
-            row = rows.setdefault(of, [record.finding.pass_name, of, shows, record.seed, 0, issue])
+            row = rows.setdefault(of, [finding.pass_name, of, shows, record.seed, 0, issue])
             row[4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
@@ -336,12 +322,10 @@ class HuntPlan:
         kept = 60 * self.minutes * SETTLING
         seeds = takewhile(lambda _: deadline.left > kept, range(first + at, 1 << 62, self.jobs))
         with ExitStack() as stack, suppress(NoTimeLeft):
-            judges = {
-                f"{one.release} {one.target}": stack.enter_context(
-                    Judge(one, self.passes, deadline)
-                )
-                for one in self.compilers
-            }
+            judges: dict[str, Judge] = {}
+            for one in self.compilers:
+                judge = stack.enter_context(Judge(one, self.passes, deadline))
+                judges[f"{one.release} {one.target}"] = judge
             guard = stack.enter_context(parser())
 
             def drawn(seed: int) -> Generated | None:

@@ -96,8 +96,6 @@ class ModuleDraft:
     replicas: int = 1
     partitions: int = 1
 
-    # ---- choices
-
     def chance(self, one_of: int) -> bool:
         """True once in so many times."""
         return self.random.randrange(one_of) == 0
@@ -123,10 +121,9 @@ class ModuleDraft:
             if (shape := ArrayShape(dtype, tuple(dims))).elements <= most:
                 return shape
 
-    def some(self, count: int, least: int = 0) -> list[int]:
+    def some(self, count: int) -> list[int]:
         """Some of so many numbers, in order."""
-        chosen = self.random.randint(min(least, count), count)
-        return sorted(self.random.sample(range(count), chosen))
+        return sorted(self.random.sample(range(count), self.random.randint(0, count)))
 
     def upto(self, size: int) -> int:
         """A number from 1, or 0 where there is no other."""
@@ -139,14 +136,11 @@ class ModuleDraft:
         random, bits = self.random, BITS[dtype]
         low, high = integer_range(dtype)[0], integer_range(dtype)[-1]
         end, power = random.choice((low, high, high - 1, low + 1)), 1 << random.randrange(bits)
-        small = [random.randint(-2, 9) for _ in range(2)]
+        small, of_width = (random.randint(-2, 9), random.randint(-2, 9)), (0, 1, bits - 1, bits + 1)
         numbers = (end, power - random.choice((0, 0, 1)), random.randint(low, high), *small)
-        if leaf == "h":
-            numbers = (0, 1, bits - 1, bits + 1, random.randint(0, bits + 1))
+        numbers = numbers if leaf != "h" else (*of_width, random.randint(0, bits + 1))
         number = min(max(random.choice(numbers), low), high)
         return self.number(dtype, leaf) if leaf == "n" and number in (0, -1) else str(number)
-
-    # ---- instructions
 
     def inferred(
         self, opcode: str, operands: Sequence[DrawnValue], tail: str = "", shape: str = ""
@@ -190,11 +184,14 @@ class ModuleDraft:
         number = sum(" parameter(" in value.line for value in self.values.values())
         return self.add("parameter", f"{number}", "", f"{shape}")
 
-    def constant(self, shape: ArrayShape, numbers: Sequence[str] = ()) -> DrawnValue:
-        """Add a constant with these numbers, else with any."""
+    def constant(self, shape: ArrayShape, number: object = None, leaf: str = "c") -> DrawnValue:
+        """Add a constant with any numbers, or this one."""
         if not shape.elements:
             raise NotDrawn
-        parts = list(numbers) or [self.number(shape.dtype) for _ in range(shape.elements)]
+        parts = [
+            str(self.number(shape.dtype, leaf) if number is None else number)
+            for _ in range(shape.elements)
+        ]
         for size in reversed(shape.dims):
             rows = (parts[at : at + size] for at in range(0, len(parts), size))
             parts = [f"{{{', '.join(row)}}}" for row in rows]
@@ -202,8 +199,7 @@ class ModuleDraft:
 
     def scalar(self, dtype: str, number: object = None, leaf: str = "c") -> DrawnValue:
         """Add a constant number."""
-        text = self.number(dtype, leaf) if number is None else str(number)
-        return self.constant(ArrayShape(dtype, ()), [text])
+        return self.constant(ArrayShape(dtype, ()), number, leaf=leaf)
 
     def source(self, shape: ArrayShape) -> DrawnValue:
         """Add a value that depends on nothing: mostly a parameter."""
@@ -219,26 +215,23 @@ class ModuleDraft:
         alike = [value for value in self.values.values() if value.shape == shape]
         return self.random.choice(alike) if alike and not self.chance(3) else self.source(shape)
 
-    def leaf(self, leaf: str, shape: ArrayShape) -> DrawnValue:
-        """Add what a leaf of `steps.txt` stands for beside an array of the shape."""
-        dtype = shape.dtype
-        match leaf:
-            case "maximum" | "minimum":
-                return self.scalar(dtype, neutral_element(dtype, leaf))
-            case "k":
-                return self.scalar(dtype)
-            case "v":
-                return self.parameter(ArrayShape(dtype, ()))
-            case "m":
-                return self.source(ArrayShape("pred", shape.dims))
-            case "u":
-                return self.source(ArrayShape(dtype, tuple(map(self.upto, shape.dims))))
-            case "y":
-                return self.partner(shape)
-            case "c" if self.chance(5) and 0 < shape.elements <= 32:
-                return self.constant(shape)
+    def leaf(self, leaf: str, like: ArrayShape) -> DrawnValue:
+        """Add what a leaf of `steps.txt` stands for beside an array."""
+        dtype = like.dtype
+        if leaf == "c" and self.chance(5) and 0 < like.elements <= 32:
+            return self.constant(like)
+        if made := {
+            "k": lambda: self.scalar(dtype),
+            "m": lambda: self.source(ArrayShape("pred", like.dims)),
+            "u": lambda: self.source(ArrayShape(dtype, tuple(map(self.upto, like.dims)))),
+            "v": lambda: self.parameter(ArrayShape(dtype, ())),
+            "y": lambda: self.partner(like),
+            "maximum": lambda: self.scalar(dtype, neutral_element(dtype, leaf)),
+            "minimum": lambda: self.scalar(dtype, neutral_element(dtype, leaf)),
+        }.get(leaf):
+            return made()
         one = self.scalar(dtype, leaf=leaf)
-        return self.add("broadcast", (one,), "dimensions={}", f"{shape}") if shape.dims else one
+        return self.add("broadcast", (one,), "dimensions={}", f"{like}") if like.dims else one
 
     def called(
         self, shapes: Iterable[Shape], make: Callable[[ModuleDraft, DrawnValue], DrawnValue]

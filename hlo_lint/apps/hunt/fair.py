@@ -103,23 +103,22 @@ def _is_in_range(conversion: Instruction) -> bool:
     return False
 
 
-def _of_combiner(instruction: Instruction, body: str) -> str:
-    dtype, combiner = _dtype(instruction), body.partition(" ")[0]
+def _of_combiner(one: Instruction, body: str) -> str:
+    dtype, combiner = _dtype(one), body.partition(" ")[0]
     if body == "arg-reduction":
         return ""
-    if combiner not in SETS["commutative"]["s"]:
+    if combiner not in SETS["commutative"]["s"] or is_complex(dtype):
         return "its combiner depends on the order"
-    if instruction.opcode == "scatter" and is_float(dtype) and combiner in ("add", "multiply"):
+    if one.opcode == "scatter" and is_float(dtype) and combiner in ("add", "multiply"):
         return "floats are added in any order"
-    if instruction.opcode in ("scatter", "all-reduce", "reduce-scatter"):
+    if one.opcode not in ("reduce", "reduce-window"):
         return ""
-    start = instruction.producer(1) if len(instruction.operands) == 2 else None
+    start, neutral = one.producer(1), neutral_element(dtype, combiner)
     if start is None or start.opcode != "constant":
         return "the first value is not known"
-    neutral = neutral_element(dtype, combiner) if not is_complex(dtype) else "?"
-    same = start.operands_text.strip() == neutral
-    same = same or (is_float(dtype) and number_of(start) == float(neutral))
-    return "" if same else "the first value changes others"
+    is_neutral = start.operands_text.strip() == neutral
+    is_neutral |= is_float(dtype) and number_of(start) == float(neutral)
+    return "" if is_neutral else "the first value changes others"
 
 
 def _of_size(instruction: Instruction) -> str:

@@ -3,22 +3,36 @@
 A trait is a step of `steps.txt`: the left side of some rewrite, with constants, types and sizes at
 their edges. Steps are nested, because each one starts at a value that is there, mostly the last
 one, and shared, because it may start at any. An expression is evaluated from the inside out.
+
+Given modules are mutated: other constants, types and sizes, operands swapped, opcodes changed. Most
+mutations are refused by XLA's parser, which is asked; what it reads is judged as any other module.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from math import prod
+from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 from hlo_lint.analysis.loops import COMPARISONS
-from hlo_lint.apps.hunt.attributes import DrawnCall
-from hlo_lint.apps.hunt.draft import STEPS, DrawnValue, ModuleDraft, NotDrawn, kind_of
+from hlo_lint.apps.hunt.draft import (
+    ATTRIBUTES,
+    SETS,
+    STEPS,
+    DrawnValue,
+    ModuleDraft,
+    NotDrawn,
+    kind_of,
+    neutral_element,
+)
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.hlo.dtypes import integer_range
+from hlo_lint.dumps.directory import open_dump
+from hlo_lint.hlo.dtypes import BITS, integer_range
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
@@ -30,9 +44,30 @@ INTEGERS: Final = tuple(
 FLOATS: Final = ("f32", "f32", "f64", "bf16", "f16", "f8e4m3fn", "f8e5m2")
 DEVICES: Final = ((1, 1), (4, 1), (1, 4))
 """The numbers of replicas and of partitions; most modules are for one device."""
+MOST_CHANGES: Final = 4
+TRIES: Final = 20
+MAX_CHARACTERS: Final = 20_000
+"""Larger modules take too long to judge again and again."""
+_NAME: Final = r"%[\w.\-]+"
+_LITERALS: Final = (
+    "0 1 -1 2 3 7 8 -8 127 -128 255 65535 2147483647 -2147483648 true false -0 0.5 inf nan".split()
+)
+CHANGES: Final[Mapping[str, tuple[str, Sequence[str]]]] = {
+    "constant": (r"(?<=constant\()[^{}()]+", _LITERALS),
+    "opcode": (rf"(?<= )[\w\-]+(?=\({_NAME}, {_NAME}\))", [*SETS["binary"]["s"], "divide"]),
+    "swap": (rf"(?<=\()({_NAME}), ({_NAME})(?=\))", [r"\2, \1"]),
+    "operand": (rf"(?<=[( ]){_NAME}(?=[,)])", ()),
+    "retype": (r"\b(?:[su]\d+|b?f\d\w*)(?=\[)", (*INTEGERS, *FLOATS)),
+    "resize": (r"(?<=[\[,])\d+(?=[,\d]*\])|(?<=sizes=\{)\d+|(?<=sizes=\{\d,)\d+", "012358"),
+}
+"""The places of each change, and what may be put there: without any, what another place has."""
+EVERYWHERE: Final = ("retype", "resize")
+"""Changes of all places that are spelled alike."""
 _call = re.compile(r"([\w$:\-]+)\(([^()]*)\)((?:#\d+)*)")
 _body = re.compile(r"\{([^{}]*)\}")
 _shared = re.compile(r"\$\d(\w+)")
+_word = re.compile(r"\b[A-Z]{3,}\b")
+_repeated = re.compile(r"\(([^()]*)\)\*(.)")
 
 
 @dataclass(frozen=True)
@@ -93,9 +128,6 @@ def _text(draft: ModuleDraft, roots: Sequence[DrawnValue]) -> str:
     return "\n\n".join([head, *draft.computations, f"ENTRY %main {{\n  {body}\n}}\n"])
 
 
-# ---- expressions
-
-
 def _evaluate(draft: ModuleDraft, x: DrawnValue, *, text: str) -> DrawnValue:
     """Add what an expression makes of a value; the last statement's value."""
     for name, spelled in (_counter(draft) if "$begin" in text else {}).items():
@@ -135,13 +167,7 @@ def _called(
     for number, body in enumerate(bodies, 1):
         taken = shapes[number : number + 1] if opcode == "conditional" else shapes
         callees.append(draft.called(taken, partial(_evaluate, text=body)))
-    given: dict[str, Sequence[Any]] = {
-        "VARIANT": variant,
-        "CALLEES": callees,
-        "FIRST": callees[:1],
-        "SECOND": callees[1:],
-    }
-    return DrawnCall(draft, opcode, operands, given).add()
+    return DrawnCall(draft, opcode, variant, operands, callees).add()
 
 
 def _leaf(draft: ModuleDraft, word: str, names: dict[str, DrawnValue]) -> DrawnValue:
@@ -180,3 +206,248 @@ def _counter(draft: ModuleDraft) -> dict[str, str]:
             numbers = {"$begin": begin, "$end": end, "$step": step}
             scalars = {name: f"{number}.{dtype}" for name, number in numbers.items()}
             return {**scalars, "$direction": direction, "$advance": advance}
+
+
+@dataclass
+class DrawnCall:
+    """A call while it is drawn.
+
+    A word of `steps.txt` is one of `words`, a template of its name, or what the method of its name
+    gives, which may add operands, a type, and words.
+    """
+
+    draft: ModuleDraft
+    opcode: str
+    variant: str
+    operands: list[DrawnValue]
+    callees: Sequence[str]
+    words: dict[str, Sequence[Any]] = field(default_factory=dict)
+    type: str = ""
+    """Printed where it cannot be inferred."""
+
+    def add(self) -> DrawnValue:
+        """Add the call with what its opcode needs, or raise NotDrawn where XLA would refuse it."""
+        text = ATTRIBUTES.get(f"{self.opcode}:{self.variant}", ATTRIBUTES.get(self.opcode, ""))
+        self.words |= {"VARIANT": self.variant, "CALLEES": self.callees}
+        self.words |= {"FIRST": self.callees[:1], "SECOND": self.callees[1:]}
+        if isinstance(self.operands[0].shape, ArrayShape):
+            order = self.draft.random.sample(range(self.x.rank), self.x.rank)
+            self.words |= {"ALL": range(self.x.rank), "SOME": self.draft.some(self.x.rank)}
+            self.words |= {"ORDER": order} | ({"ONE": order[:1]} if order else {})
+        tail = self._spelled(text, self.x.dims if "*" in text else ())
+        operands = self.operands if self.opcode != "iota" else ()
+        return self.draft.add(self.opcode, operands, tail, self.type)
+
+    @property
+    def x(self) -> ArrayShape:
+        """The shape of the first operand."""
+        return self.operands[0].array
+
+    def _one_of(self, *choices: int) -> int:
+        return self.draft.random.choice(choices)
+
+    def _any(self, dims: Iterable[int], dtype: str = "") -> None:
+        """Add an operand of the type of the first one."""
+        self.operands.append(self.draft.source(ArrayShape(dtype or self.x.dtype, tuple(dims))))
+
+    def _like(self, opcode: str, operands: Sequence[DrawnValue], attributes: str) -> None:
+        """Add an operand like what another call makes."""
+        shape = self.draft.inferred(opcode, operands, attributes)
+        self._any(DrawnValue("", shape, "").array.dims)
+
+    def _spelled(self, text: str, dims: Sequence[int] = ()) -> str:
+        while part := _repeated.search(text):
+            sides = (part[1].replace("SIDE", f"{n}").replace("HALF", f"{n // 2}") for n in dims)
+            text = text.replace(part[0], part[2].join(sides), 1)
+        return _word.sub(self._drawn, self.draft.choose(text)).strip()
+
+    def _drawn(self, match: re.Match[str]) -> str:
+        word, name = match[0], match[0].lower()
+        if name in ATTRIBUTES:
+            return self._spelled(ATTRIBUTES[name], self.x.dims)
+        if word == "ONE" and word not in self.words:
+            raise NotDrawn  # a scalar has no dimension
+        made = self.words[word] if word in self.words else getattr(self, f"_{name}")()
+        return made if isinstance(made, str) else ",".join(map(str, made or ()))
+
+    def _typed(self, dims: Sequence[int] | None = None, dtype: str = "") -> None:
+        dtype = dtype or self.variant or self.x.dtype
+        self.type = str(ArrayShape(dtype, self.x.dims if dims is None else tuple(dims)))
+
+    def _reshaped(self) -> None:
+        """Merge two dimensions, or add one of 1, and split one."""
+        dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
+        dims[at : at + 2] = [prod(dims[at : at + 2])]
+        at = self._one_of(*range(len(dims)))
+        outer = self._one_of(*(n for n in range(1, dims[at] + 1) if dims[at] % n == 0), 1)
+        dims[at : at + 1] = [outer, dims[at] // outer]
+        self._typed(dims)
+
+    def _kept(self) -> list[int]:
+        dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
+        dims.insert(at, self._one_of(0, 1, 1, 2, 3, 4))
+        self._typed(dims)
+        return [number for number in range(len(dims)) if number != at]
+
+    def _bits(self) -> None:
+        width, dims = BITS[self.x.dtype], self.x.dims
+        wider = [n for n in (16, 32, 64) if n > width >= 8 and dims[-1:] == (n // width,)]
+        other = self._one_of(width, *(n for n in (8, 16, 32) if n < width), *wider)
+        if other != width:
+            dims = (*dims, width // other) if other < width else dims[:-1]
+        self._typed(dims, f"{self.draft.random.choice('su')}{other}")
+
+    def _part(self, sizes: Sequence[int] = ()) -> Sequence[int]:
+        """Add indices of a part: constants, and values of other kinds; zeros where one is given."""
+        draft, index = self.draft, ArrayShape(self.draft.one_of("index", "s32"), ())
+        if len(self.operands) == 2:
+            zero = draft.scalar(self.operands[1].array.dtype, 0)
+            self.operands += [zero] * (self.x.rank - 1)
+            return [1, *self.x.dims[1:]]
+        sizes = sizes or [*map(draft.upto, self.x.dims)]
+        self.operands += [draft.leaf(draft.random.choice("ky"), index) for _ in sizes]
+        return sizes
+
+    def _update(self) -> None:
+        """Add the indices of an update."""
+        update = self.operands.pop(1)
+        self._part(update.array.dims)
+        self.operands.insert(1, update)
+
+    def _gathered(self) -> None:
+        """Draw any dimension numbers of a gather, and add indices."""
+        draft, random, rank = self.draft, self.draft.random, self.x.rank
+        if not rank or not self.x.elements:
+            raise NotDrawn
+        dims = [self._one_of(1, 2, 3) for _ in range(self._one_of(0, 1, 2))]
+        gone, at = draft.some(rank), random.randint(0, len(dims))
+        places = random.sample(range(rank), draft.upto(rank))
+        sizes = [1 if at in gone else draft.upto(size) for at, size in enumerate(self.x.dims)]
+        offsets = random.sample(range(len(dims) + rank - len(gone)), rank - len(gone))
+        if len(places) > 1 or draft.chance(2):
+            dims.insert(at, len(places))
+        else:
+            at = len(dims)
+        self._any(dims, draft.one_of("index", "s32"))
+        self.words |= {"OFFSETS": sorted(offsets), "GONE": gone, "PLACES": places}
+        self.words |= {"VECTOR": [at], "SIZES": sizes}
+
+    def _scattered(self) -> None:
+        """Draw the numbers of a gather, and add what that would read, which is written."""
+        self._like("gather", self.operands, self._spelled(ATTRIBUTES["gather"]))
+
+    def _sized(self) -> None:
+        """Add a size in range: what lay beyond a first size may come back with a second one."""
+        (at,) = self.words.get("ONE", [0])
+        if not self.x.rank or self.x.is_dynamic(at):
+            raise NotDrawn
+        low, high = (self.draft.scalar("s32", number) for number in (0, self.x.dims[at]))
+        size = self.draft.parameter(ArrayShape("s32", ()))
+        self.operands.append(self.draft.add("clamp", (low, size, high)))
+
+    def _combiner(self, *, reduces: bool = False) -> str:
+        """A computation that is associative; what reduces begins with its identity."""
+        draft, dtype = self.draft, self.x.dtype
+        opcode = draft.one_of("unordered" if self.opcode == "scatter" else "commutative", dtype)
+        if reduces:
+            self.operands.append(draft.scalar(dtype, neutral_element(dtype, opcode)))
+        scalars = [ArrayShape(dtype, ())] * 2
+        return draft.called(scalars, lambda body, _: body.add(opcode, [*body.values.values()]))
+
+    def _reducer(self) -> str:
+        return self._combiner(reduces=True)
+
+    def _pooled(self) -> str:
+        """A window, and the updates of a pooling by it."""
+        window = self._spelled(ATTRIBUTES["pooling"], self.x.dims)
+        given = [*self.operands, self.draft.scalar(self.x.dtype, 0)]
+        self._like("reduce-window", given, f"window={{{window}}}, to_apply={self.callees[1]}")
+        self.operands.append(given[1])
+        return window
+
+    def _product(self) -> None:
+        """Draw batch and contracting dimensions, and add another operand for them."""
+        rank, random = self.x.rank, self.draft.random
+        order, ends = random.sample(range(rank), rank), [random.randint(0, rank) for _ in range(2)]
+        own = self.draft.shape("s32", self._one_of(0, 1, 2), 24).dims
+        items = [*((at, self.x.dims[at]) for at in order[: max(ends)]), *((-1, n) for n in own)]
+        random.shuffle(items)
+        self._any(size for _, size in items)
+        for role, ours in (("B", order[: min(ends)]), ("C", order[min(ends) : max(ends)])):
+            theirs = [next(n for n, (of, _) in enumerate(items) if of == at) for at in ours]
+            self.words |= {f"LHS{role}": ours, f"RHS{role}": theirs}
+
+    def _convolved(self) -> str:
+        """A window, with any dilation, padding and groups; labels, and operands of its own."""
+        dtype = self.x.dtype if self.x.dtype in ("s32", "s8", "f64") else "f32"
+        features, batches = self._one_of(1, 1, 1, 2, 3), self._one_of(1, 1, 2, 3)
+        batches = batches if features == 1 else 1
+        sizes = [self._one_of(*range(1, 7)) for _ in range(self._one_of(1, 2))]
+        window = self._spelled(ATTRIBUTES["window"], [min(size, 3) for size in sizes])
+        widths = map(int, re.findall(r"\d+", window.partition(" ")[0]))
+        inputs, outputs = self._one_of(1, 2), self._one_of(1, 2) * features * batches
+        labels, self.operands = [], []
+        for sides, extents in (
+            ({"b": batches * self._one_of(1, 2), "f": inputs * features}, sizes),
+            ({"i": inputs, "o": outputs}, widths),
+            ({"b": 0, "f": 0}, sizes),
+        ):
+            sides |= {str(at): size for at, size in enumerate(extents)}
+            labels.append("".join(self.draft.random.sample([*sides], len(sides))))
+            if len(labels) < 3:
+                self._any((sides[side] for side in labels[-1]), dtype)
+        self.words |= {"LABELS": "{}_{}->{}".format(*labels)}
+        self.words |= {"FEATURES": [features], "BATCHES": [batches]}
+        return f"{window} rhs_reversal={'x'.join(str(self._one_of(0, 1)) for _ in sizes)}"
+
+    def _replicas(self) -> list[int]:
+        """The replicas in any order; groups of partitions have another spelling."""
+        if self.draft.partitions > 1:
+            raise NotDrawn
+        return self.draft.random.sample(range(self.draft.replicas), self.draft.replicas)
+
+    def _groups(self) -> list[str]:
+        """Groups of the replicas, all of one size; of one device XLA infers no gathered shape."""
+        order = [*map(str, self._replicas())]
+        size = self._one_of(*(n for n in (1, 2, 4) if n <= len(order)))
+        self.type = str(self.x) if size == 1 else ""
+        return [f"{{{','.join(order[at : at + size])}}}" for at in range(0, len(order), size)]
+
+    def _pairs(self) -> list[str]:
+        pairs = zip(self._replicas(), self._replicas(), strict=True)
+        return [f"{{{one},{other}}}" for one, other in pairs if not self.draft.chance(4)]
+
+
+def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
+    """A mutation of one of the texts that XLA's parser accepts; None where none is found."""
+    random = Random(seed)
+    text, traits = random.choice(texts), []
+    for _ in range(random.randint(1, MOST_CHANGES)):
+        for _ in range(TRIES):
+            name = random.choice([*CHANGES])
+            changed = _changed(text, name, random)
+            if changed != text and accepts(changed):
+                text = changed
+                traits.append(name)
+                break
+    return Generated(seed, text, tuple(traits)) if text not in texts else None
+
+
+def _changed(text: str, name: str, random: Random) -> str:
+    pattern, given = CHANGES[name]
+    if not (matches := [*re.finditer(pattern, text)]):
+        return text
+    match = random.choice(matches)
+    new = match.expand(random.choice(given or [one[0] for one in matches]))
+    if name in EVERYWHERE:
+        return re.sub(pattern, lambda one: new if one[0] == match[0] else one[0], text)
+    return text[: match.start()] + new + text[match.end() :]
+
+
+def fair_texts(paths: Sequence[Path]) -> Iterator[str]:
+    """The modules below some paths that a front end may have written, and that are not large."""
+    for dump in (dump for pipeline in open_dump(paths) for dump in pipeline.dumps):
+        module, *others = dump.file.modules
+        is_small = module.entry and not others and len(dump.file.text) <= MAX_CHARACTERS
+        if is_small and not module.problems and not unfair(module):
+            yield dump.file.text

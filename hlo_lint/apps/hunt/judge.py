@@ -77,7 +77,8 @@ _rounded = re.compile(r"\b(?:b?f\d\w*|c64|c128)\[")
 Arrays: TypeAlias = list[NDArray[Any]]
 
 
-class BugFinding(NamedTuple):
+@dataclass(frozen=True)
+class BugFinding:
     """A problem of a compilation."""
 
     kind: str
