@@ -284,10 +284,9 @@ class DrawnCall:
         self._typed(dims)
 
     def _kept(self) -> list[int]:
-        dims, at = [*self.x.dims], self._one_of(*range(self.x.rank + 1))
-        dims.insert(at, self._one_of(0, 1, 1, 2, 3, 4))
-        self._typed(dims)
-        return [number for number in range(len(dims)) if number != at]
+        rank, at = self.x.rank + 1, self.draft.random.randint(0, self.x.rank)
+        self._typed([*self.x.dims[:at], self._one_of(0, 1, 1, 2, 3, 4), *self.x.dims[at:]])
+        return [number for number in range(rank) if number != at]
 
     def _bits(self) -> None:
         width, dims = BITS[self.x.dtype], self.x.dims
@@ -297,22 +296,18 @@ class DrawnCall:
             dims = (*dims, width // other) if other < width else dims[:-1]
         self._typed(dims, f"{self.draft.random.choice('su')}{other}")
 
-    def _part(self, sizes: Sequence[int] = ()) -> Sequence[int]:
+    def _part(self) -> Sequence[int] | None:
         """Add indices of a part: constants, and values of other kinds; zeros where one is given."""
-        draft, index = self.draft, ArrayShape(self.draft.one_of("index", "s32"), ())
-        if len(self.operands) == 2:
-            zero = draft.scalar(self.operands[1].array.dtype, 0)
-            self.operands += [zero] * (self.x.rank - 1)
-            return [1, *self.x.dims[1:]]
-        sizes = sizes or [*map(draft.upto, self.x.dims)]
-        self.operands += [draft.leaf(draft.random.choice("ky"), index) for _ in sizes]
-        return sizes
-
-    def _update(self) -> None:
-        """Add the indices of an update."""
-        update = self.operands.pop(1)
-        self._part(update.array.dims)
-        self.operands.insert(1, update)
+        draft, sizes, given = self.draft, [*map(self.draft.upto, self.x.dims)], self.operands[1:]
+        if is_update := self.opcode == "dynamic-update-slice":
+            sizes = [*given.pop(0).array.dims]
+        if given:
+            self.operands += [draft.scalar(given[0].array.dtype, 0)] * (self.x.rank - 1)
+            sizes[:] = [1, *self.x.dims[1:]]
+        else:
+            index = ArrayShape(draft.one_of("index", "s32"), ())
+            self.operands += [draft.leaf(draft.random.choice("ky"), index) for _ in sizes]
+        return None if is_update else sizes
 
     def _gathered(self) -> None:
         """Draw any dimension numbers of a gather, and add indices."""
@@ -338,24 +333,21 @@ class DrawnCall:
 
     def _sized(self) -> None:
         """Add a size in range: what lay beyond a first size may come back with a second one."""
-        (at,) = self.words.get("ONE", [0])
-        if not self.x.rank or self.x.is_dynamic(at):
+        at = next(iter(self.words.get("ONE", ())), -1)
+        if at < 0 or self.x.is_dynamic(at):
             raise NotDrawn
         low, high = (self.draft.scalar("s32", number) for number in (0, self.x.dims[at]))
         size = self.draft.parameter(ArrayShape("s32", ()))
         self.operands.append(self.draft.add("clamp", (low, size, high)))
 
-    def _combiner(self, *, reduces: bool = False) -> str:
+    def _combiner(self) -> str:
         """A computation that is associative; what reduces begins with its identity."""
         draft, dtype = self.draft, self.x.dtype
         opcode = draft.one_of("unordered" if self.opcode == "scatter" else "commutative", dtype)
-        if reduces:
+        if self.opcode in ("reduce", "reduce-window"):
             self.operands.append(draft.scalar(dtype, neutral_element(dtype, opcode)))
         scalars = [ArrayShape(dtype, ())] * 2
         return draft.called(scalars, lambda body, _: body.add(opcode, [*body.values.values()]))
-
-    def _reducer(self) -> str:
-        return self._combiner(reduces=True)
 
     def _pooled(self) -> str:
         """A window, and the updates of a pooling by it."""
@@ -367,15 +359,17 @@ class DrawnCall:
 
     def _product(self) -> None:
         """Draw batch and contracting dimensions, and add another operand for them."""
-        rank, random = self.x.rank, self.draft.random
-        order, ends = random.sample(range(rank), rank), [random.randint(0, rank) for _ in range(2)]
-        own = self.draft.shape("s32", self._one_of(0, 1, 2), 24).dims
-        items = [*((at, self.x.dims[at]) for at in order[: max(ends)]), *((-1, n) for n in own)]
+        random, own = self.draft.random, self.draft.shape("s32", self._one_of(0, 1, 2), 24).dims
+        order, (low, high) = (
+            self.words["ORDER"],
+            sorted(random.choices(range(self.x.rank + 1), k=2)),
+        )
+        items = [*((at, self.x.dims[at]) for at in order[:high]), *((-1, size) for size in own)]
         random.shuffle(items)
         self._any(size for _, size in items)
-        for role, ours in (("B", order[: min(ends)]), ("C", order[min(ends) : max(ends)])):
-            theirs = [next(n for n, (of, _) in enumerate(items) if of == at) for at in ours]
-            self.words |= {f"LHS{role}": ours, f"RHS{role}": theirs}
+        places = {at: number for number, (at, _) in enumerate(items)}
+        for role, ours in (("B", order[:low]), ("C", order[low:high])):
+            self.words |= {f"LHS{role}": ours, f"RHS{role}": [places[at] for at in ours]}
 
     def _convolved(self) -> str:
         """A window, with any dilation, padding and groups; labels, and operands of its own."""
