@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from hlo_lint.apps.cli.main import cli
-from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, HuntRecord, known_issue, signature
+from hlo_lint.apps.hunt.campaign import JUDGED, Campaign, known_issue, write_cause
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.apps.hunt.generate import CHANGES, fair_texts, generate, mutated
@@ -38,6 +38,10 @@ body {
 
 def _entry(*lines: str) -> str:
     return "HloModule m\n\nENTRY e {\n  " + "\n  ".join(lines) + "\n}\n"
+
+
+def _signature(pass_name: str, text: str) -> str:
+    return JudgeVerdict(FOUND, (), BugFinding("values", pass_name, "5 of 6"), reduced=text).cause
 
 
 def _unfair(*lines: str) -> str:
@@ -101,7 +105,7 @@ def test_inputs_are_the_same_for_a_seed() -> None:
 
 def test_a_signature_has_no_names_and_no_numbers() -> None:
     text = _entry("p = s4[3] parameter(0)", "ROOT r = s4[3] add(p, p)")
-    assert signature(BugFinding("values", "algsimp", "5 of 6").cause, text) == "values algsimp: add"
+    assert _signature("algsimp", text) == "values algsimp: add"
     assert known_issue("values algsimp: add") == ""
     assert known_issue("values simplify-while-loops: compare, subtract, while, xor")
     assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
@@ -116,7 +120,7 @@ def test_a_known_slice_of_a_sharded_array_hides_no_other_slice() -> None:
         ("algsimp", text, ""),
         ("cse", sharded, ""),
     ):
-        assert known_issue(signature(BugFinding("values", name, "").cause, module)) == issue
+        assert known_issue(_signature(name, module)) == issue
 
 
 def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
@@ -124,8 +128,10 @@ def test_a_cause_is_written_for_a_maintainer(tmp_path: Path) -> None:
     text = _entry("p = s8[3] parameter(0)", "ROOT r = s8[3] add(p, p)")
     for target, file in (("cpu", "reduced.hlo"), ("h200", "gpu.pbtxt")):
         by = f"0.11.2 {target}"
-        record = HuntRecord(FOUND, (), finding, seed=1, by=by, traits=(), reduced=text, size=(9, 2))
-        record.write(tmp_path / target)
+        record = JudgeVerdict(
+            FOUND, (), finding, seed=1, by=by, traits=(), reduced=text, size=(9, 2)
+        )
+        write_cause(record, tmp_path / target)
         assert (tmp_path / target / file).exists()
     (numbers,) = inputs((tmp_path / "cpu" / "reduced.hlo").read_text("utf-8"))
     assert (numbers.dtype.name, numbers.shape) == ("int8", (3,))
@@ -207,7 +213,7 @@ def test_what_makes_rare_passes_fire_is_drawn_more_often(tmp_path: Path) -> None
         module = generate(seed)
         rare = "sorting" in module.traits
         passes = ("algsimp", *(["simplify-sorts"] if rare and seed % 4 == 0 else []))
-        record = HuntRecord(SAME, passes, seed=seed, by="x", traits=module.traits)
+        record = JudgeVerdict(SAME, passes, seed=seed, by="x", traits=module.traits)
         campaign.records["x", seed] = record
     weights = campaign.weights()
     assert weights["sorting"] == max(weights.values()) > 1

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from hlo_lint.apps.hunt.campaign import reduced, signature
+from hlo_lint.apps.hunt.campaign import reduced
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import generate
-from hlo_lint.apps.hunt.judge import BugFinding, Judge
+from hlo_lint.apps.hunt.judge import FOUND, BugFinding, Judge, JudgeVerdict
 
 if TYPE_CHECKING:
     from hlo_lint.apps.hunt.judge import Arrays
@@ -112,4 +112,4 @@ def test_a_planted_bug_is_found_named_and_reduced(name: str) -> None:
     assert finding.pass_name == pass_name
     entry = reduction.text[reduction.text.index("ENTRY") :]
     assert entry.count(" = ") <= MOST_INSTRUCTIONS, reduction.text
-    assert pass_name in signature(finding.cause, reduction.text)
+    assert pass_name in JudgeVerdict(FOUND, (), finding, reduced=reduction.text).cause

@@ -29,6 +29,7 @@ from hlo_lint.apps.hunt import show
 from hlo_lint.apps.hunt.draft import STEPS
 from hlo_lint.apps.hunt.generate import Generated, generate, mutated
 from hlo_lint.apps.hunt.judge import (
+    FOUND,
     LIMITS,
     BugFinding,
     HuntCompiler,
@@ -46,7 +47,6 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.report.repro import Environment, Repro, write_repro
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.files import write
-from hlo_lint.xla.cpu import devices_of
 from hlo_lint.xla.limits import Deadline, NoTimeLeft
 
 JUDGED, MODULES, CAUSES = "judged.jsonl", "modules", "causes"
@@ -68,52 +68,6 @@ JudgeOf = Callable[[str], JudgeVerdict]
 Judges = Mapping[str, JudgeOf]
 """The judges by what they compile with: `0.10.2 cpu`."""
 HuntNote = Callable[[str], None]
-
-
-@dataclass(frozen=True, kw_only=True)
-class HuntRecord(JudgeVerdict):
-    """The verdict on a module, and what was found out later about a finding."""
-
-    seed: int
-    by: str
-    """The judge, by what it compiles with: `0.10.2 cpu`."""
-    traits: tuple[str, ...]
-    reduced: str = ""
-    """The smallest module with the finding; empty if none is known yet."""
-    size: tuple[int, ...] = ()
-    """The instructions of the module before and after the reduction."""
-    shows: tuple[str, ...] = ()
-    """The judges that find it in the reduced module."""
-
-    @classmethod
-    def of(cls, entry: Mapping[str, Any]) -> HuntRecord:
-        """The record that `dataclasses.asdict` made an entry of."""
-        given: dict[str, Any] = {
-            n: tuple(v) if isinstance(v, list) else v for n, v in entry.items()
-        }
-        finding = BugFinding(**entry["finding"]) if entry["finding"] else None
-        return cls(**{**given, "finding": finding})
-
-    @property
-    def cause(self) -> str:
-        """The cause of the finding; once it is reduced its signature; empty without a finding."""
-        cause = self.finding.cause if self.finding else ""
-        return signature(cause, self.reduced) if cause and self.reduced else cause
-
-    def write(self, folder: Path) -> None:
-        """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does."""
-        assert self.finding is not None
-        message, (release, _, target) = self.finding.message, self.by.partition(" ")
-        if target not in LIMITS and not (chip := target_of(target)).is_tpu:
-            given, (before, after) = Environment(release, chip.description), self.size
-            write_repro(Repro(self.reduced, message, (before, after), given), folder)
-            return
-        by = self.finding.pass_name or "XLA"
-        lines = [f"{self.finding.kind} by {by}, jax {', '.join(self.shows)}:"]
-        lines += [*message.splitlines(), f"python -m {show.__name__} reduced.hlo"]
-        for array in hunt_inputs(parse_file(self.reduced).modules[0], SEEDS[0]):
-            lines.append(f"input: {array.dtype.name} {array.tolist()}")
-        write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), self.reduced]))
 
 
 @dataclass(frozen=True)
@@ -138,34 +92,26 @@ def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
     return reduce_problem(Problem(text, CauseTest(judge, finding.cause), Path("hunted.hlo")))
 
 
-def settled(record: HuntRecord, text: str, judges: Judges) -> HuntRecord:
-    """The record of a finding that is reduced, and tried with every other compiler.
-
-    Where it is not found again the record has none.
-    """
+def write_cause(record: JudgeVerdict, folder: Path) -> None:
+    """Write the directory of `hlo-lint repro` for a GPU, else the module with what it does."""
     assert record.finding is not None
-    finding, lost = record.finding, replace(record, outcome="found once, not again", finding=None)
-    try:
-        reduction = reduced(text, judges[record.by], finding)
-    except UsageError:
-        return lost
-    again = {name: judge(reduction.text).finding for name, judge in judges.items()}
-    own = again[record.by]
-    if own is None or own.cause != finding.cause:
-        return lost
-    shows = tuple(name for name, one in again.items() if one and one.kind == finding.kind)
-    size = (reduction.before.size, reduction.after.size)
-    return replace(record, finding=own, reduced=reduction.text, size=size, shows=shows)
+    message, (release, _, target) = record.finding.message, record.by.partition(" ")
+    if target not in LIMITS and not (chip := target_of(target)).is_tpu:
+        given, (before, after) = Environment(release, chip.description), record.size
+        write_repro(Repro(record.reduced, message, (before, after), given), folder)
+        return
+    by, shows = record.finding.pass_name or "XLA", ", ".join(record.shows)
+    lines = [f"{record.finding.kind} by {by}, jax {shows}:", *message.splitlines()]
+    lines.append(f"python -m {show.__name__} reduced.hlo")
+    arrays = hunt_inputs(parse_file(record.reduced).modules[0], SEEDS[0])
+    lines += [f"input: {array.dtype.name} {array.tolist()}" for array in arrays]
+    write(folder / "reduced.hlo", "".join([*(f"// {line}\n" for line in lines), record.reduced]))
 
 
-def signature(cause: str, text: str) -> str:
-    """A cause, the opcodes of a module, and if it has partitions: `values cse: 2 add, while`."""
-    bodies = parse_file(text).modules[0].computations
-    counts = Counter(one.opcode for body in bodies for one in body.instructions)
-    for name in ("parameter", "constant", "tuple", "get-tuple-element"):
-        del counts[name]
-    opcodes = [f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items())]
-    return f"{cause}: {', '.join(opcodes + ['partitioned'] * (devices_of(text)[1] > 1))}"
+def _read(entry: dict[str, Any]) -> BugFinding | JudgeVerdict:
+    """The verdict, or the finding in it, that `dataclasses.asdict` made an entry of."""
+    given: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in entry.items()}
+    return BugFinding(**given) if "kind" in given else JudgeVerdict(**given)
 
 
 def known_issue(of: str) -> str:
@@ -178,7 +124,7 @@ class Campaign:
     """The verdicts so far, by the judge and the seed."""
 
     folder: Path
-    records: dict[tuple[str, int], HuntRecord] = field(default_factory=dict)
+    records: dict[tuple[str, int], JudgeVerdict] = field(default_factory=dict)
 
     @classmethod
     def at(cls, folder: Path) -> Campaign:
@@ -192,14 +138,14 @@ class Campaign:
             lines = path.read_text("utf-8").splitlines() if path.exists() else []
         for number, line in enumerate(lines, 1):
             try:
-                record = HuntRecord.of(json.loads(line))
+                record: JudgeVerdict = json.loads(line, object_hook=_read)
+                campaign.records[record.by, record.seed] = record
             except json.JSONDecodeError:
                 continue  # an earlier run ended while it wrote this line
-            except (KeyError, TypeError, AttributeError):
+            except (TypeError, AttributeError):
                 raise DumpError(
                     f"{path}:{number}: not a record of this hlo-lint: hunt in another folder (-o)"
                 ) from None
-            campaign.records[record.by, record.seed] = record
         return campaign
 
     def run(
@@ -212,7 +158,7 @@ class Campaign:
                 if verdict.finding:
                     write(self.folder / MODULES / f"{module.seed}.hlo", module.text)
                 seed, traits = module.seed, module.traits
-                self._keep(HuntRecord(seed=seed, by=name, traits=traits, **vars(verdict)))
+                self._keep(replace(verdict, seed=seed, by=name, traits=traits))
             note(f"{number} modules")
 
     def weights(self) -> dict[str, float]:
@@ -235,23 +181,30 @@ class Campaign:
     ) -> None:
         """Reduce the first modules of each cause that nobody has looked at yet, or a share of them.
 
-        NoTimeLeft is raised when the time is over.
+        Each is judged by every compiler. Where it is not found again the record has no finding.
         """
-        causes: dict[str, list[HuntRecord]] = defaultdict(list)
+        causes: dict[str, list[JudgeVerdict]] = defaultdict(list)
         for record in self.records.values():
             if record.finding and record.by in judges and not known_issue(record.finding.cause):
                 causes[record.finding.cause].append(record)
         turns = zip_longest(*(records[:PER_CAUSE] for records in causes.values()))
         first = [record for turn in turns for record in turn if record]
         for record in first[share[0] :: share[1]]:
-            if record.reduced:
+            if record.reduced or (finding := record.finding) is None:
                 continue
             note(f"reducing {record.cause[:60]}")
             text = (self.folder / MODULES / f"{record.seed}.hlo").read_text("utf-8")
-            record = settled(record, text, judges)
-            if finding := record.finding:
-                name = f"{record.seed}-{finding.pass_name or finding.kind}"
-                record.write(self.folder / CAUSES / re.sub(r"\W+", "-", name))
+            record = replace(record, outcome="found once, not again", finding=None)
+            with suppress(UsageError):
+                reduction = reduced(text, judges[record.by], finding)
+                again = {name: judge(reduction.text).finding for name, judge in judges.items()}
+                own, size = again[record.by], (reduction.before.size, reduction.after.size)
+                if own is not None and own.cause == finding.cause:
+                    shows = [name for name, one in again.items() if one and one.kind == own.kind]
+                    made = {"finding": own, "reduced": reduction.text, "size": size}
+                    record = replace(record, outcome=FOUND, shows=tuple(shows), **made)
+                    name = f"{record.seed}-{own.pass_name or own.kind}"
+                    write_cause(record, self.folder / CAUSES / re.sub(r"\W+", "-", name))
             self._keep(record)
 
     def table(self) -> list[tuple[str, ...]]:
@@ -271,7 +224,7 @@ class Campaign:
             row[4] += 1
         return [tuple(map(str, row)) for row in rows.values()]
 
-    def _keep(self, record: HuntRecord) -> None:
+    def _keep(self, record: JudgeVerdict) -> None:
         path, data = self.folder / JUDGED, b"\n" + json.dumps(asdict(record)).encode()
         with os_errors_as(f"{path}", DumpError):
             self.folder.mkdir(parents=True, exist_ok=True)

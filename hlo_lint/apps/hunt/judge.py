@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -95,13 +96,39 @@ class BugFinding:
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """The verdict on one module."""
+    """The verdict on one module, and what was found out later about its finding."""
 
     outcome: str
     """`same`, `found`, `refused`, `unsupported`, `unfair`, or the reason why nothing is known."""
     passes: tuple[str, ...] = ()
     """The passes that changed something."""
     finding: BugFinding | None = None
+    seed: int = 0
+    by: str = ""
+    """The judge, by what it compiles with: `0.10.2 cpu`."""
+    traits: tuple[str, ...] = ()
+    reduced: str = ""
+    """The smallest module with the finding; empty if none is known yet."""
+    size: tuple[int, ...] = ()
+    """The instructions of the module before and after the reduction."""
+    shows: tuple[str, ...] = ()
+    """The judges that find it in the reduced module."""
+
+    @property
+    def cause(self) -> str:
+        """The cause of the finding; once it is reduced its signature; empty without a finding.
+
+        That has the opcodes, and if there are partitions: `values cse: 2 add, partitioned`.
+        """
+        if self.finding is None or not self.reduced:
+            return self.finding.cause if self.finding else ""
+        bodies = parse_file(self.reduced).modules[0].computations
+        counts = Counter(one.opcode for body in bodies for one in body.instructions)
+        for name in ("parameter", "constant", "tuple", "get-tuple-element"):
+            del counts[name]
+        words = [f"{count} {name}".removeprefix("1 ") for name, count in sorted(counts.items())]
+        words += ["partitioned"] * (cpu.devices_of(self.reduced)[1] > 1)
+        return f"{self.finding.cause}: {', '.join(words)}"
 
 
 class HuntCompiler(NamedTuple):
