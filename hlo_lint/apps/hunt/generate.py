@@ -263,11 +263,13 @@ class DrawnCall:
 
     def _drawn(self, match: re.Match[str]) -> str:
         word, name = match[0], match[0].lower()
-        if name in ATTRIBUTES:
-            return self._spelled(ATTRIBUTES[name], self.x.dims)
-        if word == "ONE" and word not in self.words:
-            raise NotDrawn  # a scalar has no dimension
-        made = self.words[word] if word in self.words else getattr(self, f"_{name}")()
+        of_devices = f"{name}:{self.draft.replicas},{self.draft.partitions}"
+        if template := ATTRIBUTES.get(name) or ATTRIBUTES.get(of_devices):
+            return self._spelled(template, self.x.dims)
+        maker = getattr(self, f"_{name}", None)
+        if word not in self.words and maker is None:
+            raise NotDrawn  # a scalar has no dimensions, and partitions no groups
+        made = self.words[word] if maker is None else maker()
         return made if isinstance(made, str) else ",".join(map(str, made or ()))
 
     def _typed(self, dims: Sequence[int] | None = None, dtype: str = "") -> None:
@@ -393,23 +395,6 @@ class DrawnCall:
         self.words |= {"LABELS": "{}_{}->{}".format(*labels)}
         self.words |= {"FEATURES": [features], "BATCHES": [batches]}
         return f"{window} rhs_reversal={'x'.join(str(self._one_of(0, 1)) for _ in sizes)}"
-
-    def _replicas(self) -> list[int]:
-        """The replicas in any order; groups of partitions have another spelling."""
-        if self.draft.partitions > 1:
-            raise NotDrawn
-        return self.draft.random.sample(range(self.draft.replicas), self.draft.replicas)
-
-    def _groups(self) -> list[str]:
-        """Groups of the replicas, all of one size; of one device XLA infers no gathered shape."""
-        order = [*map(str, self._replicas())]
-        size = self._one_of(*(n for n in (1, 2, 4) if n <= len(order)))
-        self.type = str(self.x) if size == 1 else ""
-        return [f"{{{','.join(order[at : at + size])}}}" for at in range(0, len(order), size)]
-
-    def _pairs(self) -> list[str]:
-        pairs = zip(self._replicas(), self._replicas(), strict=True)
-        return [f"{{{one},{other}}}" for one, other in pairs if not self.draft.chance(4)]
 
 
 def mutated(texts: Sequence[str], seed: int, accepts: Callable[[str], bool]) -> Generated | None:
