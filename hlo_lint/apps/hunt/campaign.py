@@ -84,11 +84,7 @@ class CauseTest:
 
 
 def reduced(text: str, judge: JudgeOf, finding: BugFinding) -> Reduction:
-    """The smallest module that the judge finds the same in.
-
-    Raises:
-        UsageError: it finds it no more.
-    """
+    """The smallest module that the judge finds the same in; UsageError where it does not again."""
     return reduce_problem(Problem(text, CauseTest(judge, finding.cause), Path("hunted.hlo")))
 
 
@@ -248,11 +244,7 @@ class HuntPlan:
     """Modules to mutate in place of making modules."""
 
     def run(self, note: HuntNote = lambda _: None) -> Campaign:
-        """Hunt, then reduce what was found; the campaign with what was there before.
-
-        Raises:
-            DumpError: the folder cannot be read or written, or a process has ended.
-        """
+        """Hunt, then reduce what was found; the campaign with what was there before."""
         end = time.time() + 60 * self.minutes
         first = max([self.seed - 1, *(seed for _, seed in Campaign.at(self.folder).records)]) + 1
         if self.jobs == 1:

@@ -195,11 +195,8 @@ def _counter(draft: ModuleDraft) -> dict[str, str]:
         at = begin = random.choice((0, 0, 1, 2, 3, low, high, high - 1, 100))
         end = random.choice((0, 1, 2, 3, 5, low, high, high - 2, 101))
         step = random.choice((1, 1, 2, 3, 5, high, max(low, -1)))
-        direction, advance = (
-            random.choice([*COMPARISONS]),
-            random.choice(("add", "add", "subtract")),
-        )
-        change, turns = step if advance == "add" else -step, 0
+        direction = random.choice([*COMPARISONS])
+        advance, change, turns = *random.choice((("add", step), ("subtract", -step))), 0
         while COMPARISONS[direction](at, end) and turns <= MAX_TURNS:
             at, turns = (at + change - low) % (high - low + 1) + low, turns + 1
         if turns <= MAX_TURNS:
@@ -380,20 +377,17 @@ class DrawnCall:
         batches = batches if features == 1 else 1
         sizes = [self._one_of(*range(1, 7)) for _ in range(self._one_of(1, 2))]
         window = self._spelled(ATTRIBUTES["window"], [min(size, 3) for size in sizes])
-        widths = map(int, re.findall(r"\d+", window.partition(" ")[0]))
-        inputs, outputs = self._one_of(1, 2), self._one_of(1, 2) * features * batches
-        labels, self.operands = [], []
-        for sides, extents in (
-            ({"b": batches * self._one_of(1, 2), "f": inputs * features}, sizes),
-            ({"i": inputs, "o": outputs}, widths),
-            ({"b": 0, "f": 0}, sizes),
-        ):
-            sides |= {str(at): size for at, size in enumerate(extents)}
-            labels.append("".join(self.draft.random.sample([*sides], len(sides))))
-            if len(labels) < 3:
-                self._any((sides[side] for side in labels[-1]), dtype)
-        self.words |= {"LABELS": "{}_{}->{}".format(*labels)}
+        widths = [*map(int, re.findall(r"\d+", window.partition(" ")[0]))]
+        one, many, inputs = (self._one_of(1, 2) for _ in range(3))
+        extents = {"b": batches * one, "f": features * inputs, "i": inputs}
+        extents["o"] = features * batches * many
+        sides = (kinds + "01"[: len(sizes)] for kinds in ("bf", "io", "bf"))
+        ours, theirs, made = ("".join(self.draft.random.sample(of, len(of))) for of in sides)
+        self.operands = []
+        for labels, spatial in ((ours, sizes), (theirs, widths)):
+            self._any((extents.get(side) or spatial[int(side)] for side in labels), dtype)
         self.words |= {"FEATURES": [features], "BATCHES": [batches]}
+        self.words["LABELS"] = f"{ours}_{theirs}->{made}"
         return f"{window} rhs_reversal={'x'.join(str(self._one_of(0, 1)) for _ in sizes)}"
 
 

@@ -27,6 +27,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import FIRST, in_order, module_named
+from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import skeleton
 from hlo_lint.engine.reduce.values import DUMPING
 from hlo_lint.engine.reduce.xla import ONLY_PASSES, cause_of
@@ -54,11 +55,11 @@ GPU: Final = "gpu"
 CHIP_SECONDS: Final = 90.0
 """Time that a compiler may take which is not the CPU's."""
 _CUDA: Final = {"JAX_PLATFORMS": "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-LIMITS: Final[Mapping[str, tuple[float, int, Mapping[str, str]]]] = {
-    CPU: (20.0, 4 << 30, cpu.SEVERAL_DEVICES),
-    GPU: (CHIP_SECONDS, 1 << 40, _CUDA),
+LIMITS: Final[Mapping[str, Mapping[str, Any]]] = {
+    CPU: {"seconds": 20.0, "memory": 4 << 30, "environment": cpu.SEVERAL_DEVICES},
+    GPU: {"seconds": CHIP_SECONDS, "memory": 1 << 40, "environment": _CUDA},
 }
-"""Seconds for a small module, bytes, of which CUDA reserves more than it takes, and variables."""
+"""Limits for a small module; of its bytes CUDA reserves more than it takes."""
 DUMPED: Final = {
     "xla_dump_hlo_as_text": True,
     "xla_dump_hlo_pass_re": ".*",
@@ -147,9 +148,7 @@ def compilers_of(
 ) -> Iterator[HuntCompiler]:
     """Each release with each target; the one of this Python where none is named.
 
-    Raises:
-        UsageError: for a release, a Python or a target that is not one.
-        CaptureError: an environment cannot be made.
+    UsageError or CaptureError is raised for what is not one, or cannot be made.
     """
     for target in targets or (CPU,):
         platform = Platform.CPU if target == CPU else Platform.GPU
@@ -187,9 +186,8 @@ class Judge(ExitStack):
         self._plain = self._runs if self._target == CPU else self._reference
 
     def _runner(self, python: Path | None, target: str) -> cpu.XlaCpu:
-        seconds, memory, environment = LIMITS[target]
-        limits: dict[str, Any] = {"seconds": seconds, "memory": memory, "deadline": self._deadline}
-        return self.enter_context(cpu.XlaCpu(python, environment=environment, **limits))
+        xla = cpu.XlaCpu(python, deadline=self._deadline, **LIMITS[target])
+        return self.enter_context(xla)
 
     def __call__(self, text: str) -> JudgeVerdict:
         """The verdict on a module; NoTimeLeft is raised when the time for all modules is over."""
@@ -200,7 +198,10 @@ class Judge(ExitStack):
             folder = Path(name)
             verdict = self.bug(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
             if verdict is None and not self._only:
-                verdict = _broken_rule(folder)
+                found = lint(open_dump(folder)).findings
+                verdict = next(
+                    (_of_rule(one) for one in found if one.severity is Severity.ERROR), None
+                )
             # What has no next pass is written from inside of one.
             names = [name for _, name in _steps(folder) if name.before and name.step is not None]
         passes = sorted({name.after for name in names} - {"pipeline-start"})
@@ -335,10 +336,6 @@ def _last_pass(folder: Path) -> str:
     return ([name.before for _, name in _steps(folder)] or [""])[-1] or ""
 
 
-def _broken_rule(folder: Path) -> BugFinding | None:
-    """The first error that a rule finds in a dump."""
-    for finding in lint(open_dump(folder)).findings:
-        if finding.severity is Severity.ERROR:
-            by = finding.introduced_by.pass_name if finding.introduced_by else ""
-            return BugFinding(finding.rule, by, skeleton(finding.message))
-    return None
+def _of_rule(finding: Diagnostic) -> BugFinding:
+    by = finding.introduced_by.pass_name if finding.introduced_by else ""
+    return BugFinding(finding.rule, by, skeleton(finding.message))
