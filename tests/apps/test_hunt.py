@@ -111,6 +111,12 @@ def test_a_signature_has_no_names_and_no_numbers() -> None:
     assert known_issue("crash spmd-partitioning died: spmd_partitioner.cc:1128")
 
 
+def test_what_is_known_of_a_gpu_hides_nothing_of_a_cpu() -> None:
+    cause = "values code generation: convolution"
+    assert known_issue(cause, "0.11.2 gpu")
+    assert known_issue(cause, "0.12.0.1 cpu") == known_issue(cause, "0.11.2 h200") == ""
+
+
 def test_a_known_slice_of_a_sharded_array_hides_no_other_slice() -> None:
     line = "ROOT r = s32[2] dynamic-slice(p, i), dynamic_slice_sizes={2}"
     text = _entry("p = s32[8] parameter(0)", "i = s32[] parameter(1)", line)

@@ -110,9 +110,10 @@ def _read(entry: dict[str, Any]) -> BugFinding | JudgeVerdict:
     return BugFinding(**given) if "kind" in given else JudgeVerdict(**given)
 
 
-def known_issue(of: str) -> str:
+def known_issue(of: str, by: str = "") -> str:
     """The place where a signature is told of, by `known.toml`; empty for what is new."""
-    return next((issue for pattern, issue in _KNOWN.items() if re.search(pattern, of)), "")
+    known = (name for name in _KNOWN if re.search(name, of) or re.search(name, f"{by}: {of}"))
+    return _KNOWN.get(next(known, ""), "")
 
 
 @dataclass
@@ -181,8 +182,9 @@ class Campaign:
         """
         causes: dict[str, list[JudgeVerdict]] = defaultdict(list)
         for record in self.records.values():
-            if record.finding and record.by in judges and not known_issue(record.finding.cause):
-                causes[record.finding.cause].append(record)
+            cause = record.finding.cause if record.by in judges and record.finding else ""
+            if cause and not known_issue(cause, record.by):
+                causes[cause].append(record)
         turns = zip_longest(*(records[:PER_CAUSE] for records in causes.values()))
         first = [record for turn in turns for record in turn if record]
         for record in first[share[0] :: share[1]]:
@@ -213,7 +215,7 @@ class Campaign:
             # What is not reduced counts as the first that is of its cause.
             of = causes.setdefault(finding.cause, record.cause)
             of = record.cause if record.reduced else of
-            issue = known_issue(finding.cause) or known_issue(record.cause)
+            issue = known_issue(finding.cause) or known_issue(record.cause, record.by)
             issue = issue or ("new" if record.reduced else "not reduced yet")
             shows = ", ".join(record.shows or [record.by])
             row = rows.setdefault(of, [finding.pass_name, of, shows, record.seed, 0, issue])
