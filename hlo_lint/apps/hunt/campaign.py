@@ -112,8 +112,8 @@ def _read(entry: dict[str, Any]) -> BugFinding | JudgeVerdict:
 
 def known_issue(of: str, by: str = "") -> str:
     """The place where a signature is told of, by `known.toml`; empty for what is new."""
-    known = (name for name in _KNOWN if re.search(name, of) or re.search(name, f"{by}: {of}"))
-    return _KNOWN.get(next(known, ""), "")
+    patterns = (one for one in _KNOWN if re.search(one, of) or re.search(one, f"{by}: {of}"))
+    return _KNOWN.get(next(patterns, ""), "")
 
 
 @dataclass

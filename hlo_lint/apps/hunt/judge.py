@@ -198,9 +198,9 @@ class Judge(ExitStack):
             folder = Path(name)
             verdict = self.bug(text, [hunt_inputs(module, seed) for seed in SEEDS], folder)
             if verdict is None and not self._only:
-                found = lint(open_dump(folder)).findings
+                findings = lint(open_dump(folder)).findings
                 verdict = next(
-                    (_of_rule(one) for one in found if one.severity is Severity.ERROR), None
+                    (_of_rule(one) for one in findings if one.severity is Severity.ERROR), None
                 )
             # What has no next pass is written from inside of one.
             names = [name for _, name in _steps(folder) if name.before and name.step is not None]
