@@ -297,6 +297,16 @@ def test_a_bug_that_was_found_is_there() -> None:
             assert re.fullmatch(pass_name, verdict.finding.pass_name), name
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("pass_name", "outcome"), [("algsimp", FOUND), ("cse", "found, of algsimp")]
+)
+def test_a_pass_of_a_pipeline_is_judged_alone(pass_name: str, outcome: str) -> None:
+    with Judge(passes=[pass_name]) as judge:
+        verdict = judge((FOUND_MODULES / "clamp_bounds.hlo").read_text("utf-8"))
+    assert verdict.outcome == outcome
+
+
 _SHOW = """
 import json, sys
 from hlo_lint.apps.hunt.show import run

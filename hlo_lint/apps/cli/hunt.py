@@ -31,7 +31,7 @@ _chips: dict[str, Any] = {"metavar": "CHIP", "shell_complete": completion.target
 @click.option("--jax", "releases", multiple=True, metavar="RELEASE", help=_RELEASE)
 @click.option("--python", "pythons", multiple=True, metavar="PATH", help=_PYTHON)
 @click.option("--target", "targets", multiple=True, help=_TARGET, **_chips)
-@click.option("--passes", default="", metavar="PASS,…", help="Run these passes, and no other.")
+@click.option("--passes", default="", metavar="PASS,…", help="Judge these passes alone.")
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, help=_TIME)
 @click.option("--seed", type=click.IntRange(0), default=0, help="The first module's.")
 @click.option("--jobs", "-j", type=_JOBS, default=1, help="Modules that are judged at a time.")

@@ -26,6 +26,7 @@ from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
+from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.selection import FIRST, in_order, module_named
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import skeleton
@@ -173,9 +174,12 @@ class Judge(ExitStack):
         passes: Sequence[str] = (),
         deadline: Deadline | None = None,
     ) -> None:
-        """`passes` are the only ones to run; without them rules look at what all have made."""
+        """`passes` are the only ones that are judged; without them rules look at what all make."""
         super().__init__()
         self._only, self._deadline = passes, deadline or Deadline()
+        # XLA leaves out a pass of a pipeline that runs to a fixed point, unless that is named, too.
+        pairs = [pair for known in pass_lists() for pair in known.passes] if passes else []
+        self._named = ",".join({*passes, *(pipeline for pipeline, name in pairs if name in passes)})
         python, self._target, _ = compiler or HuntCompiler()
         self._chip = None if self._target in LIMITS else target_of(self._target)
         platform = "tpu" if self._chip and self._chip.is_tpu else "cuda"
@@ -206,6 +210,8 @@ class Judge(ExitStack):
             names = [name for _, name in _steps(folder) if name.before and name.step is not None]
         passes = sorted({name.after for name in names} - {"pipeline-start"})
         finding = verdict if isinstance(verdict, BugFinding) else None
+        if finding and self._only and finding.pass_name not in self._only:
+            return JudgeVerdict(f"found, of {finding.pass_name}", tuple(passes))
         return JudgeVerdict(FOUND if finding else f"{verdict or SAME}", tuple(passes), finding)
 
     def bug(self, text: str, inputs: Sequence[Arrays], folder: Path) -> BugFinding | str | None:
@@ -236,7 +242,7 @@ class Judge(ExitStack):
 
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
         """The results for each set of inputs, none for what does not run, or how it ends."""
-        only = {ONLY_PASSES: ",".join(self._only)} if self._only else {}
+        only = {ONLY_PASSES: self._named} if self._only else {}
         if self._chip is None:
             return self._run(self._runs, text, inputs, DUMPED | {"xla_dump_to": f"{folder}"} | only)
         words = [f"--{name}={names}" for name, names in only.items()]
