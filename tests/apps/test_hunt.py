@@ -262,6 +262,7 @@ OF_EVERY_RELEASE = {
     "partitioned_convolution": ("crash", "spmd-partitioning"),
     "partitioned_gather": ("crash", ".*"),
     "partitioned_update": ("values", ".*"),
+    "partitioned_stride": ("values", ".*"),
     "partitioned_groups": ("crash", ".*"),
     "partitioned_size": ("crash", ".*"),
     "partitioned_concatenate": ("error", ".*"),
