@@ -178,7 +178,7 @@ class Judge(ExitStack):
         super().__init__()
         self._only, self._deadline = passes, deadline or Deadline()
         # XLA leaves out a pass of a pipeline that runs to a fixed point, unless that is named, too.
-        pairs = [pair for known in pass_lists() for pair in known.passes] if passes else []
+        pairs = [pair for release in pass_lists() for pair in release.passes] if passes else []
         self._named = ",".join({*passes, *(pipeline for pipeline, name in pairs if name in passes)})
         python, self._target, _ = compiler or HuntCompiler()
         self._chip = None if self._target in LIMITS else target_of(self._target)
