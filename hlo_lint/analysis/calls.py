@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -97,9 +98,14 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
         if number in inline:
             calls[number] = computation.at(number).called_computations
         else:
-            attributes = attributes_before_metadata(attributes_of(rows[number]))
-            calls[number] = callees_in(attributes)
+            calls[number] = _called_by(attributes_of(rows[number]))
     return calls
+
+
+@lru_cache(maxsize=1 << 13)
+def _called_by(attributes: str) -> tuple[str, ...]:
+    """The names of the computations that a line calls: dumps of one directory share most lines."""
+    return callees_in(attributes_before_metadata(attributes))
 
 
 @cached_analysis

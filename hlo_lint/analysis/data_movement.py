@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
@@ -110,6 +111,7 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
         yield Move(kernel, *moved)
 
 
+@lru_cache(maxsize=1 << 10)
 def _moved(
     opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
 ) -> tuple[ArrayShape, ArrayShape, MoveLoops] | None:

@@ -24,10 +24,11 @@ _WARP = 32
 
 def may_misuse(region: EmittedRegion, body: Computation) -> bool:
     """True if a computation alone has what makes a region unfit."""
-    if region.has_equal_results or region.has_equal_reductions:
-        return body.root is not None and body.root.opcode == "tuple"
-    if region.roots:
-        return body.root is not None and body.root.opcode in region.roots
+    if region.has_equal_results or region.has_equal_reductions or region.roots:
+        roots = region.roots or ("tuple",)
+        if body.opcodes.isdisjoint(roots):
+            return False
+        return body.root is not None and body.root.opcode in roots
     if not body.opcodes.isdisjoint(region.refused):
         return True
     if not body.opcodes.isdisjoint(region.only_as_root):

@@ -106,9 +106,14 @@ def instructions_in(
     """The instructions of one opcode in a computation whose kind concerns a rule."""
     if opcode not in computation.opcodes:
         return
-    for number in computation.positions(opcode):
-        if concerns(kind_at(computation, number)):
-            yield computation.at(number)
+    numbers = computation.positions(opcode)
+    if is_analyzed(computation, reading_of):
+        _, kinds, kind_of = reading_of(computation)
+        wanted = {at for at, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
+        numbers = [number for number in numbers if kind_of[number] in wanted]
+    else:
+        numbers = [number for number in numbers if concerns(kind_at(computation, number))]
+    yield from map(computation.at, numbers)
 
 
 def judged(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -197,13 +198,16 @@ def _may_start(record: InstructionRecord) -> bool:
 
 
 def _may_lose(record: InstructionRecord) -> bool:
-    attributes = attributes_of(record)
+    return opcode_of(record) in _EFFECTS or _may_lose_any(attributes_of(record))
+
+
+@lru_cache(maxsize=1 << 13)
+def _may_lose_any(attributes: str) -> bool:
+    """True if there is one to lose: lines that a pass renames or moves keep their attributes."""
+    if "backend_config=" in attributes:
+        return True
     head = attributes_before_metadata(attributes)
-    return (
-        opcode_of(record) in _EFFECTS
-        or "backend_config=" in attributes
-        or (bool(head) and any(map(head.__contains__, _WORDS)))
-    )
+    return bool(head) and any(map(head.__contains__, _WORDS))
 
 
 def _may_have_lost(old: Instruction, new: Instruction) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress, count
+from operator import is_not, not_
 
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.hlo.ir import Computation, Instruction, Module
@@ -43,15 +44,27 @@ class ChangedComputation:
         # Dumps of one directory share the record of a line: it is compared by identity, which costs
         # a tenth of its text. Of texts that XLA did not print, equal records may be two.
         rows, others = self.before.rows, self.after.rows
-        here, there = list(map(id, rows)), list(map(id, others))
-        gone, new = set(here).difference(there), set(there).difference(here)
-        removed = list(compress(count(), map(gone.__contains__, here)))
-        added = list(compress(count(), map(new.__contains__, there)))
+        first, last = self._alike_at_ends()
+        here = list(map(id, rows[first : len(rows) - last]))
+        there = list(map(id, others[first : len(others) - last]))
+        is_shared = set(here).intersection(there).__contains__
+        removed = list(compress(count(first), map(not_, map(is_shared, here))))
+        added = list(compress(count(first), map(not_, map(is_shared, there))))
         equal = {rows[at] for at in removed}.intersection([others[at] for at in added])
         if equal:
             removed = [at for at in removed if rows[at] not in equal]
             added = [at for at in added if others[at] not in equal]
         return tuple(removed), tuple(added)
+
+    def _alike_at_ends(self) -> tuple[int, int]:
+        """The numbers of lines at the start and at the end that are the same: half of them."""
+        rows, others = self.before.rows, self.after.rows
+        if len(self.before.index) < len(rows) or len(self.after.index) < len(others):
+            return 0, 0  # with a name twice, a line may be at an end and in between, too
+        most = min(len(rows), len(others))
+        first = next(compress(count(), map(is_not, rows, others)), most)
+        last = next(compress(count(), map(is_not, reversed(rows), reversed(others))), most)
+        return first, min(last, most - first)
 
     @cached_property
     def unchanged(self) -> frozenset[str]:

@@ -46,8 +46,9 @@ def contents_of(modules: Iterable[Module]) -> Contents:
     text = None
     if all(module.size <= MAX_SEARCHED for module in distinct):
         pieces = {id(piece): piece for module in distinct for piece in module.pieces}.values()
-        texts = [piece if isinstance(piece, str) else piece.text for piece in pieces]
-        text = "\n".join(texts) if sum(map(len, texts)) <= MAX_SEARCHED else None
+        sizes = (len(piece) if isinstance(piece, str) else piece.size for piece in pieces)
+        if sum(sizes) <= MAX_SEARCHED:  # before a text is put together from its lines
+            text = "\n".join(piece if isinstance(piece, str) else piece.text for piece in pieces)
     return Contents(frozenset().union(*map(opcodes_of, distinct)), text)
 
 

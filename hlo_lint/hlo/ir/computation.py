@@ -366,6 +366,8 @@ class Computation:
 
     def positions(self, opcode: str) -> Sequence[int]:
         """The positions of the instructions of one opcode, in the order of the text."""
+        if opcode not in self.opcodes:
+            return ()
         if len(self.rows) < _MIN_INDEXED:
             return [number for number, row in enumerate(self.rows) if row[OPCODE] == opcode]
         if not self._positions:
@@ -374,7 +376,7 @@ class Computation:
             for number, held in zip(shared_range(len(self.rows)), opcodes, strict=False):
                 positions[held].append(number)
             self._positions = positions
-        return self._positions.get(opcode, ())
+        return self._positions[opcode]
 
     @property
     def fusion_computations(self) -> frozenset[str]:

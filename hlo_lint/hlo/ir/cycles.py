@@ -20,7 +20,8 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
     defined: set[str] = set()
     for row in rows:
         references = row[REFERENCES]
-        if not above.issuperset(references):  # an element, a name below, or one that nothing has
+        # Not above are an element, a name below, and one that nothing has.
+        if references and not above.issuperset(references):
             defined = defined or {other[NAME] for other in rows}
             if not defined.isdisjoint({name_in(name) for name in references} - above):
                 return _cut(rows)

@@ -8,16 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.hlo.comments import without_comments
-from hlo_lint.hlo.records import (
-    NAME,
-    OPCODE,
-    OPERANDS,
-    REFERENCES,
-    ROOT,
-    TAIL,
-    TYPE,
-    InstructionRecord,
-)
+from hlo_lint.hlo.records import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE
 from hlo_lint.hlo.shape import Shape, parse_shape, part, shape_or_none
 from hlo_lint.text.patterns import late
 from hlo_lint.text.source import Span
@@ -57,20 +48,17 @@ class Operand:
 class Instruction:
     """A view of one record. It equals only itself; `Computation.at` makes each one once."""
 
-    __slots__ = ("computation", "number")
+    __slots__ = ("computation", "number", "row")
 
     def __init__(self, computation: Computation, number: int) -> None:
         self.computation = computation
         self.number = number
         """Its position in the computation."""
+        self.row = computation.rows[number]
+        """The record that it is a view of."""
 
     def __repr__(self) -> str:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
-
-    @property
-    def row(self) -> InstructionRecord:
-        """The record that it is a view of."""
-        return self.computation.rows[self.number]
 
     @property
     def name(self) -> str:

@@ -20,13 +20,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from itertools import chain
 from math import prod
 
 from hlo_lint.analysis.buffers import source_of
-from hlo_lint.analysis.calls import opcodes_of
+from hlo_lint.analysis.calls import holders
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis
 from hlo_lint.hlo.layouts import permute, reshape_is_bitcast
+from hlo_lint.hlo.records import attributes_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Layout
 
 _is_triton_gemm = re.compile(r'"kind":\s*"__triton_gemm"').search
@@ -92,18 +92,19 @@ def predict(module: Module) -> tuple[BackendSwitch, ...]:
     Triton GEMM fusions are judged whether or not the autotuner has been there already: one that
     runs as Triton today may be fissioned in the next run. What cannot be read is passed over.
     """
-    # The whole text is searched, so it is done for both rules at once, and where it may be there.
-    is_there = "fusion" in opcodes_of(module) and module.mentions("__triton_gemm")
-    return tuple(_backend_switches(module)) if is_there else ()
+    return tuple(_backend_switches(module))
+
+
+def _triton_gemms(module: Module) -> Iterator[Instruction]:
+    for computation in holders(module).get("fusion", ()):
+        for number in computation.positions("fusion"):
+            attributes = attributes_of(computation.rows[number])
+            if "__triton_gemm" in attributes and _is_triton_gemm(attributes):
+                yield computation.at(number)
 
 
 def _backend_switches(module: Module) -> Iterator[BackendSwitch]:
-    fusions = chain.from_iterable(
-        computation.with_opcode("fusion") for computation in module.computations
-    )
-    for fusion in fusions:
-        if not _is_triton_gemm(fusion.attributes_text):
-            continue
+    for fusion in _triton_gemms(module):
         body = module.callee(fusion)
         if body is None:
             continue

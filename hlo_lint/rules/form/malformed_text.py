@@ -37,7 +37,7 @@ _scalar = late(r"(s|u|c|f|bf)(\d+)\w*\[\](?:\{.*\})?").fullmatch
 _is_integer = late(r"-?\d+").fullmatch
 _is_real = late(r"-?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan(?:\(0x[0-9a-fA-F]+\))?)").fullmatch
 _find_heads = late(r"([\w.\-]+)\s*=").findall
-_sub_callee = late(rf"\b({'|'.join(CALLING_ATTRIBUTES)})=%[A-Za-z_][\w.\-]*(?=,|\Z)").sub
+_sub_callee = late(r"=%[A-Za-z_][\w.\-]*(?=,|\Z)").sub
 
 
 class MalformedText(Rule):
@@ -101,7 +101,7 @@ def _is_malformed(kind: RowKind) -> bool:
     opcode, type_text, attributes, read = kind
     literal = read[0] if opcode == "constant" and read else None
     if "=%" in attributes:  # a module has hundreds of fusions that differ in what they call
-        attributes = _sub_callee(r"\1=%f", attributes)
+        attributes = _sub_callee("=%f", attributes)
     return bool(
         _problem(opcode, type_text, attributes)
         or (literal and _literal_problem(type_text, literal))

@@ -261,12 +261,12 @@ class ControlDependencyLost(Rule):
 
     def check_replaced(self, change: PassPair) -> Findings:
         """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
-        if not any(one.mentions("control-predecessors=") for one in change.removed):
+        if not any(any(_waiting(computation)) for computation in change.changed):
             return
         ends = _replaced(change)
         for computation in change.changed if ends else ():
-            before, after = computation.before, computation.after
-            for second in map(before.at, computation.removed):
+            after = computation.after
+            for second in _waiting(computation):
                 for name in control_predecessors(second.attributes_text):
                     ahead = ends.get(name, (None, after.instruction(name)))[1]
                     behind = ends.get(second.name, (after.instruction(second.name), None))[0]
@@ -344,15 +344,22 @@ def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
     ordered = {
         name
         for computation in change.changed
-        for row in map(computation.before.rows.__getitem__, computation.removed)
-        if (names := control_predecessors(attributes_of(row)))
-        for name in (name_of(row), *names)
+        for second in _waiting(computation)
+        for name in (second.name, *control_predecessors(second.attributes_text))
     }
     for old, new in change.moved(lambda row: name_of(row) in ordered):
         runners = list(change.runners(new.computation))
         if len(runners) == 1 and runners[0].opcode == "fusion":
             ends[old.name] = runners[0], runners[0]
     return ends
+
+
+def _waiting(computation: ChangedComputation) -> Iterator[Instruction]:
+    """The instructions whose line a pass changed, and that waited for others before it."""
+    before = computation.before
+    for number in computation.removed:
+        if "control-predecessors=" in attributes_of(before.rows[number]):
+            yield before.at(number)
 
 
 def _has_effects(row: InstructionRecord) -> bool:
@@ -425,10 +432,7 @@ def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]
     """Pairs with side effects that are in both computations and were ordered by control edges."""
     before, after = computation.before, computation.after
     ends: dict[tuple[str, bool], tuple[str, ...]] = {}
-    for number in computation.removed:
-        if "control-predecessors=" not in attributes_of(before.rows[number]):
-            continue
-        instruction = before.at(number)
+    for instruction in _waiting(computation):
         kept = after.instruction(instruction.name)
         still = () if kept is None else control_predecessors(kept.attributes_text)
         for name in control_predecessors(instruction.attributes_text):

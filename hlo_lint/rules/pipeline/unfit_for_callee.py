@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from hlo_lint.analysis.callees import callees, configuration
-from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.calls import calls_of, instructions_of
 from hlo_lint.analysis.emitted_regions import may_misuse, misused
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.shape_inference.shape_check import check_shape
 from hlo_lint.dumps.pass_lists import jax_release
 from hlo_lint.hlo.attributes.configuration import Json
+from hlo_lint.hlo.attributes.splitting import attribute_span
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.kinds import kind_at
 from hlo_lint.hlo.records import (
     InstructionRecord,
     attributes_before_metadata,
@@ -19,7 +22,7 @@ from hlo_lint.hlo.records import (
     opcode_of,
     type_of,
 )
-from hlo_lint.hlo.shape import ArrayShape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape, TupleShape, shape_or_none
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -371,12 +374,24 @@ class UnfitForCallee(Rule):
         ]
         fused = [body for body in change.added if body.name in module.fusion_computations]
         new = list(_new(change, {region.opcode for region in regions}))
-        for region in regions:
-            bodies = fused if region.opcode == "fusion" else change.added
-            suspects = {body.name for body in bodies if may_misuse(region, body)}
+        suspects = [
+            {body.name for body in bodies if may_misuse(region, body)}
+            for region in regions
+            for bodies in [fused if region.opcode == "fusion" else change.added]
+        ]
+        every = frozenset().union(*suspects)
+        callers = [
+            computation.at(number)
+            for computation in (module.computations if every else ())
+            for number, called in calls_of(computation).items()
+            if not every.isdisjoint(called)
+        ]
+        for region, names in zip(regions, suspects, strict=True):
             runners = {runner.name: runner for runner in new if runner.opcode == region.opcode}
-            for runner in instructions_of(module, region.opcode) if suspects else ():
-                if not suspects.isdisjoint(runner.called_computations):
+            for runner in callers:
+                if runner.opcode == region.opcode and not names.isdisjoint(
+                    runner.called_computations
+                ):
                     runners[runner.name] = runner
             made = list(misused(region, module, runners.values()))
             if made and not any(misused(region, change.before)):
@@ -409,24 +424,30 @@ def _misfits(computation: Computation) -> Iterator[tuple[Instruction, str]]:
     """The convolutions and products of libraries that are not of their arrays, and why."""
     for call in computation.with_opcode("custom-call"):
         target = call.custom_call_target
-        roles = _CONVOLVED.get(target) or ((0, 1, None) if target.startswith(_PRODUCT) else None)
-        if roles is None:
-            continue
-        shape = call.shape_or_none
-        result = shape.elements[0] if isinstance(shape, TupleShape) and shape.elements else shape
-        arrays = [result if at is None else call.operand_shape(at) for at in roles]
-        if any(not isinstance(array, ArrayShape) or array.dtype in _PACKED for array in arrays):
-            continue
-        left, right, made = map(str, arrays)
-        opcode, attributes = "convolution", call.attributes_text
-        if target not in _CONVOLVED:
-            config = configuration(call.attribute_text("backend_config") or "")
-            opcode, attributes = "dot", _dimensions(config)
-        errors = (
-            check_shape(opcode, made, (left, right), attributes, ()).errors if attributes else ()
-        )
-        for message in errors[:1]:
-            yield call, message
+        if target in _CONVOLVED or target.startswith(_PRODUCT):
+            *_, operands = kind_at(computation, call.number)
+            message = _misfit(target, call.type_text, operands, call.attributes_text)
+            if message:
+                yield call, message
+
+
+@lru_cache(maxsize=1 << 10)
+def _misfit(target: str, type_text: str, operands: Sequence[str | None], attributes: str) -> str:
+    """The reason that a call is not of its arrays; empty if it is. Passes keep most calls."""
+    shape = shape_or_none(type_text)
+    result = shape.elements[0] if isinstance(shape, TupleShape) and shape.elements else shape
+    shapes = dict(enumerate(shape_or_none(operand or "") for operand in operands))
+    roles = _CONVOLVED.get(target, (0, 1, None))
+    arrays = [result if at is None else shapes.get(at) for at in roles]
+    if any(not isinstance(array, ArrayShape) or array.dtype in _PACKED for array in arrays):
+        return ""
+    left, right, made = map(str, arrays)
+    opcode = "convolution"
+    if target not in _CONVOLVED:
+        opcode, span = "dot", attribute_span(attributes, "backend_config") or (0, 0)
+        attributes = _dimensions(configuration(attributes[slice(*span)]))
+    errors = check_shape(opcode, made, (left, right), attributes, ()).errors if attributes else ()
+    return next(iter(errors), "")
 
 
 def _dimensions(config: Mapping[str, Json]) -> str:

@@ -110,7 +110,7 @@ class ValidationBeyondTripCount(Rule):
 
     def check_cut(self, change: PassPair) -> Findings:
         """Each transfer that a pass cut out of a permute, with ranges of other pairs."""
-        for computation in change.changed if _has_ranges(change) else ():
+        for computation in change.changed:
             before, after = computation.before, computation.after
             of_pair: dict[str, tuple[int, int]] = {}
             for old, ranges in _transfers(before):
@@ -150,10 +150,6 @@ class ValidationBeyondTripCount(Rule):
                 if ranges and (pairs := _pairs(transfer)) and len(pairs) != len(ranges):
                     message = f"{_ATTRIBUTE} has {len(ranges)} ranges for {len(pairs)} pairs"
                     yield Finding(transfer, message, key="count")
-
-
-def _has_ranges(change: PassPair) -> bool:
-    return any(computation.mentions(_ATTRIBUTE) for computation in change.removed)
 
 
 def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int, int]]]]:

@@ -54,7 +54,7 @@ class NeedlessCopy(Rule):
         if not final.is_final and not final.module.is_scheduled:
             return
         for computation in final.module.nonfusion_computations:
-            for number in computation.positions("copy") if "copy" in computation.opcodes else ():
+            for number in computation.positions("copy"):
                 size = _byte_count(type_of(computation.rows[number]))
                 if size is None or size < self.min_bytes:
                     continue

@@ -260,7 +260,6 @@ def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
         type_of(computation.rows[at]).partition("[")[0]
         for computation in computations
         for opcode in ("convolution", "dot")
-        if opcode in computation.opcodes
         for at in computation.positions(opcode)
     )
 
@@ -355,11 +354,11 @@ def _exact(value: Instruction) -> str:
 
 def _asked(product: Instruction) -> str | None:
     """The precision that a product asks for; None for what is none."""
+    attributes = product.attributes_text
+    if "operand_precision" not in attributes and "algorithm" not in attributes:
+        return None if product.opcode == "custom-call" else ""
     if product.opcode == "custom-call":
-        text = product.attribute_text("backend_config") or ""
-        if "operand_precision" not in text and "algorithm" not in text:
-            return None
-        config = configuration(text)
+        config = configuration(product.attribute_text("backend_config") or "")
         if "operand_precision" not in config and "algorithm" not in config:
             return None
         named, algorithm = config.get("operand_precision"), config.get("algorithm")
