@@ -110,7 +110,9 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(*roots, ("the sharding of the result",))
     for old, new, name in _inlined(change):
         yield Loss(old, new, (f"the frontend attribute {name}",))
+    handled = {old for old, _ in seen}
     for old, new, parts in change.succeeded(_may_start):
+        handled.add(old.name)
         names = set(chain.from_iterable(map(frontend_of, parts)))
         things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
         if len(old.operand_names) == len(new.operand_names):
@@ -126,15 +128,18 @@ def losses(change: PassPair) -> Iterator[Loss]:
             yield Loss(old, new, tuple(sorted(things)))
     for computation in change.changed:
         for old, new in computation.replaced(_has_place):
-            ours, theirs = frontend_of(old), frontend_of(new)
-            things = [f"the frontend attribute {name}" for name in ours if name not in theirs]
+            if new.opcode == "fusion" or old.name in handled:
+                continue
+            # What computes the value may be above what gives it: a convert, a part of a tuple.
+            names = {name for part in computation.made_for(new) for name in frontend_of(part)}
+            things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
             # What the partitioner left has a sharding at the root alone.
             is_inner = is_parted and not is_free and not old.is_root
+            is_inner = is_inner and new.opcode not in _HANDS_ON
             if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
                 things.append("sharding")
-            hands_on = new.opcode in _HANDS_ON or new.opcode.endswith("-done")
-            if things and not hands_on and (old.name, new.name) not in seen:
-                yield Loss(old, new, tuple(things))
+            if things:
+                yield Loss(old, new, tuple(sorted(things)))
 
 
 def _has_place(record: InstructionRecord) -> bool:

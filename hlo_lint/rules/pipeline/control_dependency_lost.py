@@ -131,7 +131,7 @@ ENTRY e {{
 
 
 class ControlDependencyLost(Rule):
-    """A pass after which two instructions with side effects are in no order any more.
+    """A pass after which two instructions that were in an order are in none any more.
 
     ## Why
     `control-predecessors` keep an order that no operand shows: between calls with side effects,
@@ -140,8 +140,9 @@ class ControlDependencyLost(Rule):
     in any order: side effects happen in the wrong order, and collectives deadlock where devices
     choose differently. The same holds for tokens, which order infeeds, outfeeds, sends and calls.
 
-    Of a scheduled module, the order that a control dependency gave is lost where the two stand the
-    other way round, whatever they are. A copy that became asynchronous ends where it is done.
+    The order that a control dependency gave two instructions that are still there is kept, whatever
+    they are. Of a scheduled module, it is lost where the two stand the other way round. A copy that
+    became asynchronous ends where it is done.
 
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order. In what a pass inlines,
@@ -181,6 +182,11 @@ class ControlDependencyLost(Rule):
                     read="c",
                 )
             },
+        ),
+        Bad(
+            _ALONE.replace(", control-predecessors={a}", "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
         ),
         Bad(
             _FUSED.format(after="  // error"),
@@ -335,8 +341,6 @@ def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
     ends: dict[str, tuple[Instruction, Instruction]] = {}
     for old, start, (_, *parts) in change.succeeded(_has_effects):
         dones = [part for part in parts if is_done(part)]
-        if len(old.operand_names) != len(start.operand_names):
-            continue
         if len(dones) == 1:
             ends[old.name] = start, dones[0]
         elif start.opcode == old.opcode.removesuffix("-start"):
@@ -348,6 +352,9 @@ def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
         if (names := control_predecessors(attributes_of(row)))
         for name in (name_of(row), *names)
     }
+    for computation in change.changed if ordered else ():
+        for old, new in computation.replaced(lambda row: name_of(row) in ordered):
+            ends.setdefault(old.name, (new, new))
     for old, new in change.moved(lambda row: name_of(row) in ordered):
         runners = list(change.runners(new.computation))
         if len(runners) == 1 and runners[0].opcode == "fusion":
@@ -437,6 +444,10 @@ def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]
             earlier = before.instruction(name)
             if earlier is None:
                 continue
+            there = after.instruction(name)
+            alike = [(kept, instruction), (there, earlier)]
+            if all(new is not None and new.opcode == old.opcode for new, old in alike):
+                yield name, instruction.name
             for first in _nearest(earlier, after, ends, upwards=True):
                 for second in _nearest(instruction, after, ends, upwards=False):
                     if first != second:
