@@ -133,11 +133,11 @@ def losses(change: PassPair) -> Iterator[Loss]:
     for computation in change.changed:
         for old, new in computation.replaced(_has_place):
             # What computes the value may be above what gives it: a convert, a part of a tuple.
-            parts = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
-            runs = any(part.opcode in _RUNS - {old.opcode} for part in parts)
-            if not parts or runs or old.name in handled:
+            made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
+            runs = any(part.opcode in _RUNS - {old.opcode} for part in made)
+            if not made or runs or old.name in handled:
                 continue
-            things = _lost_marks(old, (new, *parts))
+            things = _lost_marks(old, (new, *made))
             # What the partitioner left has a sharding at the root alone.
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
             if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
