@@ -138,6 +138,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
             if not made or runs or old.name in handled:
                 continue
             things = _lost_marks(old, (new, *made))
+            exchanges = [part for part in made if part.opcode in COMMUNICATES]
+            has_channel = any("channel_id" in part.attributes for part in exchanges)
+            if exchanges and "channel_id" in old.attributes and not has_channel:
+                things.append("channel_id")
             # What the partitioner left has a sharding at the root alone.
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
             if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
@@ -157,7 +161,8 @@ def _lost_marks(old: Instruction, parts: Sequence[Instruction]) -> list[str]:
 
 def _has_place(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
-    is_marked = "frontend_attributes=" in attributes or "sharding=" in attributes
+    names = ("channel_id=", "frontend_attributes=", "sharding=")
+    is_marked = any(map(attributes.__contains__, names))
     # Calls are inlined, marks or not.
     return is_marked and opcode_of(record) not in _HANDS_ON | {"call"}
 
