@@ -192,7 +192,11 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             root = None if body is None else body.root
             for new in map(after.at, computation.added) if root else ():
                 if new.name not in before.index and root and is_clone(root.row, new.row):
-                    lost = [mark for mark in marks if mark not in frontend_of(new)]
+                    held = set(frontend_of(new))
+                    # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
+                    if ":T(" not in change.after.header:
+                        held.discard("inlineable")
+                    lost = [mark for mark in marks if mark not in held]
                     yield from ((call, new, mark) for mark in lost[:1])
 
 
