@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -69,8 +69,12 @@ _OF_A_NAME: Final = frozenset(
 """Things that a clone under a new name may do without: it may be of another kind."""
 _HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
 """Things that an operation keeps when it becomes asynchronous."""
-_HANDS_ON: Final = frozenset({"bitcast", "copy", "fusion", "get-tuple-element", "reshape"})
-"""Opcodes of which what they read, or run, may have the mark."""
+_PACKS: Final = frozenset({"get-tuple-element", "tuple"})
+"""Opcodes of which a frontend attribute says nothing."""
+_HANDS_ON: Final = _PACKS | {"bitcast", "copy", "reshape"}
+"""Opcodes of which what they read may have the mark."""
+_RUNS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
+"""Opcodes of which what they run may have the mark."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
 _KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
@@ -111,7 +115,9 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(*roots, ("the sharding of the result",))
     for old, new, name in _inlined(change):
         yield Loss(old, new, (f"the frontend attribute {name}",))
+    handled = {old for old, _ in seen}
     for old, new, parts in change.succeeded(_may_start):
+        handled.add(old.name)
         names = set(chain.from_iterable(map(frontend_of, parts)))
         things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
         if len(old.operand_names) == len(new.operand_names):
@@ -127,21 +133,39 @@ def losses(change: PassPair) -> Iterator[Loss]:
             yield Loss(old, new, tuple(sorted(things)))
     for computation in change.changed:
         for old, new in computation.replaced(_has_place):
-            ours, theirs = frontend_of(old), frontend_of(new)
-            things = [f"the frontend attribute {name}" for name in ours if name not in theirs]
+            # What computes the value may be above what gives it: a convert, a part of a tuple.
+            made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
+            runs = any(part.opcode in _RUNS - {old.opcode} for part in made)
+            if not made or runs or old.name in handled:
+                continue
+            things = _lost_marks(old, (new, *made))
+            exchanges = [part for part in made if part.opcode in COMMUNICATES]
+            has_channel = any("channel_id" in part.attributes for part in exchanges)
+            if exchanges and "channel_id" in old.attributes and not has_channel:
+                things.append("channel_id")
             # What the partitioner left has a sharding at the root alone.
-            is_inner = is_parted and not is_free and not old.is_root
+            is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
             if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
                 things.append("sharding")
-            hands_on = new.opcode in _HANDS_ON or new.opcode.endswith("-done")
-            if things and not hands_on and (old.name, new.name) not in seen:
+            if things:
                 yield Loss(old, new, tuple(things))
+
+
+def _lost_marks(old: Instruction, parts: Sequence[Instruction]) -> list[str]:
+    """The frontend attributes that nothing has which an instruction became."""
+    # Those of users say something of the operation that they wrote.
+    is_same = parts[0].opcode == old.opcode
+    names = {name for name in frontend_of(old) if is_same or name.startswith("_")}
+    names.difference_update(*map(frontend_of, parts))
+    return [f"the frontend attribute {name}" for name in sorted(names)]
 
 
 def _has_place(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
-    is_marked = "frontend_attributes=" in attributes or "sharding=" in attributes
-    return is_marked and opcode_of(record) != "call"  # which is inlined, marks or not
+    names = ("channel_id=", "frontend_attributes=", "sharding=")
+    is_marked = any(map(attributes.__contains__, names))
+    # Calls are inlined, marks or not.
+    return is_marked and opcode_of(record) not in _HANDS_ON | {"call"}
 
 
 def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
@@ -169,7 +193,11 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             root = None if body is None else body.root
             for new in map(after.at, computation.added) if root else ():
                 if new.name not in before.index and root and is_clone(root.row, new.row):
-                    lost = [mark for mark in marks if mark not in frontend_of(new)]
+                    held = set(frontend_of(new))
+                    # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
+                    if ":T(" not in change.after.header:
+                        held.discard("inlineable")
+                    lost = [mark for mark in marks if mark not in held]
                     yield from ((call, new, mark) for mark in lost[:1])
 
 
@@ -247,7 +275,7 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         there = _find_fields(new.attributes_text)
         fields = _find_fields(old.attributes_text)
         lost += [f"{field} of the backend_config" for field in fields if field not in there]
-    held, left = frontend_of(old), frontend_of(new)
+    held, left = {} if old.opcode in _PACKS else frontend_of(old), frontend_of(new)
     lost += [f"the frontend attribute {name}" for name in sorted(held.keys() - left)]
     if _is_same(old, new):
         others = [name for name in held if left.get(name, held[name]) != held[name]]
@@ -270,6 +298,8 @@ def _is_same(old: Instruction, new: Instruction) -> bool:
 
 def frontend_of(instruction: Instruction) -> Mapping[str, object]:
     """The frontend attributes of an instruction, by name."""
+    if "frontend_attributes=" not in instruction.attributes_text:
+        return {}
     value = instruction.attribute_or_none("frontend_attributes")
     return {str(name): text for name, text in value.items()} if isinstance(value, Mapping) else {}
 

@@ -14,6 +14,7 @@ from itertools import compress, count
 from operator import is_not, not_
 
 from hlo_lint.analysis.calls import calls_of
+from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
@@ -122,6 +123,12 @@ class ChangedComputation:
             if old.operand_names and uses[value] == 1:
                 for new in clones.get(value, ()):
                     yield old, new
+
+    def made_for(self, new: Instruction) -> Iterator[Instruction]:
+        """A new instruction, and the new ones that it is computed from."""
+        return reached(
+            [new], lambda at: [one for one in at.producers if one.name not in self.before.index]
+        )
 
     def replaced(
         self, is_relevant: Callable[[InstructionRecord], bool]

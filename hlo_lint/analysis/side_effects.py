@@ -25,7 +25,7 @@ MARKERS: Final = {
 """The targets of custom calls that mark a value for a pass, with the pass that removes them."""
 SHARDY: Final = "xla.sdy."
 """The prefix of custom-call targets that carry the operations of Shardy."""
-EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state"})
+EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state", "send"})
 """Opcodes of which an instruction may have an effect."""
 REPEATED: Final = EFFECTS | {"rng"}
 """Those, and what gives something else each time it runs."""
@@ -82,7 +82,8 @@ def effect_of(record: InstructionRecord) -> str:
         target = _find_target(attributes_of(record))
         name = target[1] if target else ""
         return "" if name in MARKERS or name.startswith(SHARDY) else name
-    return opcode if opcode in REPEATED and opcode != "custom-call" else ""
+    is_effect = opcode in REPEATED and (opcode == "rng" or has_effect(record))
+    return opcode if is_effect and opcode != "custom-call" else ""
 
 
 def has_effect(record: InstructionRecord) -> bool:
@@ -90,4 +91,6 @@ def has_effect(record: InstructionRecord) -> bool:
     opcode = opcode_of(record)
     if opcode == "custom-call":
         return _SIDE_EFFECT in attributes_of(record)
+    if opcode == "send":  # those to devices come and go with their receives
+        return "is_host_transfer=true" in attributes_of(record)
     return opcode in EFFECTS

@@ -102,6 +102,20 @@ ENTRY e {{
   ROOT n.2 = f32[8]{{0}} negate(p){attributes}
 }}
 """
+_THREAD: Final = """
+HloModule m
+
+w {{
+  x = f32[8]{{0}} parameter(0)
+  ROOT c = f32[8]{{0}} custom-call(x), custom_call_target="t"{mark}
+}}{thread}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  s = ((f32[8]{{0}}), f32[8]{{0}}, u32[]) async-start(p), calls=w
+  ROOT d = f32[8]{{0}} async-done(s)
+}}
+"""
 _SIMPLER: Final = """
 HloModule m
 
@@ -217,6 +231,24 @@ class AttributeLost(Rule):
             },
         ),
         Bad(
+            _THREAD.format(mark="  // error", thread=""),
+            file=_AFTER,
+            beside={_BEFORE: _THREAD.format(mark="", thread=', execution_thread="host"')},
+        ),
+        Bad(
+            _REDUCED.format(
+                reduce="r.1 = f32[8]{0} all-reduce(p), to_apply=add  // error\n"
+                "  ROOT n = f32[8]{0} negate(r.1)"
+            ),
+            file=_AFTER,
+            beside={
+                _BEFORE: _REDUCED.format(
+                    reduce="r = f32[8]{0} collective-broadcast(p), channel_id=1\n"
+                    "  ROOT n = f32[8]{0} negate(r)"
+                )
+            },
+        ),
+        Bad(
             _SIMPLER.format(steps="d.1 = f32[8]{0} subtract(p, q)", name="d.1", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
@@ -277,6 +309,12 @@ class AttributeLost(Rule):
                 for_another = " for another one" if is_other else ""
                 message = f"{change.pass_name} lost {name} of the module{for_another}"
                 yield Finding(header_span(change.after), message, key=name)
+        for computation in change.changed:
+            threads = computation.before.thread, computation.after.thread
+            if threads[0] not in ("main", threads[1]) and computation.after.root:
+                message = f"{change.pass_name} lost the thread of %{computation.after.name}"
+                note = f"before it, it was {threads[0]}, and it is {threads[1]}"
+                yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, things in losses(change):
             by_reason.setdefault(", ".join(things), []).append((old, new))

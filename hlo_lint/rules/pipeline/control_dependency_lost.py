@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import Final
 
-from hlo_lint.analysis.async_chains import is_done
-from hlo_lint.analysis.calls import positions_of
-from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
-from hlo_lint.analysis.walks import control_successors, operands_first, reached
+from hlo_lint.analysis.control_orders import (
+    ancestors_of,
+    ends_of_replaced,
+    has_effects,
+    has_order,
+    orders,
+    runs_before,
+    turned,
+    waiting,
+)
+from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.attributes.splitting import control_predecessors
-from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.opcodes import FORWARDS
-from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_HAS_EFFECTS: Final = frozenset(
-    "all-gather all-gather-start all-reduce all-reduce-start all-to-all async-start "
-    "collective-broadcast collective-permute collective-permute-start custom-call infeed outfeed "
-    "ragged-all-to-all recv recv-done reduce-scatter send send-done".split()
-)
-"""Opcodes whose order devices, the host or other instructions can see."""
-_HANDS_ON: Final = FORWARDS | {"after-all", "get-tuple-element", "tuple"}
 _PROGRAM = """
 HloModule m
 
@@ -131,7 +126,7 @@ ENTRY e {{
 
 
 class ControlDependencyLost(Rule):
-    """A pass after which two instructions with side effects are in no order any more.
+    """A pass after which two instructions that were in an order are in none any more.
 
     ## Why
     `control-predecessors` keep an order that no operand shows: between calls with side effects,
@@ -140,8 +135,9 @@ class ControlDependencyLost(Rule):
     in any order: side effects happen in the wrong order, and collectives deadlock where devices
     choose differently. The same holds for tokens, which order infeeds, outfeeds, sends and calls.
 
-    Of a scheduled module, the order that a control dependency gave is lost where the two stand the
-    other way round, whatever they are. A copy that became asynchronous ends where it is done.
+    The order that a control dependency gave two instructions that are still there is kept, whatever
+    they are. Of a scheduled module, it is lost where the two stand the other way round. A copy that
+    became asynchronous ends where it is done.
 
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order. In what a pass inlines,
@@ -181,6 +177,11 @@ class ControlDependencyLost(Rule):
                     read="c",
                 )
             },
+        ),
+        Bad(
+            _ALONE.replace(", control-predecessors={a}", "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
         ),
         Bad(
             _FUSED.format(after="  // error"),
@@ -239,9 +240,9 @@ class ControlDependencyLost(Rule):
 
     def check_moved(self, change: PassPair) -> Findings:
         """Each such pair in a computation that a pass has inlined, outlined or cloned."""
-        if not any(map(_has_order, change.removed)):
+        if not any(map(has_order, change.removed)):
             return
-        clones = {(old.computation.name, old.name): new for old, new in change.moved(_has_effects)}
+        clones = {(old.computation.name, old.name): new for old, new in change.moved(has_effects)}
         for (name, second), behind in clones.items():
             computation = change.before.computation(name)
             old = None if computation is None else computation.instruction(second)
@@ -249,7 +250,7 @@ class ControlDependencyLost(Rule):
                 ahead = clones.get((name, first))
                 if ahead is None or ahead.computation is not behind.computation:
                     continue
-                if not _runs_before(ahead, behind, change):
+                if not runs_before(ahead, behind, change):
                     yield Finding(
                         behind,
                         f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
@@ -261,12 +262,12 @@ class ControlDependencyLost(Rule):
 
     def check_replaced(self, change: PassPair) -> Findings:
         """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
-        if not any(any(_waiting(computation)) for computation in change.changed):
+        if not any(any(waiting(computation)) for computation in change.changed):
             return
-        ends = _replaced(change)
+        ends = ends_of_replaced(change)
         for computation in change.changed if ends else ():
             after = computation.after
-            for second in _waiting(computation):
+            for second in waiting(computation):
                 for name in control_predecessors(second.attributes_text):
                     ahead = ends.get(name, (None, after.instruction(name)))[1]
                     behind = ends.get(second.name, (after.instruction(second.name), None))[0]
@@ -274,7 +275,7 @@ class ControlDependencyLost(Rule):
                         continue
                     if ahead.computation is not after or behind.computation is not after:
                         continue
-                    if ahead is not behind and not _runs_before(ahead, behind, change):
+                    if ahead is not behind and not runs_before(ahead, behind, change):
                         yield Finding(
                             behind,
                             f"{change.pass_name} lost the order of %{ahead.name} and "
@@ -289,17 +290,17 @@ class ControlDependencyLost(Rule):
         """Each such pair, at the instruction that came second."""
         for computation in change.changed:
             after = computation.after
-            for before, ahead, behind in _turned(computation) if change.after.is_scheduled else ():
+            for before, ahead, behind in turned(computation) if change.after.is_scheduled else ():
                 yield Finding(
                     behind,
                     f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}",
                     notes=(f"before it, a control dependency made %{before.name} run first",),
                 )
             paths: dict[str, frozenset[str]] = {}
-            for (first, second), means in dict(_orders(computation)).items():
+            for (first, second), means in dict(orders(computation)).items():
                 ancestors = paths.get(second)
                 if ancestors is None:
-                    ancestors = paths[second] = _ancestors(after, second)
+                    ancestors = paths[second] = ancestors_of(after, second)
                 if first in ancestors:
                     continue
                 if change.after.is_scheduled and after.index[first] < after.index[second]:
@@ -312,178 +313,3 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
-
-
-def _runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
-    """True if the schedule or a path says so, after the pass, of two in one computation."""
-    if change.after.is_scheduled and ahead.number < behind.number:
-        return True
-    return ahead.name in _ancestors(behind.computation, behind.name)
-
-
-def _has_order(computation: Computation) -> bool:
-    """True if an instruction with side effects waits for others besides its operands."""
-    rows = computation.rows
-    return any(
-        "control-predecessors=" in attributes_of(rows[number])
-        for number in positions_of(computation, _HAS_EFFECTS)
-    )
-
-
-def _replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
-    """By the name of an instruction that is gone: what begins in its place, and what ends."""
-    ends: dict[str, tuple[Instruction, Instruction]] = {}
-    for old, start, (_, *parts) in change.succeeded(_has_effects):
-        dones = [part for part in parts if is_done(part)]
-        if len(old.operand_names) != len(start.operand_names):
-            continue
-        if len(dones) == 1:
-            ends[old.name] = start, dones[0]
-        elif start.opcode == old.opcode.removesuffix("-start"):
-            ends[old.name] = start, start
-    ordered = {
-        name
-        for computation in change.changed
-        for second in _waiting(computation)
-        for name in (second.name, *control_predecessors(second.attributes_text))
-    }
-    for old, new in change.moved(lambda row: name_of(row) in ordered):
-        runners = list(change.runners(new.computation))
-        if len(runners) == 1 and runners[0].opcode == "fusion":
-            ends[old.name] = runners[0], runners[0]
-    return ends
-
-
-def _waiting(computation: ChangedComputation) -> Iterator[Instruction]:
-    """The instructions whose line a pass changed, and that waited for others before it."""
-    before = computation.before
-    for number in computation.removed:
-        if "control-predecessors=" in attributes_of(before.rows[number]):
-            yield before.at(number)
-
-
-def _has_effects(row: InstructionRecord) -> bool:
-    return opcode_of(row) in _HAS_EFFECTS
-
-
-def _turned(
-    computation: ChangedComputation,
-) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
-    """Control edges that the schedule runs against: the first as it was, and the two as they are.
-
-    Of two with side effects the order is looked at elsewhere.
-    """
-    before, after = computation.before, computation.after
-    for number, position in computation.kept:
-        if "control-predecessors=" not in attributes_of(before.rows[number]):
-            continue
-        second = after.at(position)
-        for name in control_predecessors(attributes_of(before.rows[number])):
-            earlier = before.instruction(name)
-            first = None if earlier is None else _as_it_is(earlier, after)
-            if earlier is None or first is None or first.number < position:
-                continue
-            if not {first.opcode, second.opcode} <= _HAS_EFFECTS:
-                yield earlier, first, second
-
-
-def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | None:
-    """The instruction of the name, else the end of the asynchronous copy that users read now."""
-    kept = after.instruction(instruction.name)
-    if kept is not None:
-        return kept
-    for user in instruction.users:
-        same = after.instruction(user.name)
-        if same is None or same.opcode != user.opcode:
-            continue
-        for name, operand in zip(user.operand_names, same.operands, strict=False):
-            now = operand.instruction if name == instruction.name else None
-            if now is not None and now.opcode == f"{instruction.opcode}-done":
-                return now
-    return None
-
-
-def _orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
-    """Pairs with side effects that are in both computations, and what ordered them before."""
-    for pair in _control_orders(computation):
-        yield pair, "control dependencies"
-    before = computation.before
-    if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
-        for number, row in enumerate(before.rows):
-            if opcode_of(row) in _HAS_EFFECTS and name_of(row) in computation.after.index:
-                for first in _tokens_from(before.at(number)):
-                    if first.name in computation.after.index:
-                        yield (first.name, name_of(row)), "tokens"
-
-
-def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
-    """The instructions with side effects whose tokens an instruction takes."""
-
-    def tokens(at: Instruction) -> Iterator[Instruction]:
-        if at is instruction or at.opcode in _HANDS_ON:
-            yield from (source for source in at.producers if "token[]" in source.type_text)
-
-    for source in reached([instruction], tokens):
-        if source is not instruction and source.opcode in _HAS_EFFECTS:
-            yield source
-
-
-def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
-    """Pairs with side effects that are in both computations and were ordered by control edges."""
-    before, after = computation.before, computation.after
-    ends: dict[tuple[str, bool], tuple[str, ...]] = {}
-    for instruction in _waiting(computation):
-        kept = after.instruction(instruction.name)
-        still = () if kept is None else control_predecessors(kept.attributes_text)
-        for name in control_predecessors(instruction.attributes_text):
-            if kept is not None and name in still:
-                continue
-            earlier = before.instruction(name)
-            if earlier is None:
-                continue
-            for first in _nearest(earlier, after, ends, upwards=True):
-                for second in _nearest(instruction, after, ends, upwards=False):
-                    if first != second:
-                        yield first, second
-
-
-def _nearest(
-    instruction: Instruction,
-    after: Computation,
-    cache: dict[tuple[str, bool], tuple[str, ...]],
-    *,
-    upwards: bool,
-) -> tuple[str, ...]:
-    """The nearest instructions with side effects, on the way up or down, that are still there.
-
-    Itself, if it is one; through what the pass removed, and no further.
-    """
-    computation = instruction.computation
-
-    def neighbours(at: Instruction) -> Sequence[Instruction]:
-        kept = after.instruction(at.name)
-        if kept is not None and (kept.opcode == at.opcode or kept.opcode in _HAS_EFFECTS):
-            cache[at.name, upwards] = (at.name,) if kept.opcode in _HAS_EFFECTS else ()
-        if (at.name, upwards) in cache:
-            return ()
-        if upwards:
-            names = map(computation.instruction, control_predecessors(at.attributes_text))
-            return (*at.producers, *filter(None, names))
-        return (*at.users, *map(computation.at, control_successors(computation).get(at.name, ())))
-
-    for at in operands_first([instruction], neighbours):
-        ends = chain.from_iterable(cache.get((near.name, upwards), ()) for near in neighbours(at))
-        cache.setdefault((at.name, upwards), tuple(dict.fromkeys(ends)))
-    return cache[instruction.name, upwards]
-
-
-def _ancestors(computation: Computation, name: str) -> frozenset[str]:
-    """Names of all that has to run before an instruction."""
-
-    def above(name: str) -> Iterator[str]:
-        at = computation.instruction(name)
-        if at is not None:
-            yield from (operand.partition("#")[0] for operand in at.operand_names)
-            yield from control_predecessors(at.attributes_text)
-
-    return frozenset(reached(above(name), above))

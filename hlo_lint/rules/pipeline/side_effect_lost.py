@@ -42,6 +42,10 @@ ENTRY e {{
 """
 _CALL = """
   c = () custom-call(p), custom_call_target="log", custom_call_has_side_effect=true"""
+_SENT: Final = """
+  t = token[] after-all()
+  s = (f32[8], u32[], token[]) send(p, t), channel_id=1, is_host_transfer=true
+  e = token[] send-done(s), channel_id=1, is_host_transfer=true"""
 _RANDOM = """
 HloModule m
 
@@ -138,10 +142,10 @@ class SideEffectLost(Rule):
     """A pass that removes an instruction with side effects from the entry, or repeats it.
 
     ## Why
-    An infeed, an outfeed, a custom call with `custom_call_has_side_effect=true` and the state of a
-    generator of random numbers count even where nobody reads their result: a pass may move or
-    replace them, and may not delete them. A deleted callback prints nothing, and a deleted infeed
-    gives its data to the next one.
+    An infeed, an outfeed, a send to the host, a custom call with `custom_call_has_side_effect=true`
+    and the state of a generator of random numbers count even where nobody reads their result: a
+    pass may move or replace them, and may not delete them. A deleted callback prints nothing, and a
+    deleted infeed gives its data to the next one.
 
     One that runs twice writes twice, and takes the data of the next one. The same holds for `rng`,
     which gives other numbers each time: two that are merged give the same ones, and one that is
@@ -230,6 +234,11 @@ class SideEffectLost(Rule):
             beside={
                 _BEFORE: _ON_THE_HOST.format(other="\n  b = f32[8] sine(p)", read="b", mark="")
             },
+        ),
+        Bad(
+            _ENTRY.format(call="", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ENTRY.format(call=_SENT, mark="")},
         ),
         Good(
             _ENTRY.format(call="", mark=""),

@@ -13,7 +13,7 @@ from hlo_lint.analysis.walks import chain
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
-from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
+from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
@@ -106,6 +106,14 @@ class PrecisionLost(Rule):
             _PROGRAM.format(
                 transpose="c = bf16[4,6]{1,0} convert(q)\n  w = f32[4,6]{1,0} convert(c)",
                 **_READS_Q | {"right": "w", "rest": "  // error"},
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
+        ),
+        Bad(
+            _PROGRAM.format(
+                transpose="w = bf16[4,6]{1,0} convert(q)",
+                **_READS_Q | {"dot": "d.1", "right": "w", "rest": "  // error"},
             ),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
@@ -309,16 +317,18 @@ def _types_of(instruction: Instruction) -> frozenset[str]:
 
 
 def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
-    """Readers that the pass kept, with what they read through conversions that lose bits, and the
-    type with the fewest."""
+    """Readers that the pass kept, or products made anew, with what they read through conversions
+    that lose bits, and the type with the fewest."""
     for computation in change.changed:
         before, after = computation.before, computation.after
         rows = map(after.rows.__getitem__, computation.added)
         made = {name_of(row) for row in rows if opcode_of(row) == "convert"} - before.index.keys()
-        for number, position in computation.kept if made else ():
-            if made.isdisjoint(references_of(after.rows[position])):
-                continue
-            old, new = before.at(number), after.at(position)
+        kept = [
+            (before.at(number), after.at(position))
+            for number, position in (computation.kept if made else ())
+            if not made.isdisjoint(references_of(after.rows[position]))
+        ]
+        for old, new in (*kept, *(computation.replaced(_is_product) if made else ())):
             if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
                 continue
             for ours, theirs in zip(old.operands, new.operands, strict=False):
@@ -328,9 +338,13 @@ def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instructi
                 if not types or source is None or steps[-1].name != source.name:
                     continue
                 least = min(types, key=_bits)
-                kept = max(map(_bits, _types_of(new)), default=0)
-                if min(_bits(_exact(source)), kept) > _bits(least) > 0:
+                given = max(map(_bits, _types_of(new)), default=0)
+                if min(_bits(_exact(source)), given) > _bits(least) > 0:
                     yield new, source, least
+
+
+def _is_product(row: InstructionRecord) -> bool:
+    return opcode_of(row) in ("convolution", "dot")
 
 
 def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instruction | None]:
@@ -347,9 +361,10 @@ def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instr
 def _exact(value: Instruction) -> str:
     """The element type that a value fits into: that of what it was converted from, if narrower."""
     source = value.producer() if value.opcode == "convert" else None
-    if value.opcode in ("broadcast", "constant", "iota") or source is None:
-        return "" if value.opcode == "constant" else value.type_text.partition("[")[0]
-    return min((one.type_text.partition("[")[0] for one in (value, source)), key=_bits)
+    if value.opcode == "constant":
+        return ""
+    types = [one.type_text.partition("[")[0] for one in (value, source) if one is not None]
+    return min(types, key=_bits)
 
 
 def _asked(product: Instruction) -> str | None:

@@ -13,7 +13,9 @@ from hlo_lint.hlo.opcodes import KEEPS_TYPE
 from hlo_lint.rules.base import Bad, Good
 from hlo_lint.rules.verifier import VerifierRule
 
-_KEEPS_ELEMENTS: Final = sorted({*KEEPS_TYPE, "convert", "copy", "reshape", "transpose"})
+_KEEPS_ELEMENTS: Final = sorted(
+    {*KEEPS_TYPE, "concatenate", "convert", "copy", "reshape", "reverse", "transpose"}
+)
 
 
 def _loses_size(kind: RowKind) -> bool:
@@ -34,7 +36,10 @@ class DynamicSizeLost(VerifierRule):
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "dynamic-size": ("", "elementwise opcodes, reshape, transpose: bounded sizes stay"),
+        "dynamic-size": (
+            "",
+            "elementwise opcodes, concatenate, reshape, transpose: bounded sizes stay",
+        ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "dynamic-size": Bad.entry("""
@@ -44,6 +49,11 @@ class DynamicSizeLost(VerifierRule):
     }
     examples = (
         *rows.values(),
+        Bad.entry("""
+            p = f32[<=8] parameter(0)
+            q = f32[4] parameter(1)
+            ROOT c = f32[12] concatenate(p, q), dimensions={0}  // error
+        """),
         Good.entry("""
             p = f32[8,<=4] parameter(0)
             ROOT r = f32[2,4,<=4] reshape(p)

@@ -1,0 +1,210 @@
+"""Orders of instructions that no operand shows, before and after a pass."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from hlo_lint.analysis.async_chains import is_done
+from hlo_lint.analysis.calls import positions_of
+from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
+from hlo_lint.analysis.walks import control_successors, operands_first, reached
+from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.ir import Computation, Instruction
+from hlo_lint.hlo.opcodes import FORWARDS
+from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
+
+HAS_EFFECTS: Final = frozenset(
+    "all-gather all-gather-start all-reduce all-reduce-start all-to-all async-start "
+    "collective-broadcast collective-permute collective-permute-start custom-call infeed outfeed "
+    "ragged-all-to-all recv recv-done reduce-scatter send send-done".split()
+)
+"""Opcodes whose order devices, the host or other instructions can see."""
+_HANDS_ON: Final = FORWARDS | {"after-all", "get-tuple-element", "tuple"}
+
+
+def runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
+    """True if the schedule or a path says so, after the pass, of two in one computation."""
+    if change.after.is_scheduled and ahead.number < behind.number:
+        return True
+    return ahead.name in ancestors_of(behind.computation, behind.name)
+
+
+def has_order(computation: Computation) -> bool:
+    """True if an instruction with side effects waits for others besides its operands."""
+    rows = computation.rows
+    return any(
+        "control-predecessors=" in attributes_of(rows[number])
+        for number in positions_of(computation, HAS_EFFECTS)
+    )
+
+
+def waiting(computation: ChangedComputation) -> Iterator[Instruction]:
+    """The instructions whose line a pass changed, and that waited for others before it."""
+    before = computation.before
+    for number in computation.removed:
+        if "control-predecessors=" in attributes_of(before.rows[number]):
+            yield before.at(number)
+
+
+def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
+    """By the name of an instruction that is gone: what begins in its place, and what ends."""
+    ends: dict[str, tuple[Instruction, Instruction]] = {}
+    for old, start, (_, *parts) in change.succeeded(has_effects):
+        dones = [part for part in parts if is_done(part)]
+        if len(dones) == 1:
+            ends[old.name] = start, dones[0]
+        elif start.opcode == old.opcode.removesuffix("-start"):
+            ends[old.name] = start, start
+    ordered = {
+        name
+        for computation in change.changed
+        for second in waiting(computation)
+        for name in (second.name, *control_predecessors(second.attributes_text))
+    }
+    for computation in change.changed if ordered else ():
+        for old, new in computation.replaced(partial(_is_named, ordered)):
+            ends.setdefault(old.name, (new, new))
+    for old, new in change.moved(partial(_is_named, ordered)):
+        runners = list(change.runners(new.computation))
+        if len(runners) == 1 and runners[0].opcode == "fusion":
+            ends[old.name] = runners[0], runners[0]
+    return ends
+
+
+def _is_named(names: Container[str], row: InstructionRecord) -> bool:
+    return name_of(row) in names
+
+
+def has_effects(row: InstructionRecord) -> bool:
+    """True if the order of an instruction can be seen from outside of the computation."""
+    return opcode_of(row) in HAS_EFFECTS
+
+
+def turned(
+    computation: ChangedComputation,
+) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
+    """Control edges that the schedule runs against: the first as it was, and the two as they are.
+
+    Of two with side effects the order is looked at elsewhere.
+    """
+    before, after = computation.before, computation.after
+    for number, position in computation.kept:
+        if "control-predecessors=" not in attributes_of(before.rows[number]):
+            continue
+        second = after.at(position)
+        for name in control_predecessors(attributes_of(before.rows[number])):
+            earlier = before.instruction(name)
+            first = None if earlier is None else _as_it_is(earlier, after)
+            if earlier is None or first is None or first.number < position:
+                continue
+            if not {first.opcode, second.opcode} <= HAS_EFFECTS:
+                yield earlier, first, second
+
+
+def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | None:
+    """The instruction of the name, else the end of the asynchronous copy that users read now."""
+    kept = after.instruction(instruction.name)
+    if kept is not None:
+        return kept
+    for user in instruction.users:
+        same = after.instruction(user.name)
+        if same is None or same.opcode != user.opcode:
+            continue
+        for name, operand in zip(user.operand_names, same.operands, strict=False):
+            now = operand.instruction if name == instruction.name else None
+            if now is not None and now.opcode == f"{instruction.opcode}-done":
+                return now
+    return None
+
+
+def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
+    """Pairs with side effects that are in both computations, and what ordered them before."""
+    for pair in _control_orders(computation):
+        yield pair, "control dependencies"
+    before = computation.before
+    if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
+        for number, row in enumerate(before.rows):
+            if opcode_of(row) in HAS_EFFECTS and name_of(row) in computation.after.index:
+                for first in _tokens_from(before.at(number)):
+                    if first.name in computation.after.index:
+                        yield (first.name, name_of(row)), "tokens"
+
+
+def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
+    """The instructions with side effects whose tokens an instruction takes."""
+
+    def tokens(at: Instruction) -> Iterator[Instruction]:
+        if at is instruction or at.opcode in _HANDS_ON:
+            yield from (source for source in at.producers if "token[]" in source.type_text)
+
+    for source in reached([instruction], tokens):
+        if source is not instruction and source.opcode in HAS_EFFECTS:
+            yield source
+
+
+def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
+    """Pairs with side effects that are in both computations and were ordered by control edges."""
+    before, after = computation.before, computation.after
+    ends: dict[tuple[str, bool], tuple[str, ...]] = {}
+    for instruction in waiting(computation):
+        kept = after.instruction(instruction.name)
+        still = () if kept is None else control_predecessors(kept.attributes_text)
+        for name in control_predecessors(instruction.attributes_text):
+            if kept is not None and name in still:
+                continue
+            earlier = before.instruction(name)
+            if earlier is None:
+                continue
+            there = after.instruction(name)
+            alike = [(kept, instruction), (there, earlier)]
+            if all(new is not None and new.opcode == old.opcode for new, old in alike):
+                yield name, instruction.name
+            for first in _nearest(earlier, after, ends, upwards=True):
+                for second in _nearest(instruction, after, ends, upwards=False):
+                    if first != second:
+                        yield first, second
+
+
+def _nearest(
+    instruction: Instruction,
+    after: Computation,
+    cache: dict[tuple[str, bool], tuple[str, ...]],
+    *,
+    upwards: bool,
+) -> tuple[str, ...]:
+    """The nearest instructions with side effects, on the way up or down, that are still there.
+
+    Itself, if it is one; through what the pass removed, and no further.
+    """
+    computation = instruction.computation
+
+    def neighbours(at: Instruction) -> Sequence[Instruction]:
+        kept = after.instruction(at.name)
+        if kept is not None and (kept.opcode == at.opcode or kept.opcode in HAS_EFFECTS):
+            cache[at.name, upwards] = (at.name,) if kept.opcode in HAS_EFFECTS else ()
+        if (at.name, upwards) in cache:
+            return ()
+        if upwards:
+            names = map(computation.instruction, control_predecessors(at.attributes_text))
+            return (*at.producers, *filter(None, names))
+        return (*at.users, *map(computation.at, control_successors(computation).get(at.name, ())))
+
+    for at in operands_first([instruction], neighbours):
+        ends = chain.from_iterable(cache.get((near.name, upwards), ()) for near in neighbours(at))
+        cache.setdefault((at.name, upwards), tuple(dict.fromkeys(ends)))
+    return cache[instruction.name, upwards]
+
+
+def ancestors_of(computation: Computation, name: str) -> frozenset[str]:
+    """Names of all that has to run before an instruction."""
+
+    def above(name: str) -> Iterator[str]:
+        at = computation.instruction(name)
+        if at is not None:
+            yield from (operand.partition("#")[0] for operand in at.operand_names)
+            yield from control_predecessors(at.attributes_text)
+
+    return frozenset(reached(above(name), above))
