@@ -95,8 +95,8 @@ def _offset_inside(body: Computation) -> Instruction | None:
 def _reduces_to_sizes(root: Instruction) -> int:
     """The number of different sizes of those results of a fusion that are reductions.
 
-    One that is not tiled counts where it is no larger or smaller than what a tiled one reduces: the
-    threads that go over its operand compute it on their way.
+    One that is not tiled does not count where it has as many elements as a tiled one reduces: the
+    threads that go over those compute it on their way.
     """
     reductions = {made.name: made for made in root.computation.with_opcode("reduce")}
     names = root.operand_names if root.opcode == "tuple" else ()

@@ -406,6 +406,24 @@ def test_calls_of_tpus_factor_and_invert_matrices(target: str, operation: str) -
     assert equal_graphs(entry(lines + call), entry(lines + operation))
 
 
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "reshape({})",
+        "transpose({}), dimensions={{1,0}}",
+        "reverse({}), dimensions={{0}}",
+        "slice({}), slice={{[0:4], [0:4]}}",
+    ],
+)
+def test_tpus_round_as_they_move(operation: str) -> None:
+    rounded, first = (operation.format(name) for name in ("x", "n"))
+    parts = "  x = f32[4,4] parameter(0)\n"
+    moved = entry(f"{parts}  ROOT y = bf16[4,4] {rounded}")
+    after = entry(f"{parts}  n = f32[4,4] {rounded}\n  ROOT y = bf16[4,4] convert(n)")
+    before = entry(f"{parts}  n = bf16[4,4] convert(x)\n  ROOT y = bf16[4,4] {first}")
+    assert equal_graphs(moved, after) or equal_graphs(moved, before)
+
+
 def test_a_call_of_tpus_inverts_the_parts_of_complex_matrices_together() -> None:
     parts = """  x = f32[2,2] parameter(0)
   y = f32[2,2] parameter(1)

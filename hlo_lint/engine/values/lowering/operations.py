@@ -40,6 +40,8 @@ _UNRUNNABLE: Final = frozenset(
     "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
 )
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+_ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
+"""Opcodes whose result XLA:TPU rounds to fewer bits as it is written, as it does in a copy."""
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
@@ -93,11 +95,13 @@ def on_device(
                     lowering.nodes, leaves[0], source, next(bare(shape)).with_layout(shape.layout)
                 )
         case "reshape" if isinstance(shape, ArrayShape):
-            next(bare(shape))
-            return lowering.nodes.reshape(leaves[0], shape.dims)
-        case "transpose":
+            rounded = lowering.nodes.convert(leaves[0], next(bare(shape)).dtype)
+            return lowering.nodes.reshape(rounded, shape.dims)
+        case "transpose" if isinstance(shape, ArrayShape):
             permutation = instruction.integers_attribute("dimensions") or ()
-            return lowering.nodes.transpose(leaves[0], permutation)
+            return lowering.nodes.transpose(
+                lowering.nodes.convert(leaves[0], shape.dtype), permutation
+            )
         case "broadcast" if isinstance(shape, ArrayShape):
             node = lowering.nodes.convert(leaves[0], shape.dtype)
             dimensions = instruction.integers_attribute("dimensions") or ()
@@ -142,10 +146,13 @@ def on_device(
     if opcode not in OPCODES or opcode in _UNRUNNABLE:
         return cut(lowering, instruction, opcode, operands, shape)
     shapes = tuple(bare(shape))
+    dtype = shapes[0].dtype if opcode in _ROUNDS else ""
+    if dtype and leaves[0].shape.dtype != dtype:
+        shapes = (ArrayShape(leaves[0].shape.dtype, shapes[0].dims),)
     attributes, called = _attributes(lowering, instruction, opcode)
     node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
     if not isinstance(shape, TupleShape):
-        return node
+        return lowering.nodes.convert(node, dtype) if dtype else node
     return assembled(shape, iter(lowering.nodes.elements(node)))
 
 
