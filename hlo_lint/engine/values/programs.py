@@ -44,7 +44,7 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-MIN_OPTIMIZED_BYTES: Final = 1 << 26
+MIN_OPTIMIZED_BYTES: Final = 1 << 28
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
 """Flags for such a program: LLVM optimizes its loops. It changes no value."""
