@@ -665,12 +665,15 @@ def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
     call = """  k = f32[8] parameter(0)
   v = s32[8] parameter(1)
   c = (f32[8], s32[8], u8[1]) custom-call(k, v), custom_call_target="%s",
-      backend_config={"descending":true}
+      backend_config={%s}
   x = f32[8] get-tuple-element(c), index=0
   y = s32[8] get-tuple-element(c), index=1
   ROOT r = (f32[8], s32[8]) tuple(x, y)"""
     targets = "__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_unassigned_scratch_size"
-    program, other = (lowered(entry(call % target), Nodes()) for target in targets)
+    configurations = '"descending":true', '"sort_options":{"descending":true}'
+    program, other = (
+        lowered(entry(call % given), Nodes()) for given in zip(targets, configurations, strict=True)
+    )
     assert not program.cuts + other.cuts
     assert emit_graph(program.graph) == emit_graph(other.graph)
     assert "direction=GT" in emit_graph(program.graph)
