@@ -60,7 +60,7 @@ KEPT_MEMORY: Final = {
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": str(MAX_BYTES),
 }
-"""The environment of a child whose glibc gives no memory back: a fifth of a run went to new pages."""
+"""The environment of a child whose glibc gives no memory back: runs spent a fifth on new pages."""
 MAX_EXECUTABLES: Final = 4
 """Executables that are kept: two programs, in their own types and in f64, run on several seeds."""
 

@@ -118,10 +118,11 @@ def value(
         elif run > 1 and near.size:
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
-        numbers = _edge_values(dtype, limit, run != SMALL_EDGES)[::-1]
+        is_count = is_scalar and is_integer(dtype) and run < SPARSE
+        numbers = _edge_values(dtype, limit, run != SMALL_EDGES, is_count)[::-1]
         if result.size < _SMALL:
             # In another order for each parameter, so that each value meets others.
-            shift = 0 if is_scalar else sum(leaf)
+            shift = run + sum(leaf) if is_count else 0 if is_scalar else sum(leaf)
             result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
         else:
             result = _mixed(random, result, numbers)
@@ -197,7 +198,8 @@ def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray
         return np.asarray(rounded[rounded.astype(numbers.dtype) == numbers])
 
 
-def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[Any]:
+def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: bool) -> NDArray[Any]:
+    """The ends of a type; of a scalar in a run of ends alone, what may be an index or a count."""
     import numpy as np
 
     target = numpy_dtype(dtype)
@@ -207,7 +209,10 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[An
         bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
         lowest = -(1 << bits) if is_signed(dtype) else 0
         highest = (1 << bits) - 1
-        return np.array([0, highest if limit is None else limit - 1, lowest], object).astype(target)
+        ends = [0, highest if limit is None else limit - 1, lowest]
+        if is_count:  # the first place behind the array; a count of turns that ends
+            ends = [-1 if limit is None else limit - 1, limit or DEFAULT_LIMIT - 1, lowest]
+        return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
     if dtype in PART_OF_COMPLEX:
         return np.array([0, np.inf, np.nan, complex(0, -np.inf)], target)
     facts = ELEMENT_TYPES[dtype]
