@@ -24,10 +24,13 @@ DEFAULT_LIMIT: Final = 4
 SPARSE: Final = 1 << 20
 """A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
 or a half: products of them are exact in every type, and do not grow in a loop."""
+FINE: Final = SPARSE - 1
+"""A seed whose floats have more digits than types of 16 bits, which round all of them down."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
 """The same without the largest finite floats, which absorb all that is added to them."""
+_FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
 _SMALL: Final = 64
@@ -105,6 +108,8 @@ def value(
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
         result = _floats(random, dims, has_sign and not is_negative and is_plain_float)
+    if run == FINE and is_plain_float:
+        result = result * _FINE_FACTOR
     if is_negative and is_integer(dtype) and is_signed(dtype):
         result = -1 - abs(result)
     elif is_negative and is_plain_float:
