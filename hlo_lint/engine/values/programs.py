@@ -248,10 +248,9 @@ class Runs:
             if verdict.outcome is StepOutcome.NOT_RUN:
                 return verdict
             verdicts.append(verdict)
-        if (narrow := rounded_back(before, after)) and (
-            verdict := self._rounded(before, after, inputs, narrow)
-        ):
-            return verdict
+        narrow = rounded_back(before, after)
+        if narrow and (rounded := self._rounded(before, after, inputs, narrow)):
+            return rounded
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
@@ -286,7 +285,9 @@ class Runs:
         if CONSTANT_ROUNDINGS * largest_error(ours, truth) >= largest_error(theirs, truth):
             return None
         difference = result_difference(ours, theirs, bound)
-        return difference and Comparison(StepOutcome.CHANGED, "", difference, FINE, bound)
+        if difference is None:
+            return None
+        return Comparison(StepOutcome.CHANGED, "", difference, FINE, bound)
 
     def _is_overflow(self, program: Program, inputs: Inputs, seed: int) -> bool:
         """True if a result has no finite element, which hides all others."""
