@@ -80,6 +80,25 @@ def narrowed(program: Program, of_parameters: bool) -> set[str]:
     return targets
 
 
+def rounded_back(before: Program, after: Program) -> set[str]:
+    """The types to which `after` rounds a float and converts it back, and `before` does not have.
+
+    Nothing where fewer bits are enough: for a product (XLA:TPU takes bf16 by default, and keeps the
+    rounded operand alone), and where `before` rounds to a number of bits.
+    """
+    if any(node.opcode in ("convolution", "dot", "reduce-precision") for node in before.nodes):
+        return set()
+    targets: set[str] = set()
+    for node in after.nodes:
+        if node.opcode == "convert" and node.operands[0].opcode == "convert":
+            narrow = node.operands[0]
+            dtypes = [one.shape.dtype for one in (narrow.operands[0], narrow, node)]
+            if all(map(is_float, dtypes)):
+                source, target, result = map(unit_of, dtypes)
+                targets |= {narrow.shape.dtype} if source < target > result else set()
+    return targets - {shape.dtype for node in before.nodes for shape in node.shapes}
+
+
 def _is_rounded(dtype: str) -> bool:
     return is_float(dtype) or dtype in PART_OF_COMPLEX
 

@@ -24,10 +24,13 @@ DEFAULT_LIMIT: Final = 4
 SPARSE: Final = 1 << 20
 """A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
 or a half: products of them are exact in every type, and do not grow in a loop."""
+FINE: Final = SPARSE - 1
+"""A seed whose floats have more digits than types of 16 bits, which round all of them down."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
 """The same without the largest finite floats, which absorb all that is added to them."""
+_FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
 _SMALL: Final = 64
@@ -105,6 +108,8 @@ def value(
         result = _floats(random, dims, has_sign) + 1j * _floats(random, dims, has_sign)
     else:
         result = _floats(random, dims, has_sign and not is_negative and is_plain_float)
+    if run == FINE and is_plain_float:
+        result = result * _FINE_FACTOR
     if is_negative and is_integer(dtype) and is_signed(dtype):
         result = -1 - abs(result)
     elif is_negative and is_plain_float:
@@ -118,10 +123,11 @@ def value(
         elif run > 1 and near.size:
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
-        numbers = _edge_values(dtype, limit, run != SMALL_EDGES)[::-1]
+        is_count = is_scalar and is_integer(dtype) and run < SPARSE
+        numbers = _edge_values(dtype, limit, run != SMALL_EDGES, is_count)[::-1]
         if result.size < _SMALL:
             # In another order for each parameter, so that each value meets others.
-            shift = 0 if is_scalar else sum(leaf)
+            shift = run + sum(leaf) if is_count else 0 if is_scalar else sum(leaf)
             result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
         else:
             result = _mixed(random, result, numbers)
@@ -197,7 +203,8 @@ def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray
         return np.asarray(rounded[rounded.astype(numbers.dtype) == numbers])
 
 
-def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[Any]:
+def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: bool) -> NDArray[Any]:
+    """The ends of a type; of a scalar in a run of ends alone, what may be an index or a count."""
     import numpy as np
 
     target = numpy_dtype(dtype)
@@ -207,7 +214,10 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool) -> NDArray[An
         bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
         lowest = -(1 << bits) if is_signed(dtype) else 0
         highest = (1 << bits) - 1
-        return np.array([0, highest if limit is None else limit - 1, lowest], object).astype(target)
+        ends = [0, highest if limit is None else limit - 1, lowest]
+        if is_count:  # the first place behind the array; a count of turns that ends
+            ends = [-1 if limit is None else limit - 1, limit or DEFAULT_LIMIT - 1, lowest]
+        return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
     if dtype in PART_OF_COMPLEX:
         return np.array([0, np.inf, np.nan, complex(0, -np.inf)], target)
     facts = ELEMENT_TYPES[dtype]

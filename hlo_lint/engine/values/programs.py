@@ -16,6 +16,8 @@ from hlo_lint.engine.values.bounds import (
     is_exact_on_sparse,
     is_smooth,
     narrowed,
+    rounded_back,
+    unit_of,
     wide_bound,
 )
 from hlo_lint.engine.values.compare import (
@@ -25,9 +27,10 @@ from hlo_lint.engine.values.compare import (
     array_difference,
     is_rounded,
     keep_bound,
+    largest_error,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import EDGES, SMALL_EDGES, SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -44,7 +47,9 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-MIN_OPTIMIZED_BYTES: Final = 1 << 26
+FINE_PARTS: Final = 64
+"""A difference of such a part of a unit in the last place says that results were rounded to it."""
+MIN_OPTIMIZED_BYTES: Final = 1 << 28
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
 """Flags for such a program: LLVM optimizes its loops. It changes no value."""
@@ -243,6 +248,9 @@ class Runs:
             if verdict.outcome is StepOutcome.NOT_RUN:
                 return verdict
             verdicts.append(verdict)
+        narrow = rounded_back(before, after)
+        if narrow and (rounded := self._rounded(before, after, inputs, narrow)):
+            return rounded
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
@@ -262,6 +270,24 @@ class Runs:
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
         return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
+
+    def _rounded(
+        self, before: Program, after: Program, inputs: Inputs, narrow: set[str]
+    ) -> Comparison | None:
+        """A change where results have the rounding of narrow types, which f64 does not show."""
+        try:
+            ours, theirs = (self.results(side, inputs, FINE) for side in (before, after))
+            truth = self.results(before, inputs, FINE, WIDE)
+        except NotRun:
+            return None
+        share = min(map(unit_of, narrow)) / FINE_PARTS
+        bound = Bound(relative=share, of_largest=share)
+        if CONSTANT_ROUNDINGS * largest_error(ours, truth) >= largest_error(theirs, truth):
+            return None
+        difference = result_difference(ours, theirs, bound)
+        if difference is None:
+            return None
+        return Comparison(StepOutcome.CHANGED, "", difference, FINE, bound)
 
     def _is_overflow(self, program: Program, inputs: Inputs, seed: int) -> bool:
         """True if a result has no finite element, which hides all others."""

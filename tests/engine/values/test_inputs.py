@@ -136,3 +136,18 @@ def test_a_scalar_is_at_each_threshold_after_the_runs_without() -> None:
     runs = [int(value(shape, (run,), thresholds=(10, 20))) for run in range(6)]
     assert max(map(abs, runs[:2])) < 4
     assert runs[2:] == [10, 20, 9, 19]
+
+
+def test_scalars_at_edges_meet_others_and_lie_behind_the_last_index() -> None:
+    shape = ArrayShape("s32", ())
+    runs = [
+        [int(value(shape, (run, leaf), limit=limit, edges=True)) for run in range(3)]
+        for leaf, limit in ((0, None), (1, None), (2, 5))
+    ]
+    assert runs == [
+        [-(2**31), 3, -1],
+        [3, -1, -(2**31)],
+        [4, -(2**31), 5],
+    ]
+    (narrow,) = {int(value(ArrayShape("u8", ()), (0, 2), limit=1000, edges=True))}
+    assert narrow == 255

@@ -558,6 +558,34 @@ def test_a_convolution_that_is_a_dot_computes_the_same(name: str, xla: XlaCpu) -
     assert result_difference(expected, xla.run(emit_graph(program.graph), inputs)) is None
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shapes", "labels", "window"),
+    [
+        ("2,7,6,3 3,2,3,4 2,4,6,4", "b01f_01io->b01f", "size=3x2 stride=2x1 pad=1_1x0_1"),
+        ("3,5,2,6 4,2,3,3 2,2,3,4", "f0b1_o0i1->0b1f", "size=2x3 pad=-1_-1x-1_2 rhs_dilate=1x2"),
+        ("2,3,4 5,4,3 2,5,7", "b0f_oi0->bf0", "size=3 pad=2_0 lhs_dilate=3 rhs_reversal=1"),
+        ("8,3,9 9,8,5 9,3,5", "f0b_0io->b0f", "size=9 pad=1_1 lhs_dilate=4 rhs_reversal=1"),
+    ],
+)
+def test_a_convolution_of_f64_runs_as_dots(
+    shapes: str, labels: str, window: str, xla: XlaCpu
+) -> None:
+    image, kernel, result = shapes.split()
+    text = entry(
+        f"""  x = f32[{image}] parameter(0)
+  y = f32[{kernel}] parameter(1)
+  ROOT r = f32[{result}] convolution(x, y), window={{{window}}}, dim_labels={labels}"""
+    )
+    program = lowered(text)
+    assert program.graph.roots[0].opcode == "convolution"
+    wide = emit_graph(program.graph, WIDE)
+    assert " convolution(" not in wide
+    inputs = [array.astype("f8") for array in inputs_of(hlo_lint.parse(text))]
+    expected = xla.run(text.replace("f32[", "f64["), inputs)
+    assert result_difference(expected, xla.run(wide, inputs)) is None
+
+
 @pytest.mark.parametrize(
     ("window", "size"),
     [
@@ -655,12 +683,15 @@ def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
     call = """  k = f32[8] parameter(0)
   v = s32[8] parameter(1)
   c = (f32[8], s32[8], u8[1]) custom-call(k, v), custom_call_target="%s",
-      backend_config={"descending":true}
+      backend_config={%s}
   x = f32[8] get-tuple-element(c), index=0
   y = s32[8] get-tuple-element(c), index=1
   ROOT r = (f32[8], s32[8]) tuple(x, y)"""
     targets = "__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort_unassigned_scratch_size"
-    program, other = (lowered(entry(call % target), Nodes()) for target in targets)
+    configurations = '"descending":true', '"sort_options":{"descending":true}'
+    program, other = (
+        lowered(entry(call % given), Nodes()) for given in zip(targets, configurations, strict=True)
+    )
     assert not program.cuts + other.cuts
     assert emit_graph(program.graph) == emit_graph(other.graph)
     assert "direction=GT" in emit_graph(program.graph)

@@ -799,3 +799,25 @@ ENTRY e {
         "  c =", "  n = f8e4m3fn[2,8] negate(x)\n  r = f8e4m3fn[2,8] negate(n)\n  c ="
     )
     assert not validate_dumps("m", run_of([moved, narrow]), xla).changes
+
+
+def test_a_value_that_a_pass_rounds_and_converts_back_is_changed(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[4,8] parameter(0)
+  y = f32[4,8] parameter(1)
+  ROOT s = f32[4,8] add(x, y)
+}
+"""
+    for narrow in ("bf16", "f16"):
+        there = f"  n = {narrow}[4,8] convert(x)\n  b = f32[4,8] convert(n)\n  ROOT"
+        rounded = text.replace("  ROOT", there).replace("add(x,", "add(b,")
+        assert changed(validate_dumps("m", run_of([text, rounded]), xla)) == ["after_pass1"]
+        # The program has such numbers: XLA may round more of them.
+        has = f"  k = {narrow}[4,8] convert(y)\n  m = f32[4,8] convert(k)\n  ROOT"
+        own, more = (
+            one.replace("  ROOT", has).replace(" y)", " m)").replace("convert(m)", "convert(y)")
+            for one in (text, rounded)
+        )
+        assert not validate_dumps("m", run_of([own, more]), xla).changes

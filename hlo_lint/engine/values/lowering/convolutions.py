@@ -8,19 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.engine.values.lowering.gemms import ACTIVATIONS, times
 from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered
+from hlo_lint.hlo.attributes.plain import Padding
 from hlo_lint.hlo.attributes.windows import (
     ConvolutionDimensionNumbers,
     WindowDimension,
+    read_dim_labels,
+    read_window,
     spelled_dim_labels,
     spelled_window,
 )
 from hlo_lint.hlo.dtypes import is_float
 from hlo_lint.hlo.ir import Instruction
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.shape import ArrayShape, spelled_index
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
@@ -35,6 +40,8 @@ _MODES: Final[Mapping[str, str]] = {
 """Activations of cuDNN (`CudnnConvBackendConfig.activation_mode`)."""
 
 
+MAX_DOTS: Final = 64
+"""A convolution of more dots is none."""
 MAX_MEETINGS: Final = 1 << 20
 """Pairs of an element of the result and one of the kernel in a dimension of what may be a dot."""
 
@@ -266,3 +273,87 @@ def _filter_gradient(forward: _Convolution) -> _Convolution:
     )
     groups = forward.feature_groups  # each has its features, which are batches here
     return _Convolution(image, gradient, shape, turned, windows, batch_groups=groups)
+
+
+# ---- convolutions that run
+
+
+def as_dots(node: Node) -> Node | None:
+    """A convolution of floats as dots over its operands as parameters; None for one of too many.
+
+    XLA:CPU has no library for convolutions of f64, and a loop takes ten times as long as dots. They
+    are those of each element of the window, added, or those of each place in the result.
+    """
+    attributes = dict(node.attributes)
+    is_grouped = not attributes.keys().isdisjoint(("batch_group_count", "feature_group_count"))
+    left, right = (operand.shape for operand in node.operands)
+    labels, window = (
+        read_dim_labels(attributes["dim_labels"]),
+        read_window(attributes.get("window", "{}")),
+    )
+    sizes = [dimension.size for dimension in window]
+    places = [node.shape.dims[axis] for axis in labels.output_spatial]
+    is_empty = 0 in (*left.dims, *right.dims, *node.shape.dims)
+    count = min(prod(sizes), prod(places))
+    if is_grouped or is_empty or count > MAX_DOTS or not is_float(node.shape.dtype):
+        return None
+    nodes = Nodes()
+    paddings = [Padding(0, 0)] * left.rank
+    for axis, dimension in zip(labels.input_spatial, window, strict=True):
+        low, high, dilation = dimension[2:5]
+        paddings[axis] = Padding(low, high, dilation - 1)
+    image = nodes.pad(nodes.parameter(0, left), nodes.scalar(0, left.dtype), paddings)
+    kernel = nodes.parameter(1, right)
+    mirrored = [
+        axis
+        for axis, dimension in zip(labels.kernel_spatial, window, strict=True)
+        if dimension.is_reversed
+    ]
+    if mirrored:
+        order = (("dimensions", spelled_index(mirrored)),)
+        kernel = nodes.make("reverse", right, (kernel,), order)
+
+    def seen(begin: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Node:
+        """So many elements of the image in each spatial dimension, with `steps` between them."""
+        starts, limits, strides = [0] * left.rank, list(image.shape.dims), [1] * left.rank
+        for axis, start, size, step in zip(labels.input_spatial, begin, counts, steps, strict=True):
+            starts[axis], limits[axis] = start, start + (size - 1) * step + 1
+            strides[axis] = step
+        return nodes.slice(image, starts, limits, strides)
+
+    strides, dilations = ([dimension[at] for dimension in window] for at in (1, 5))
+    contracting = [(labels.input_feature, labels.kernel_input_feature)]
+    if prod(places) == count:
+        contracting += zip(labels.input_spatial, labels.kernel_spatial, strict=True)
+        results = []
+        for place in product(*map(range, places)):
+            begin = [at * stride for at, stride in zip(place, strides, strict=True)]
+            dot = nodes.dot(
+                seen(begin, sizes, dilations), kernel, node.shape.dtype, (), contracting
+            )
+            results.append(nodes.reshape(dot, (1, *dot.shape.dims)))
+        joined = nodes.concatenate(results, 0)
+        total = nodes.reshape(joined, (*places, *joined.shape.dims[1:]))
+        order_of = [*labels.output_spatial, labels.output_batch, labels.output_feature]
+    else:
+        # The kernel without its window, of which a dot has one element.
+        rest = sorted((labels.kernel_input_feature, labels.kernel_output_feature))
+        contracting = [(labels.input_feature, rest.index(labels.kernel_input_feature))]
+        sums: list[Node] = []
+        for place in product(*map(range, sizes)):
+            at = dict(zip(labels.kernel_spatial, place, strict=True))
+            starts = [at.get(axis, 0) for axis in range(right.rank)]
+            limits = [at.get(axis, size - 1) + 1 for axis, size in enumerate(right.dims)]
+            weights = nodes.slice(kernel, starts, limits)
+            weights = nodes.reshape(weights, tuple(right.dims[axis] for axis in rest))
+            begin = [at * step for at, step in zip(place, dilations, strict=True)]
+            dot = nodes.dot(
+                seen(begin, places, strides), weights, node.shape.dtype, (), contracting
+            )
+            sums = [nodes.binary("add", sums[0], dot) if sums else dot]
+        (total,) = sums
+        places_of = {labels.input_batch: labels.output_batch}
+        places_of |= zip(labels.input_spatial, labels.output_spatial, strict=True)
+        order_of = [places_of[axis] for axis in sorted(places_of)] + [labels.output_feature]
+    moved = sorted(range(len(order_of)), key=order_of.__getitem__)
+    return nodes.transpose(total, moved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
 from hlo_lint.analysis.calls import MARKS
@@ -170,8 +170,11 @@ def _top_k_by(
 
 
 def _radix_sort(lowering: Lowering, call: Instruction, leaves: list[Node]) -> list[Node]:
-    """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`)."""
-    descending = call.backend_config().get("descending") is True
+    """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`), which are
+    the whole configuration, or a part of it."""
+    config = call.backend_config()
+    options = config.get("sort_options", config)
+    descending = isinstance(options, Mapping) and options.get("descending") is True
     axis = leaves[0].shape.rank - 1
     return sort(lowering, leaves, axis, (("direction", "GT" if descending else "LT"),))
 

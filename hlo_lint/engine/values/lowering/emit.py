@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from hlo_lint.engine.values.lowering.convolutions import as_dots
 from hlo_lint.engine.values.lowering.graph import Attributes, Graph, Node, nodes_in_order
 from hlo_lint.hlo.dtypes import FLOATS, PART_OF_COMPLEX
 from hlo_lint.hlo.parser.literals import spelled_literal
 from hlo_lint.hlo.shape import ArrayShape, read_index
-
-if TYPE_CHECKING:
-    pass
 
 NATIVE: Final[Mapping[str, str]] = {}
 """Each element type as it is."""
@@ -103,6 +101,8 @@ class _Writer:
                 return self.conditional(node, name, result, operands)
             case "bitcast-convert":
                 return self.bits(node, name, operands[0])
+            case "convolution" if (self.types or _is_mirrored(node)) and (dots := as_dots(node)):
+                return self.inlined(dots, name, operands)
             case "bounded":
                 return [f"{name} = {result} copy({operands[0]})"]
             case "convert" if result == self.shape(node.operands[0].shape):
@@ -110,6 +110,19 @@ class _Writer:
             case "reduce-precision" if self.types:
                 return [f"{name} = {result} copy({operands[0]})"]
         return [f"{name} = {result} {node.opcode}({', '.join(operands)})" + self.tail(node)]
+
+    def inlined(self, root: Node, name: str, arguments: list[str]) -> list[str]:
+        """The instructions of nodes over parameters of their own."""
+        lines: list[str] = []
+        names: dict[int, str] = {}
+        for node in nodes_in_order([root]):
+            own = name if node is root else f"{name}.{node.number}"
+            if node.opcode == "parameter":
+                own = arguments[int(node.attributes[0][1])]
+            else:
+                lines += self.lines(node, own, [names[source.number] for source in node.operands])
+            names[node.number] = own
+        return lines
 
     def tail(self, node: Node) -> str:
         """The attributes of a node."""
@@ -152,3 +165,9 @@ class _Writer:
         else:
             lines.append(f"{name} = {target.dtype}[{dims}] bitcast-convert({operand})")
         return lines
+
+
+def _is_mirrored(node: Node) -> bool:
+    """True for a convolution of f32 that XLA:CPU does not give to its library."""
+    window = dict(node.attributes).get("window", "")
+    return node.shape.dtype == "f32" and "1" in window.partition("rhs_reversal=")[2]

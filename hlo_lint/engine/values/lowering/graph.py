@@ -288,13 +288,18 @@ class Nodes:
         operands = node, self.scalar(first, node.shape.dtype)
         return self.make("reduce", scalar, operands, dimensions, (("to_apply", graph),))
 
-    def slice(self, node: Node, starts: Sequence[int], limits: Sequence[int]) -> Node:
-        """The part of an array from `starts` to `limits`."""
-        pairs = list(zip(starts, limits, strict=True))
-        dims = tuple(limit - start for start, limit in pairs)
+    def slice(
+        self, node: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] = ()
+    ) -> Node:
+        """The part of an array from `starts` to `limits`, or every `strides` of its elements."""
+        every = strides or [1] * len(starts)
+        parts = list(zip(starts, limits, every, strict=True))
+        dims = tuple(-((start - limit) // stride) for start, limit, stride in parts)
         if dims == node.shape.dims:
             return node
-        ranges = ", ".join(f"[{start}:{limit}]" for start, limit in pairs)
+        ranges = ", ".join(
+            f"[{start}:{limit}{f':{stride}' * (stride > 1)}]" for start, limit, stride in parts
+        )
         shape = ArrayShape(node.shape.dtype, dims)
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
