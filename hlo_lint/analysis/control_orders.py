@@ -83,7 +83,7 @@ def has_effects(row: InstructionRecord) -> bool:
     return opcode_of(row) in HAS_EFFECTS
 
 
-def turned(
+def turned_edges(
     computation: ChangedComputation,
 ) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
     """Control edges that the schedule runs against: the first as it was, and the two as they are.

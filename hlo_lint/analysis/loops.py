@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.sequential_calls import sequential_calls
+from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.constants import number_of
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
@@ -184,18 +185,9 @@ class Loop:
             return None
         if self.is_invariant(index):
             return 0
-        total, reader, operand = 0, root, index
         # A body that was unrolled counts more than once.
-        while (change := _followed(reader, operand)) and change.opcode in ("add", "subtract"):
-            # Addition commutes; `constant - counter` is not a step.
-            places = (1,) if change.opcode == "subtract" else (1, 0)
-            other = next((at for at in places if scalar(change, at) is not None), None)
-            if other is None:
-                return None
-            amount = scalar(change, other) or 0
-            total += -amount if change.opcode == "subtract" else amount
-            reader, operand = change, 1 - other
-            if state_element(reader, operand) == index:
+        for reader, operand, total in chain((root, index, 0), _counted):
+            if reader is not root and state_element(reader, operand) == index:
                 return total
         return None
 
@@ -204,6 +196,20 @@ class Loop:
         if state is None or state.opcode != "tuple":
             return None
         return scalar(state, index)
+
+
+def _counted(at: tuple[Instruction, int, int]) -> tuple[Instruction, int, int] | None:
+    """The sum that an operand is, its operand besides the constant, and what is added so far."""
+    reader, operand, total = at
+    change = _followed(reader, operand)
+    if change is None or change.opcode not in ("add", "subtract"):
+        return None
+    # Addition commutes; `constant - counter` is not a step.
+    for other in (1,) if change.opcode == "subtract" else (1, 0):
+        amount = scalar(change, other)
+        if amount is not None:
+            return change, 1 - other, total + (-amount if change.opcode == "subtract" else amount)
+    return None
 
 
 @cached_analysis

@@ -11,7 +11,7 @@ from hlo_lint.analysis.control_orders import (
     has_order,
     orders,
     runs_before,
-    turned,
+    turned_edges,
     waiting,
 )
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -290,7 +290,8 @@ class ControlDependencyLost(Rule):
         """Each such pair, at the instruction that came second."""
         for computation in change.changed:
             after = computation.after
-            for before, ahead, behind in turned(computation) if change.after.is_scheduled else ():
+            edges = turned_edges(computation) if change.after.is_scheduled else ()
+            for before, ahead, behind in edges:
                 yield Finding(
                     behind,
                     f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}",
