@@ -52,6 +52,25 @@ rhs_contracting_dims={{{dimension}}}{rest}
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_transpose-folding.txt"
 _AFTER = "module_0001.m.0002.simplification.after_transpose-folding.before_pipeline-end.txt"
 _ASKED = ", operand_precision={highest,highest}"
+_CONVOLVED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[2,9,9,8]{{3,2,1,0}} parameter(0)
+  q = f32[3,3,8,4]{{3,2,1,0}} parameter(1)
+  {result}
+  g = f32[2,7,7,4]{{3,2,1,0}} get-tuple-element(k), index=0
+  ROOT n = f32[2,7,7,4]{{3,2,1,0}} negate({read})
+}}
+"""
+_LABELS: Final = "window={size=3x3}, dim_labels=b01f_01io->b01f"
+_CONVOLUTION: Final = f"""c = f32[2,7,7,4]{{3,2,1,0}} convolution(p, q), {_LABELS}{_ASKED}
+  k = (f32[2,7,7,4]{{3,2,1,0}}) tuple(c)"""
+_CUDNN: Final = (
+    "k = (f32[2,7,7,4]{{3,2,1,0}}, u8[0]{{0}}) custom-call(p, q), "
+    + _LABELS.replace("{", "{{").replace("}", "}}")
+    + '{precision}, custom_call_target="__cudnn$convForward"'
+)
 _TRANSPOSED = _PROGRAM.format(
     transpose="t = f32[6,4]{1,0} transpose(q), dimensions={1,0}",
     dot="d",
@@ -109,6 +128,16 @@ class PrecisionLost(Rule):
             ),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
+        ),
+        Bad(
+            _CONVOLVED.format(result=_CUDNN.format(precision="") + "  // error", read="g"),
+            file=_AFTER,
+            beside={_BEFORE: _CONVOLVED.format(result=_CONVOLUTION, read="c")},
+        ),
+        Good(
+            _CONVOLVED.format(result=_CUDNN.format(precision=_ASKED), read="g"),
+            file=_AFTER,
+            beside={_BEFORE: _CONVOLVED.format(result=_CONVOLUTION, read="c")},
         ),
         Bad(
             _PROGRAM.format(
@@ -370,9 +399,12 @@ def _exact(value: Instruction) -> str:
 def _asked(product: Instruction) -> str | None:
     """The precision that a product asks for; None for what is none."""
     attributes = product.attributes_text
+    # A call of cuDNN has the attribute of the convolution; those of cuBLAS have it in the config.
+    is_call = product.opcode == "custom-call"
+    has_config = is_call and not product.custom_call_target.startswith("__cudnn$conv")
     if "operand_precision" not in attributes and "algorithm" not in attributes:
-        return None if product.opcode == "custom-call" else ""
-    if product.opcode == "custom-call":
+        return None if has_config else ""
+    if has_config:
         config = configuration(product.attribute_text("backend_config") or "")
         if "operand_precision" not in config and "algorithm" not in config:
             return None
