@@ -222,7 +222,8 @@ def _is_marked(record: InstructionRecord) -> bool:
 def _may_start(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
     is_collective = opcode_of(record) in COMMUNICATES and "channel_id=" in attributes
-    return is_collective or "frontend_attributes=" in attributes
+    is_marked = opcode_of(record) not in _PACKS and "frontend_attributes=" in attributes
+    return is_collective or is_marked
 
 
 def _may_lose(record: InstructionRecord) -> bool:

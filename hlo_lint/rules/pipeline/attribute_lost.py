@@ -132,6 +132,19 @@ _CALL: Final = "call(p), to_apply=b"
 _KERNEL: Final = "fusion(p), kind=kLoop, calls=b"
 _ATTRIBUTES = ', frontend_attributes={_xla_stream="1"}, backend_config="b"'
 _QUEUE: Final = ', backend_config={"operation_queue_id":"2"}'
+_PACKED = """
+HloModule m
+
+ENTRY e {{
+  p = f32[2]{{0}} parameter(0)
+  q = f32[2]{{0}} parameter(1)
+  {packed}
+  ROOT c = f32[2]{{0}} custom-call({name}), custom_call_target="k"
+}}
+"""
+_NESTED = """t = (f32[2]{0}, f32[2]{0}) tuple(p, q), frontend_attributes={a="b"}
+  s = (f32[2]{0}, (f32[2]{0}, f32[2]{0})) tuple(p, t)"""
+_FLAT = "u = (f32[2]{0}, f32[2]{0}, f32[2]{0}) tuple(p, p, q)"
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -252,6 +265,11 @@ class AttributeLost(Rule):
             _SIMPLER.format(steps="d.1 = f32[8]{0} subtract(p, q)", name="d.1", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
+        ),
+        Good(
+            _PACKED.format(packed=_FLAT, name="u"),
+            file=_AFTER,
+            beside={_BEFORE: _PACKED.format(packed=_NESTED, name="s")},
         ),
         Good(
             _CALLED.format(caller=_KERNEL + _MARK, attributes=""),
