@@ -228,7 +228,7 @@ def _by_way_of(
         return None
     if any(map(shape.is_dynamic, range(shape.rank))):
         return None
-    (root, name), line = head(instruction), instruction.text.partition(" = ")[2]
+    (root, name), line = head(instruction), instruction.text.partition("=")[2].lstrip()
     there = f"{dtype or shape.dtype}[{','.join(map(str, dims))}]"
     if before:
         before = f"  {name}.extra = {shape.dtype}[] {before}\n"
@@ -370,9 +370,8 @@ def other_constant(instruction: Instruction) -> str | None:
 
 def head(instruction: Instruction) -> tuple[str, str]:
     """`ROOT ` or nothing, and the name as it is spelled."""
-    found = re.match(r"(ROOT )?(%?[\w.\-]+) = ", instruction.text)
-    assert found is not None
-    return found[1] or "", found[2]
+    spelled = instruction.text.partition("=")[0].split()
+    return "ROOT " * (len(spelled) > 1), spelled[-1]
 
 
 def instead(instruction: Instruction, shape: str, operation: str, last: str) -> str:
