@@ -133,6 +133,8 @@ def _reducer(instruction: Instruction, choice: random.Random) -> str | None:
     computation = instruction.computation
     if computation.is_entry or len(computation.parameters) != 2 or not instruction.is_root:
         return None
+    if instruction.opcode in ("and", "or"):  # the first value is not neutral for the other one
+        return None
     return other_operation(instruction, choice) if len(computation) == 3 else None
 
 
