@@ -15,11 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from operator import attrgetter
 from typing import Final
 
 from hlo_lint.analysis.diff.bisection import aligned_steps
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.analysis.verifier.scope import Violation
+from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.values.inputs import value
@@ -205,8 +207,14 @@ def _violation(before: PassDump, after: PassDump) -> Violation | None:
     except (DumpError, OSError):
         return None
     errors = (one for check in found.keys() - known.keys() for one in found[check])
-    of_instructions = (one for one in errors if isinstance(one.at, Instruction))
-    return next((one for one in of_instructions if not one.is_warning), None)
+    return next((one for one in errors if not one.is_warning and _is_read(one.at)), None)
+
+
+def _is_read(at: object) -> bool:
+    """True for an instruction that the result of its computation needs: a pass may leave others."""
+    if not isinstance(at, Instruction) or at.computation.root is None:
+        return False
+    return at in reached([at.computation.root], attrgetter("producers"))
 
 
 def _stretches(run: RunSteps, all_steps: bool) -> list[list[ValidatedStep]]:

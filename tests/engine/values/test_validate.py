@@ -680,9 +680,11 @@ def test_a_module_that_no_longer_is_one_is_a_change_and_an_unknown_one_is_not(
     (change,) = validate_dumps("m", run, xla, all_steps=all_steps).changes
     assert change.after.path.name.split(".")[4] == "after_pass2"
     assert "any more in this dump: reshape of 8 elements" in diagnostic_of(change).message
-    validation = validate_dumps("m", run_of([right, unknown]), xla, all_steps=all_steps)
-    assert validation.counts[StepOutcome.NOT_LOWERED] == 1
-    assert not validation.changes
+    dead = unknown.replace("  ROOT", "  d = f32[2,3] reshape(x)\n  ROOT")
+    for other in (unknown, dead):
+        validation = validate_dumps("m", run_of([right, other]), xla, all_steps=all_steps)
+        assert validation.counts[StepOutcome.NOT_LOWERED] == 1
+        assert not validation.changes
 
 
 def test_a_group_that_does_not_meet_infinities_of_another_one_is_no_change(xla: XlaCpu) -> None:
