@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple
@@ -103,7 +103,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
             things.remove(_RESHARDED)
         if things and is_renamed and old.computation.name != new.computation.name:
             runners = change.runners(new.computation)
-            held = set(chain.from_iterable(map(frontend_of, runners)))
+            held = set(chain.from_iterable(map(Instruction.frontend_attributes, runners)))
             things = [thing for thing in things if thing.rpartition(" ")[2] not in held]
         excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
         things = [thing for thing in things if thing not in excused]
@@ -118,8 +118,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
     handled = {old for old, _ in seen}
     for old, new, parts in change.succeeded(_may_start):
         handled.add(old.name)
-        names = set(chain.from_iterable(map(frontend_of, parts)))
-        things = [f"the frontend attribute {name}" for name in frontend_of(old).keys() - names]
+        names = set(chain.from_iterable(map(Instruction.frontend_attributes, parts)))
+        things = [
+            f"the frontend attribute {name}" for name in old.frontend_attributes().keys() - names
+        ]
         if len(old.operand_names) == len(new.operand_names):
             held = {name for part in parts for name in part.attributes}
             things += [
@@ -155,8 +157,8 @@ def _lost_marks(old: Instruction, parts: Sequence[Instruction]) -> list[str]:
     """The frontend attributes that nothing has which an instruction became."""
     # Those of users say something of the operation that they wrote.
     is_same = parts[0].opcode == old.opcode
-    names = {name for name in frontend_of(old) if is_same or name.startswith("_")}
-    names.difference_update(*map(frontend_of, parts))
+    names = {name for name in old.frontend_attributes() if is_same or name.startswith("_")}
+    names.difference_update(*map(Instruction.frontend_attributes, parts))
     return [f"the frontend attribute {name}" for name in sorted(names)]
 
 
@@ -193,7 +195,7 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             root = None if body is None else body.root
             for new in map(after.at, computation.added) if root else ():
                 if new.name not in before.index and root and is_clone(root.row, new.row):
-                    held = set(frontend_of(new))
+                    held = set(new.frontend_attributes())
                     # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
                     if ":T(" not in change.after.header:
                         held.discard("inlineable")
@@ -276,7 +278,8 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         there = _find_fields(new.attributes_text)
         fields = _find_fields(old.attributes_text)
         lost += [f"{field} of the backend_config" for field in fields if field not in there]
-    held, left = {} if old.opcode in _PACKS else frontend_of(old), frontend_of(new)
+    held = {} if old.opcode in _PACKS else old.frontend_attributes()
+    left = new.frontend_attributes()
     lost += [f"the frontend attribute {name}" for name in sorted(held.keys() - left)]
     if _is_same(old, new):
         others = [name for name in held if left.get(name, held[name]) != held[name]]
@@ -295,14 +298,6 @@ def _is_same(old: Instruction, new: Instruction) -> bool:
         new.type_text,
         new.operand_names,
     )
-
-
-def frontend_of(instruction: Instruction) -> Mapping[str, object]:
-    """The frontend attributes of an instruction, by name."""
-    if "frontend_attributes=" not in instruction.attributes_text:
-        return {}
-    value = instruction.attribute_or_none("frontend_attributes")
-    return {str(name): text for name, text in value.items()} if isinstance(value, Mapping) else {}
 
 
 def _loses_metadata(old: Instruction, new: Instruction) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hlo_lint.analysis.device_groups import count_of
-from hlo_lint.analysis.lost_attributes import PLACES, frontend_of
+from hlo_lint.analysis.lost_attributes import PLACES
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.dumps.transitions import may
@@ -49,7 +49,7 @@ def _difference(one: Instruction, other: Instruction, compares_shardings: bool) 
             return "results, by another backend_config"
     marked = [name for name in PLACES if name in one.attributes_text + other.attributes_text]
     for name in marked:
-        if frontend_of(one).get(name) != frontend_of(other).get(name):
+        if one.frontend_attributes().get(name) != other.frontend_attributes().get(name):
             return f"results, those with another frontend attribute {name}"
     shardings = (one.attributes.get("sharding"), other.attributes.get("sharding"))
     if compares_shardings and None not in shardings and shardings[0] != shardings[1]:

@@ -211,6 +211,11 @@ class Instruction:
         config = self.attribute_or_none("backend_config")
         return config if isinstance(config, Mapping) else {}
 
+    def frontend_attributes(self) -> Mapping[str, object]:
+        """The frontend attributes by name; empty if there are none, or they cannot be read."""
+        value = self.attribute_or_none("frontend_attributes")
+        return value if isinstance(value, Mapping) else {}
+
     def integer_attribute(self, name: str) -> int | None:
         """An attribute that is one integer, else None."""
         value = self.attribute_or_none(name)

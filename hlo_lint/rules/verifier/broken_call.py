@@ -143,15 +143,15 @@ class BrokenCall(VerifierRule):
         """A composite call says which composite it is."""
         if call.attribute_text("is_composite") != "true":
             return
-        attributes = call.attribute_or_none("frontend_attributes")
-        name = attributes.get("composite.name", "") if isinstance(attributes, dict) else ""
+        attributes = call.frontend_attributes()
+        name = attributes.get("composite.name", "")
         if not isinstance(name, str) or not name.strip('"'):
             message = "a composite call needs a non-empty composite.name"
             yield Violation("composite-name", call, message)
-        if isinstance(attributes, dict) and attributes.get("composite.attributes") in ("", '""'):
+        if attributes.get("composite.attributes") in ("", '""'):
             message = "composite.attributes is left out or {}, and not empty"
             yield Violation("composite-name", call, message)
-        version = attributes.get("composite.version") if isinstance(attributes, dict) else None
+        version = attributes.get("composite.version")
         if isinstance(version, str) and not version.strip('"').isdecimal():
             message = f"composite.version={version} is not a non-negative integer"
             yield Violation("composite-name", call, message)
