@@ -21,6 +21,8 @@ from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import opcode_of
 from hlo_lint.text.patterns import late
 
+TRANSFER_PAIRS: Final = "_xla_send_recv_source_target_pairs"
+"""The frontend attribute with the pairs of the permute that a send or a receive was a part of."""
 _find_pairs = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}").findall
 
 
@@ -118,6 +120,15 @@ def communicating(computation: Computation) -> tuple[Instruction, ...]:
 def count_of(module: Module, name: str) -> int:
     """`replica_count` or `num_partitions` of a module's header; 1 where it is left out."""
     return header_counts(module).get(name, 1)
+
+
+def transfer_pairs(transfer: Instruction) -> tuple[tuple[int, int], ...]:
+    """The pairs of a source and a target of a send or a receive; none if it does not say, or they
+    cannot be read."""
+    text = transfer.frontend_attributes().get(TRANSFER_PAIRS)
+    value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
+    pairs = value if isinstance(value, tuple) else ()
+    return tuple((pair[0], pair[1]) for pair in pairs if isinstance(pair, tuple) and len(pair) == 2)
 
 
 def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:

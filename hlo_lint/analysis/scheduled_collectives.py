@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final, TypeAlias
 
-from hlo_lint.analysis.device_groups import device_groups
+from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, device_groups
 from hlo_lint.analysis.kinds import template_of
 from hlo_lint.analysis.loops import loops
 from hlo_lint.analysis.sequential_calls import sequential_calls
@@ -24,7 +24,6 @@ _SHOWN: Final = (
     *("channel_id", "replica_groups", "source_target_pairs", "use_global_device_ids"),
     *_COMPARED,
 )
-_PAIRS: Final = "_xla_send_recv_source_target_pairs"
 MAX_COLLECTIVES: Final = 100_000
 """Collectives that are compared of a module, each iteration of a loop counted."""
 
@@ -157,8 +156,10 @@ def _collective(instruction: Instruction, opcode: str, module: Module) -> Collec
     pairs = attributes.get("frontend_attributes", "")
     devices: object = sorted(device_groups(instruction, module)) or tuple(spelled)
     # A send of a pipelined permute has its pairs in a frontend attribute, not in an attribute.
-    if _PAIRS in pairs:
-        devices = pairs = _PAIRS + pairs.partition(_PAIRS)[2].partition("}}")[0] + "}}"
+    if TRANSFER_PAIRS in pairs:
+        devices = pairs = (
+            TRANSFER_PAIRS + pairs.partition(TRANSFER_PAIRS)[2].partition("}}")[0] + "}}"
+        )
         spelled.append(pairs)
     shapes = f"({', '.join(str(operand.shape) for operand in instruction.operands)})"
     reducer = module.callee(instruction)

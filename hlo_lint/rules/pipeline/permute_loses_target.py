@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.pass_pairs import ChangedComputation, PassPair
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import attributes_of, name_of, opcode_of
@@ -20,7 +21,6 @@ _FOR_ALL: Final = frozenset(
     "ragged-all-to-all reduce-scatter".split()
 )
 """Opcodes that give data to every device that runs them."""
-_PAIRS: Final = ("source_target_pairs", "_xla_send_recv_source_target_pairs")
 _CHOOSES: Final = frozenset({"select", "conditional"})
 """Opcodes that show that devices are told apart."""
 MAX_DEVICES: Final = 1 << 16
@@ -121,7 +121,7 @@ class PermuteLosesTarget(Rule):
 
 def _collectives(
     computation: Computation, numbers: Iterable[int]
-) -> dict[tuple[str, str, str], Instruction]:
+) -> dict[tuple[str, str, tuple[tuple[int, int], ...]], Instruction]:
     """The collectives at these positions, by name, opcode and pairs."""
     collectives = {}
     for number in numbers:
@@ -136,13 +136,13 @@ def _collectives(
     return collectives
 
 
-def _pairs_of(collective: Instruction) -> str:
-    """The text of the pairs of sources and targets."""
-    name, frontend = _PAIRS
-    if name in collective.attributes:
-        return collective.attributes[name]
-    _, _, pairs = collective.attributes.get("frontend_attributes", "").partition(f"{frontend}=")
-    return pairs.partition("}}")[0] + "}" if pairs else ""
+def _pairs_of(collective: Instruction) -> tuple[tuple[int, int], ...]:
+    """The pairs of a source and a target."""
+    pairs = collective.attributes.get("source_target_pairs")
+    if pairs is None:
+        return transfer_pairs(collective)
+    ends = (map(whole_number, pair) for pair in _pair.findall(pairs))
+    return tuple((source or 0, target or 0) for source, target in ends)
 
 
 def _chooses(computation: ChangedComputation) -> bool:
@@ -152,7 +152,7 @@ def _chooses(computation: ChangedComputation) -> bool:
             continue
         if opcode_of(row) in _CHOOSES:
             return True
-        if opcode_of(row) == "send" and _PAIRS[1] not in attributes_of(row):
+        if opcode_of(row) == "send" and TRANSFER_PAIRS not in attributes_of(row):
             return True
     return False
 
@@ -162,8 +162,7 @@ def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
     reached: set[int] = set()
     for collective in collectives:
         if collective.opcode in _PERMUTES:
-            pairs = _pair.findall(_pairs_of(collective))
-            reached.update(whole_number(target) or 0 for _, target in pairs)
+            reached.update(target for _, target in _pairs_of(collective))
         else:
             counts = [whole_number(count) or 0 for count in _counts.findall(module.header)]
             reached.update(range(min(max(counts, default=0), MAX_DEVICES)))

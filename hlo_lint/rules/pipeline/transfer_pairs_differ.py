@@ -6,14 +6,12 @@ from collections import defaultdict
 from typing import Final
 
 from hlo_lint.analysis.calls import instructions_of
+from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.patterns import late
 
-_PAIRS: Final = "_xla_send_recv_source_target_pairs"
-_find_pairs = late(r"\{(\d+),(\d+)\}").findall
 _PROGRAM: Final = """
 p = f32[8]{{0}} parameter(0)
 t = token[] after-all()
@@ -48,7 +46,7 @@ class TransferPairsDiffer(Rule):
 
     severity = Severity.WARNING
     opcodes = frozenset({"recv", "send"})
-    mentions = (_PAIRS,)
+    mentions = (TRANSFER_PAIRS,)
     examples = (
         Bad.entry(_PROGRAM.format(pairs="{{0,1}}", mark="  // error")),
         Bad.entry(
@@ -70,13 +68,13 @@ class TransferPairsDiffer(Rule):
         ends: dict[tuple[str, str], list[Instruction]] = defaultdict(list)
         for opcode in ("send", "recv"):
             for end in instructions_of(module, opcode):
-                if _PAIRS in end.attributes_text and "channel_id=" in end.attributes_text:
+                if TRANSFER_PAIRS in end.attributes_text and "channel_id=" in end.attributes_text:
                     channel = end.attribute_text("channel_id") or ""
                     ends[end.computation.name, channel].append(end)
         for (_, channel), found in ends.items():
             if [end.opcode for end in found] != ["send", "recv"]:
                 continue
-            sent, received = map(_pairs, found)
+            sent, received = map(set, map(transfer_pairs, found))
             if sent != received and channel != "0":
                 only = min(sent ^ received)
                 other = found[1 if only in sent else 0]
@@ -117,10 +115,4 @@ def _other(is_sent: bool) -> str:
 def _ends(module: Module, opcode: str) -> dict[tuple[int, int], Instruction]:
     """The sends or the receives of a module, by their pairs of devices."""
     ends = instructions_of(module, opcode)
-    return {pair: end for end in ends if _PAIRS in end.attributes_text for pair in _pairs(end)}
-
-
-def _pairs(end: Instruction) -> set[tuple[int, int]]:
-    _, _, text = end.attributes_text.partition(_PAIRS + "=")
-    text = "".join(text.partition("}}")[0].split()) + "}"
-    return {(int(source), int(target)) for source, target in _find_pairs(text.strip('"'))}
+    return {pair: end for end in ends for pair in transfer_pairs(end)}

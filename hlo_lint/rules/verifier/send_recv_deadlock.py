@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final
 
+from hlo_lint.analysis.device_groups import TRANSFER_PAIRS, transfer_pairs
 from hlo_lint.analysis.verifier.checks import on_module
-from hlo_lint.analysis.verifier.scope import Violation, value_or_none
+from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.opcodes import COMMUNICATES
@@ -245,8 +246,8 @@ class SendRecvDeadlock(VerifierRule):
             # Transfers of unknown devices end the search, which XLA does not begin.
             for transfer in transfers:
                 is_transfer = transfer.opcode in _TRANSFERS and not _is_of_host(transfer)
-                if is_transfer and _PAIRS not in transfer.attributes_text:
-                    message = f"{transfer.opcode} does not have the attribute {_PAIRS}"
+                if is_transfer and TRANSFER_PAIRS not in transfer.attributes_text:
+                    message = f"{transfer.opcode} does not have the attribute {TRANSFER_PAIRS}"
                     return (Violation("send-recv-pairs", transfer, message),)
         return _pending(transfers)
 
@@ -279,22 +280,8 @@ def _relevant(computation: Computation) -> tuple[Instruction, ...]:
     return tuple(computation.at(number) for number, row in rows if opcode_of(row) in opcodes)
 
 
-_PAIRS: Final = "_xla_send_recv_source_target_pairs"
-
-
 def _is_of_host(transfer: Instruction) -> bool:
     return "is_host_transfer=true" in transfer.attributes_text
-
-
-def _pairs_of(instruction: Instruction) -> tuple[tuple[int, int], ...]:
-    if _PAIRS not in instruction.attributes_text:
-        return ()
-    attributes = instruction.attribute_or_none("frontend_attributes")
-    text = attributes.get(_PAIRS) if isinstance(attributes, dict) else None
-    value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
-    if not isinstance(value, tuple):
-        return ()
-    return tuple((pair[0], pair[1]) for pair in value if isinstance(pair, tuple) and len(pair) == 2)
 
 
 def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
@@ -312,7 +299,7 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
                     check = "collective-start-between-send-and-recv"
                 yield Violation(check, transfer, message)
             continue
-        pairs = _pairs_of(transfer)
+        pairs = transfer_pairs(transfer)
         if not pairs:
             pending.clear()
             if not _is_of_host(transfer):
