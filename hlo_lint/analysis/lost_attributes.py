@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.device_groups import count_of
@@ -94,7 +93,35 @@ def losses(change: PassPair) -> Iterator[Loss]:
     """Each instruction that lost something, with all of it."""
     is_free = may(change.pass_name, "shardings")
     is_parted = count_of(change.before, "num_partitions") > 1
-    seen = set[tuple[str, str]]()
+    handled = set[str]()
+    roots = _roots_without_sharding(change) if is_parted and not is_free else None
+    for loss in _lost_as_kept(change, is_free=is_free, is_parted=is_parted):
+        handled.add(loss.old.name)
+        if roots and (loss.old.name, loss.new.name) == (roots[0].name, roots[1].name):
+            roots = None
+        yield loss
+    if roots:
+        yield Loss(*roots, ("the sharding of the result",))
+    for old, new, name in _inlined(change):
+        yield Loss(old, new, (f"the frontend attribute {name}",))
+    for old, new, parts in change.succeeded(_may_start):
+        handled.add(old.name)
+        if things := _lost_when_started(old, new, parts):
+            yield Loss(old, new, things)
+    for computation in change.changed:
+        for old, new in computation.replaced(_has_place):
+            if old.name in handled:
+                continue
+            # What computes the value may be above what gives it: a convert, a part of a tuple.
+            made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
+            # What the partitioner left has a sharding at the root alone.
+            is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
+            if things := _lost_when_replaced(old, new, made, is_inner=is_inner):
+                yield Loss(old, new, things)
+
+
+def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterator[Loss]:
+    """The losses of instructions that the pass kept, or moved as they were."""
     for old, new, is_renamed in _kept(change):
         if not _may_have_lost(old, new) or _kind(old) != _kind(new):
             continue
@@ -102,64 +129,55 @@ def losses(change: PassPair) -> Iterator[Loss]:
         if not is_parted and _RESHARDED in things:
             things.remove(_RESHARDED)
         if things and is_renamed and old.computation.name != new.computation.name:
-            runners = change.runners(new.computation)
-            held = set(chain.from_iterable(map(Instruction.frontend_attributes, runners)))
+            held = _names_on(change.runners(new.computation))
             things = [thing for thing in things if thing.rpartition(" ")[2] not in held]
         excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
         things = [thing for thing in things if thing not in excused]
         if things or not (is_renamed or is_free or not _loses_metadata(old, new)):
-            seen.add((old.name, new.name))
             yield Loss(old, new, tuple(things))
-    roots = _roots_without_sharding(change) if is_parted and not is_free else None
-    if roots and (roots[0].name, roots[1].name) not in seen:
-        yield Loss(*roots, ("the sharding of the result",))
-    for old, new, name in _inlined(change):
-        yield Loss(old, new, (f"the frontend attribute {name}",))
-    handled = {old for old, _ in seen}
-    for old, new, parts in change.succeeded(_may_start):
-        handled.add(old.name)
-        names = set(chain.from_iterable(map(Instruction.frontend_attributes, parts)))
-        things = [
-            f"the frontend attribute {name}" for name in old.frontend_attributes().keys() - names
+
+
+def _lost_when_started(
+    old: Instruction, new: Instruction, parts: Sequence[Instruction]
+) -> tuple[str, ...]:
+    """The things that an operation lost which is asynchronous now, or no longer, or combined."""
+    things = [f"the frontend attribute {name}" for name in _names_on([old]) - _names_on(parts)]
+    if len(old.operand_names) == len(new.operand_names):
+        held = {name for part in parts for name in part.attributes}
+        things += [
+            name
+            for name in _HANDED_ON
+            if name in {*old.attributes} - held
+            # That of a start says how it is started.
+            and not (name == "backend_config" and old.opcode.endswith("-start"))
         ]
-        if len(old.operand_names) == len(new.operand_names):
-            held = {name for part in parts for name in part.attributes}
-            things += [
-                name
-                for name in _HANDED_ON
-                if name in {*old.attributes} - held
-                # That of a start says how it is started.
-                and not (name == "backend_config" and old.opcode.endswith("-start"))
-            ]
-        if things:
-            yield Loss(old, new, tuple(sorted(things)))
-    for computation in change.changed:
-        for old, new in computation.replaced(_has_place):
-            # What computes the value may be above what gives it: a convert, a part of a tuple.
-            made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
-            runs = any(part.opcode in _RUNS - {old.opcode} for part in made)
-            if not made or runs or old.name in handled:
-                continue
-            things = _lost_marks(old, (new, *made))
-            exchanges = [part for part in made if part.opcode in COMMUNICATES]
-            has_channel = any("channel_id" in part.attributes for part in exchanges)
-            if exchanges and "channel_id" in old.attributes and not has_channel:
-                things.append("channel_id")
-            # What the partitioner left has a sharding at the root alone.
-            is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
-            if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
-                things.append("sharding")
-            if things:
-                yield Loss(old, new, tuple(things))
+    return tuple(sorted(things))
 
 
-def _lost_marks(old: Instruction, parts: Sequence[Instruction]) -> list[str]:
-    """The frontend attributes that nothing has which an instruction became."""
+def _lost_when_replaced(
+    old: Instruction, new: Instruction, made: Sequence[Instruction], *, is_inner: bool
+) -> tuple[str, ...]:
+    """The things that an operation lost in whose place others stand: `made`, of which `new` gives
+    the value."""
+    if not made or any(part.opcode in _RUNS - {old.opcode} for part in made):
+        return ()
     # Those of users say something of the operation that they wrote.
-    is_same = parts[0].opcode == old.opcode
-    names = {name for name in old.frontend_attributes() if is_same or name.startswith("_")}
-    names.difference_update(*map(Instruction.frontend_attributes, parts))
-    return [f"the frontend attribute {name}" for name in sorted(names)]
+    is_same = new.opcode == old.opcode
+    names = {name for name in _names_on([old]) if is_same or name.startswith("_")}
+    lost = sorted(names - _names_on([new, *made]))
+    things = [f"the frontend attribute {name}" for name in lost]
+    exchanges = [part for part in made if part.opcode in COMMUNICATES]
+    has_channel = any("channel_id" in part.attributes for part in exchanges)
+    if exchanges and "channel_id" in old.attributes and not has_channel:
+        things.append("channel_id")
+    if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
+        things.append("sharding")
+    return tuple(things)
+
+
+def _names_on(instructions: Iterable[Instruction]) -> set[str]:
+    """The names of the frontend attributes of any of some instructions."""
+    return {name for one in instructions for name in one.frontend_attributes()}
 
 
 def _has_place(record: InstructionRecord) -> bool:
@@ -195,7 +213,7 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             root = None if body is None else body.root
             for new in map(after.at, computation.added) if root else ():
                 if new.name not in before.index and root and is_clone(root.row, new.row):
-                    held = set(new.frontend_attributes())
+                    held = _names_on([new])
                     # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
                     if ":T(" not in change.after.header:
                         held.discard("inlineable")
