@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.analysis.walks import chain
 from hlo_lint.hlo.attributes.plain import Alias
-from hlo_lint.hlo.ir import Computation, Instruction, Operand
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
 from hlo_lint.text.patterns import late
@@ -25,6 +25,13 @@ NumberedPart: TypeAlias = tuple[int, Index]
 
 _ELEMENT = late(r", index=(\d{1,9})(?:,|\Z)")
 """The attributes of nearly all get-tuple-elements."""
+
+
+def input_output_aliases(module: Module) -> tuple[Alias, ...]:
+    """The results that lie in parameters, by `input_output_alias` of the header."""
+    value = module.attribute_or_none("input_output_alias")
+    entries = value if isinstance(value, tuple) else ()
+    return tuple(entry for entry in entries if isinstance(entry, Alias))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,8 @@ def turned_edges(
     """
     before, after = computation.before, computation.after
     for number, position in computation.kept:
-        if "control-predecessors=" not in attributes_of(before.rows[number]):
-            continue
-        second = after.at(position)
         for name in control_predecessors(attributes_of(before.rows[number])):
+            second = after.at(position)
             earlier = before.instruction(name)
             first = None if earlier is None else _as_it_is(earlier, after)
             if earlier is None or first is None or first.number < position:

@@ -27,6 +27,7 @@ from hlo_lint.analysis.buffers import (
     NumberedPart,
     ResultPart,
     handed_on_place,
+    input_output_aliases,
     operand_place,
     operand_position,
 )
@@ -262,10 +263,9 @@ class SharedBuffers:
         root = None if entry is None else entry.root
         if entry is None or root is None or "input_output_alias=" not in module.header:
             return
-        aliases = module.attribute_or_none("input_output_alias")
         parameters = parameters_of(entry)
-        for alias in aliases if isinstance(aliases, tuple) else ():
-            if isinstance(alias, Alias) and alias.operand in parameters:
+        for alias in input_output_aliases(module):
+            if alias.operand in parameters:
                 result = source_place(entry, root.number, alias.output_index)
                 place = parameters[alias.operand][-1], alias.operand_index
                 self._join(entry, [place], entry, [result])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.buffers import input_output_aliases
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import ArrayShape, Shape, part, spelled_index
@@ -44,11 +44,10 @@ class AliasAcrossMemories(Rule):
         if "input_output_alias=" not in module.header or ":S(" not in module.header:
             return
         layout = module.attribute_or_none("entry_computation_layout")
-        aliases = module.attribute_or_none("input_output_alias")
-        if not isinstance(layout, ProgramShape) or not isinstance(aliases, tuple):
+        if not isinstance(layout, ProgramShape):
             return
-        for alias in aliases:
-            if not isinstance(alias, Alias) or not 0 <= alias.operand < len(layout.parameters):
+        for alias in input_output_aliases(module):
+            if not 0 <= alias.operand < len(layout.parameters):
                 continue
             result = part(layout.result, alias.output_index)
             parameter = part(layout.parameters[alias.operand], alias.operand_index)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from hlo_lint.analysis.buffers import input_output_aliases
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes.plain import Alias, Donor
+from hlo_lint.hlo.attributes.plain import Donor
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.shape import Index, spelled_part
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
@@ -94,7 +95,10 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
             file=file,
         )
         return
-    ours, theirs = _aliases(before), _aliases(after)
+    ours, theirs = (
+        {alias.output_index: alias for alias in input_output_aliases(module)}
+        for module in (before, after)
+    )
     moved = [index for index, alias in ours.items() if theirs.get(index, alias) != alias]
     if moved:
         more = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
@@ -106,23 +110,13 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
         )
 
 
-def _aliases(module: Module) -> dict[Index, Alias]:
-    """The aliases of a module, by the result."""
-    value = module.attribute_or_none("input_output_alias")
-    entries = value if isinstance(value, tuple) else ()
-    return {entry.output_index: entry for entry in entries if isinstance(entry, Alias)}
-
-
 def _donated(module: Module) -> set[tuple[int, Index]]:
     """The parts of parameters whose memory is given away."""
-    donated: set[tuple[int, Index]] = set()
-    for name in ("input_output_alias", "buffer_donor"):
-        value = module.attribute_or_none(name)
-        for entry in value if isinstance(value, tuple) else ():
-            if isinstance(entry, Alias):
-                donated.add((entry.operand, entry.operand_index))
-            elif isinstance(entry, Donor):
-                donated.add((entry.parameter, entry.shape_index))
+    donors = module.attribute_or_none("buffer_donor")
+    donated = {(alias.operand, alias.operand_index) for alias in input_output_aliases(module)}
+    for donor in donors if isinstance(donors, tuple) else ():
+        if isinstance(donor, Donor):
+            donated.add((donor.parameter, donor.shape_index))
     return donated
 
 

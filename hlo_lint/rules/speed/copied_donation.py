@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hlo_lint.hlo.attributes.plain import Alias
+from hlo_lint.analysis.buffers import input_output_aliases
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -84,10 +84,9 @@ def _copied_donations(
     entry = module.entry
     if entry is None or entry.root is None or "copy" not in entry.opcodes:
         return
-    aliases = module.attribute_or_none("input_output_alias")
     parameters = entry.parameters
-    for alias in aliases if isinstance(aliases, tuple) else ():
-        if not isinstance(alias, Alias) or alias.operand >= len(parameters):
+    for alias in input_output_aliases(module):
+        if alias.operand >= len(parameters):
             continue
         part = _only_part(parameters[alias.operand], alias.operand_index)
         if part is None or part is entry.root:
