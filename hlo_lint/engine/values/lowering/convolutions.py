@@ -291,17 +291,16 @@ def as_dots(node: Node) -> Node | None:
         read_dim_labels(attributes["dim_labels"]),
         read_window(attributes.get("window", "{}")),
     )
-    sizes = [dimension.size for dimension in window]
-    places = [node.shape.dims[axis] for axis in labels.output_spatial]
+    places = prod(node.shape.dims[axis] for axis in labels.output_spatial)
     is_empty = 0 in (*left.dims, *right.dims, *node.shape.dims)
-    count = min(prod(sizes), prod(places))
+    count = min(prod(dimension.size for dimension in window), places)
     if is_grouped or is_empty or count > MAX_DOTS or not is_float(node.shape.dtype):
         return None
     nodes = Nodes()
     paddings = [Padding(0, 0)] * left.rank
     for axis, dimension in zip(labels.input_spatial, window, strict=True):
-        low, high, dilation = dimension[2:5]
-        paddings[axis] = Padding(low, high, dilation - 1)
+        low, high = dimension.padding_low, dimension.padding_high
+        paddings[axis] = Padding(low, high, dimension.base_dilation - 1)
     image = nodes.pad(nodes.parameter(0, left), nodes.scalar(0, left.dtype), paddings)
     kernel = nodes.parameter(1, right)
     mirrored = [
@@ -312,48 +311,88 @@ def as_dots(node: Node) -> Node | None:
     if mirrored:
         order = (("dimensions", spelled_index(mirrored)),)
         kernel = nodes.make("reverse", right, (kernel,), order)
+    dots = _Dots(nodes, image, kernel, node, labels, window)
+    return dots.by_place() if places == count else dots.by_weight()
 
-    def seen(begin: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Node:
+
+class _Dots(NamedTuple):
+    """A convolution of a padded image."""
+
+    nodes: Nodes
+    image: Node
+    kernel: Node
+    node: Node
+    labels: ConvolutionDimensionNumbers
+    window: Sequence[WindowDimension]
+
+    @property
+    def places(self) -> list[int]:
+        """The spatial sizes of the result."""
+        return [self.node.shape.dims[axis] for axis in self.labels.output_spatial]
+
+    @property
+    def strides(self) -> list[int]:
+        """The distances of neighbouring places in the image."""
+        return [dimension.stride for dimension in self.window]
+
+    @property
+    def dilations(self) -> list[int]:
+        """The distances of neighbouring elements of the window in the image."""
+        return [dimension.window_dilation for dimension in self.window]
+
+    def seen(self, begin: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Node:
         """So many elements of the image in each spatial dimension, with `steps` between them."""
-        starts, limits, strides = [0] * left.rank, list(image.shape.dims), [1] * left.rank
-        for axis, start, size, step in zip(labels.input_spatial, begin, counts, steps, strict=True):
+        dims = self.image.shape.dims
+        starts, limits, strides = [0] * len(dims), list(dims), [1] * len(dims)
+        spatial = self.labels.input_spatial
+        for axis, start, size, step in zip(spatial, begin, counts, steps, strict=True):
             starts[axis], limits[axis] = start, start + (size - 1) * step + 1
             strides[axis] = step
-        return nodes.slice(image, starts, limits, strides)
+        return self.nodes.slice(self.image, starts, limits, strides)
 
-    strides, dilations = ([dimension[at] for dimension in window] for at in (1, 5))
-    contracting = [(labels.input_feature, labels.kernel_input_feature)]
-    if prod(places) == count:
+    def dot(self, left: Node, right: Node, contracting: Sequence[tuple[int, int]]) -> Node:
+        """A dot of the type of the result."""
+        return self.nodes.dot(left, right, self.node.shape.dtype, (), contracting)
+
+    def by_place(self) -> Node:
+        """One dot for each place in the result: of the whole kernel and what it lies over."""
+        nodes, labels = self.nodes, self.labels
+        sizes = [dimension.size for dimension in self.window]
+        contracting = [(labels.input_feature, labels.kernel_input_feature)]
         contracting += zip(labels.input_spatial, labels.kernel_spatial, strict=True)
         results = []
-        for place in product(*map(range, places)):
-            begin = [at * stride for at, stride in zip(place, strides, strict=True)]
-            dot = nodes.dot(
-                seen(begin, sizes, dilations), kernel, node.shape.dtype, (), contracting
-            )
+        for place in product(*map(range, self.places)):
+            begin = [at * step for at, step in zip(place, self.strides, strict=True)]
+            dot = self.dot(self.seen(begin, sizes, self.dilations), self.kernel, contracting)
             results.append(nodes.reshape(dot, (1, *dot.shape.dims)))
         joined = nodes.concatenate(results, 0)
-        total = nodes.reshape(joined, (*places, *joined.shape.dims[1:]))
-        order_of = [*labels.output_spatial, labels.output_batch, labels.output_feature]
-    else:
+        total = nodes.reshape(joined, (*self.places, *joined.shape.dims[1:]))
+        return self.ordered(
+            total, [*labels.output_spatial, labels.output_batch, labels.output_feature]
+        )
+
+    def by_weight(self) -> Node:
+        """The sum of a dot for each element of the window: of its weights and all they lie over."""
+        nodes, labels, dims = self.nodes, self.labels, self.kernel.shape.dims
         # The kernel without its window, of which a dot has one element.
         rest = sorted((labels.kernel_input_feature, labels.kernel_output_feature))
         contracting = [(labels.input_feature, rest.index(labels.kernel_input_feature))]
         sums: list[Node] = []
-        for place in product(*map(range, sizes)):
+        for place in product(*(range(dimension.size) for dimension in self.window)):
             at = dict(zip(labels.kernel_spatial, place, strict=True))
-            starts = [at.get(axis, 0) for axis in range(right.rank)]
-            limits = [at.get(axis, size - 1) + 1 for axis, size in enumerate(right.dims)]
-            weights = nodes.slice(kernel, starts, limits)
-            weights = nodes.reshape(weights, tuple(right.dims[axis] for axis in rest))
-            begin = [at * step for at, step in zip(place, dilations, strict=True)]
-            dot = nodes.dot(
-                seen(begin, places, strides), weights, node.shape.dtype, (), contracting
-            )
+            starts = [at.get(axis, 0) for axis in range(len(dims))]
+            limits = [at.get(axis, size - 1) + 1 for axis, size in enumerate(dims)]
+            weights = nodes.slice(self.kernel, starts, limits)
+            weights = nodes.reshape(weights, tuple(dims[axis] for axis in rest))
+            begin = [at * step for at, step in zip(place, self.dilations, strict=True)]
+            dot = self.dot(self.seen(begin, self.places, self.strides), weights, contracting)
             sums = [nodes.binary("add", sums[0], dot) if sums else dot]
         (total,) = sums
         places_of = {labels.input_batch: labels.output_batch}
         places_of |= zip(labels.input_spatial, labels.output_spatial, strict=True)
-        order_of = [places_of[axis] for axis in sorted(places_of)] + [labels.output_feature]
-    moved = sorted(range(len(order_of)), key=order_of.__getitem__)
-    return nodes.transpose(total, moved)
+        order = [places_of[axis] for axis in sorted(places_of)]
+        return self.ordered(total, [*order, labels.output_feature])
+
+    def ordered(self, total: Node, order: Sequence[int]) -> Node:
+        """The result, of which the dimensions stand in another order."""
+        return self.nodes.transpose(total, sorted(range(len(order)), key=order.__getitem__))
