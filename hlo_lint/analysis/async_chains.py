@@ -167,9 +167,9 @@ class _Follower:
             return
         for user in at.users:
             for number, operand in enumerate(user.operands):
-                taken = len(operand.index)
+                taken = len(operand.shape_index)
                 # An element of the start's own tuple is an array, no handle.
-                if operand.name == at.name and index[:taken] == operand.index:
+                if operand.name == at.name and index[:taken] == operand.shape_index:
                     yield from self._used(user, number, index[taken:])
         # Without a ROOT mark XLA takes the last instruction (hlo_computation.cc: Builder::Build).
         if at.is_root or at is at.computation.root:

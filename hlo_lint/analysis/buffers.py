@@ -91,7 +91,7 @@ def operand_memory(
 ) -> tuple[AssignedValue, ...]:
     """The values, each with its memory, that an operand may be."""
     operand = instruction.operands[number]
-    return memory_of(buffers, operand.instruction, operand.index)
+    return memory_of(buffers, operand.instruction, operand.shape_index)
 
 
 def source_of(

@@ -260,7 +260,7 @@ class _Run:
 def _place(operand: Operand | None, path: Index, context: Context | None) -> _Place | None:
     if operand is None or operand.instruction is None:
         return None
-    return operand.instruction, (*operand.index, *path), context
+    return operand.instruction, (*operand.shape_index, *path), context
 
 
 def _counted(place: _Place) -> int | None:
@@ -279,14 +279,14 @@ def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index
     if root.opcode != "tuple" or len(path) != 1 or path[0] >= len(root.operand_names):
         return False
     operand = root.operands[path[0]]
-    source, index = operand.instruction, operand.index
+    source, index = operand.instruction, operand.shape_index
     if source is not None and source.opcode == "get-tuple-element" and not index:
         number = source.tuple_index
         index = () if number is None else (number,)
         first = source.operand(0)
         if first is None:
             return False
-        source, index = first.instruction, (*first.index, *index)
+        source, index = first.instruction, (*first.shape_index, *index)
     return source is parameter and index == path
 
 

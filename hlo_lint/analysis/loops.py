@@ -305,7 +305,7 @@ def _followed(instruction: Instruction, operand: int) -> Instruction | None:
     """The instruction that an operand comes from, what only hands it on left out."""
     for _ in range(64):
         taken = instruction.operand(operand)
-        if taken is None or taken.index:
+        if taken is None or taken.shape_index:
             return None
         source = taken.instruction
         if source is None or source.opcode not in _RENAMES:

@@ -244,7 +244,7 @@ class Accesses:
             if operand.instruction is None:
                 continue
             for index in array_indices(operand.shape):
-                for value in self.values(operand.instruction, (*operand.index, *index)):
+                for value in self.values(operand.instruction, (*operand.shape_index, *index)):
                     yield MemoryAccess(instruction, value, writes=False)
 
     def _writes(self, instruction: Instruction) -> Iterator[MemoryAccess]:

@@ -81,7 +81,7 @@ class Rewrite:
                     continue
                 if span is None:
                     return False
-                index = "".join(f"#{number}" for number in operand.index)
+                index = "".join(f"#{number}" for number in operand.shape_index)
                 name = f"{self._percent}{value.name}{index}"
                 edits.append(Edit(Span(begin + span.start, begin + span.end), name))
         if old.is_root:

@@ -68,7 +68,7 @@ def _reads_element(user: Instruction, parameter: Instruction, element: int) -> b
     if user.opcode == "get-tuple-element":
         return user.attributes.get("index") == str(element)
     return any(
-        operand.instruction is parameter and operand.index[:1] in ((), (element,))
+        operand.instruction is parameter and operand.shape_index[:1] in ((), (element,))
         for operand in user.operands
     )
 

@@ -8,7 +8,6 @@ lies in descending order. The lines cited are those of openxla/xla at 183fa00cb5
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from math import inf, prod
 from typing import TYPE_CHECKING, TypeVar
@@ -167,11 +166,10 @@ def permute_dimensions(dimensions: Sequence[int], shape: ArrayShape) -> ArraySha
     """
     _require_order(shape)
     order = compose(inverse(dimensions), shape.minor_to_major)
-    return replace(
-        shape,
+    return shape._replace(
         dims=permute(shape.dims, dimensions),
         dynamic=permute(shape.dynamic, dimensions) if shape.dynamic else (),
-        layout=replace(_layout(shape), minor_to_major=order),
+        layout=_layout(shape)._replace(minor_to_major=order),
     )
 
 
@@ -191,7 +189,7 @@ def normalize(shape: ArrayShape) -> ArrayShape:
     physical = permute_dimensions(shape.minor_to_major[::-1], shape)
     layout = _layout(physical)
     kept = tuple(part for part in layout.rest if part.startswith("L("))
-    return physical.with_layout(replace(layout, rest=kept))
+    return physical.with_layout(layout._replace(rest=kept))
 
 
 # Layouts that make a reshape free
@@ -332,17 +330,17 @@ def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
     _require_order(target)
     _require_equal_counts(source, target)
     facts, layout = _layout(source), _layout(target)
-    layout = replace(layout, memory_space=facts.memory_space)
+    layout = layout._replace(memory_space=facts.memory_space)
     if source.dtype == target.dtype:
-        layout = replace(layout, element_size_in_bits=facts.element_size_in_bits)
+        layout = layout._replace(element_size_in_bits=facts.element_size_in_bits)
     if source.dims == target.dims:
         padding = tuple(part for part in facts.rest if part.startswith("L("))
-        layout = replace(layout, tiles=facts.tiles, rest=padding)
+        layout = layout._replace(tiles=facts.tiles, rest=padding)
     flags = [target.is_dynamic(d) for d in range(target.rank)]
     for (i, j), ends in pairwise(common_factors(source.dims, target.dims)):
         if ends == (i + 1, j + 1):
             flags[j] |= source.is_dynamic(i)
-    return replace(target, layout=layout, dynamic=tuple(flags) if any(flags) else ())
+    return target._replace(layout=layout, dynamic=tuple(flags) if any(flags) else ())
 
 
 def _strides(dims: Sequence[int], minor_to_major: Sequence[int]) -> tuple[int, ...]:

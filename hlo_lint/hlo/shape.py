@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.text.patterns import late
@@ -41,8 +41,7 @@ class ShapeSyntaxError(TextError):
     """A text that is not a shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """The layout of an array: `{1,0:T(8,128)(2,1)E(4)S(5)}`.
 
     >>> parse_array("s4[8,6]{0,1:E(4)S(5)}").layout
@@ -82,8 +81,7 @@ class Layout:
         return f"Layout({str(self)!r})"
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayShape:
+class ArrayShape(NamedTuple):
     """An array: `bf16[<=8,3]{1,0}`.
 
     >>> shape = parse_array("f32[8,<=3]{0,1}")
@@ -155,7 +153,7 @@ class ArrayShape:
 
     def with_layout(self, layout: Layout | None) -> ArrayShape:
         """The same array, lying differently."""
-        return replace(self, layout=layout)
+        return self._replace(layout=layout)
 
     def __str__(self) -> str:
         sizes = [
@@ -165,8 +163,7 @@ class ArrayShape:
         return f"{self.dtype}[{','.join(sizes)}]{'' if self.layout is None else self.layout}"
 
 
-@dataclass(frozen=True, slots=True)
-class TupleShape:
+class TupleShape(NamedTuple):
     """Several shapes in one value: `(f32[8]{0}, s32[])`."""
 
     elements: tuple[Shape, ...]
@@ -175,8 +172,7 @@ class TupleShape:
         return "(" + ", ".join(map(str, self.elements)) + ")"
 
 
-@dataclass(frozen=True, slots=True)
-class BufferShape:
+class BufferShape(NamedTuple):
     """A mutable buffer that holds an array: `b(f32[2]{0})`."""
 
     element: ArrayShape
@@ -185,8 +181,7 @@ class BufferShape:
         return f"b({self.element})"
 
 
-@dataclass(frozen=True, slots=True)
-class OpaqueShape:
+class OpaqueShape(NamedTuple):
     """A value without elements: `token[]` or `opaque[]`."""
 
     kind: str

@@ -90,7 +90,7 @@ def fusion_index(call: Instruction, result: ResultArray) -> Index | None:
         return result.index
     parts = enumerate(root.operands) if root.opcode == "tuple" else ()
     for place, operand in parts:
-        if _is_result(operand.instruction, operand.index, call, result):
+        if _is_result(operand.instruction, operand.shape_index, call, result):
             return (place,)
     return () if _is_result(root, (), call, result) else None
 
@@ -108,6 +108,8 @@ def _update_of(call: Instruction, result: ResultArray) -> Instruction | None:
     """The dynamic-update-slice that writes a result of the call."""
     for update in call.computation.with_opcode("dynamic-update-slice"):
         operand = update.operand(1)
-        if operand is not None and _is_result(operand.instruction, operand.index, call, result):
+        if operand is None:
+            continue
+        if _is_result(operand.instruction, operand.shape_index, call, result):
             return update
     return None

@@ -165,7 +165,7 @@ def _dynamic(case: Case, chance: random.Random) -> Case:
             return text
         flags = [False] * shape.rank
         flags[chance.randrange(shape.rank)] = True
-        return str(replace(shape, dynamic=tuple(flags), layout=None))
+        return str(shape._replace(dynamic=tuple(flags), layout=None))
 
     return _an_operand(case, chance, changed)
 

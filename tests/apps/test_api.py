@@ -402,8 +402,8 @@ def test_operands_say_which_element_of_which_instruction_is_read(graph: Module) 
     twice = graph.entry.instruction("%twice")
     assert twice is not None
     plain, element = twice.operands
-    assert (plain.name, plain.index, str(plain.shape)) == ("a", (), "f32[4]{0}")
-    assert (element.name, element.index) == ("pair", (1, 1))
+    assert (plain.name, plain.shape_index, str(plain.shape)) == ("a", (), "f32[4]{0}")
+    assert (element.name, element.shape_index) == ("pair", (1, 1))
     assert element.instruction is graph.entry.instruction("pair")
     assert str(element.shape) == "f32[4]{0}"
 

@@ -175,7 +175,7 @@ def _chained(instruction: Instruction, module: Module, chance: random.Random) ->
         return None
     place = chance.randrange(len(names))
     operand = instruction.operand(place)
-    if operand is None or operand.instruction is None or operand.index:
+    if operand is None or operand.instruction is None or operand.shape_index:
         return None
     written, opcode = operand.instruction.type_text, chance.choice(LINKS)
     count = 1 if opcode in ONE_OPERAND else 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise, permutations, product
 from math import prod
 from typing import TYPE_CHECKING
@@ -193,7 +192,7 @@ def dressed(shape: ArrayShape, fact: tuple[str, Layout], dynamic: int = 0) -> Ar
     """The array with such facts; the bits of `dynamic` say which dimensions are dynamic."""
     dtype, facts = fact
     flags = tuple(bool(dynamic >> d & 1) for d in range(shape.rank))
-    layout = replace(facts, minor_to_major=shape.minor_to_major)
+    layout = facts._replace(minor_to_major=shape.minor_to_major)
     return ArrayShape(dtype, shape.dims, layout, flags if any(flags) else ())
 
 
@@ -276,14 +275,14 @@ ROWS = ArrayShape("bf16", (2, 4, 6), TILED)
 @pytest.mark.parametrize(
     ("a", "b", "alike"),
     [
-        (ROWS, replace(ROWS, dtype="s16"), True),
-        (ROWS, replace(ROWS, dtype="s8"), False),
+        (ROWS, ROWS._replace(dtype="s16"), True),
+        (ROWS, ROWS._replace(dtype="s8"), False),
         (ROWS, ROWS.with_layout(Layout((2, 1, 0))), False),
-        (ROWS, ROWS.with_layout(replace(TILED, tiles=((4, 2), (2, 1)))), False),
-        (ROWS, ROWS.with_layout(replace(TILED, memory_space=5)), False),
-        (ROWS, ROWS.with_layout(replace(TILED, rest=("L(4)",))), False),
-        (ROWS, ArrayShape("bf16", (1, 2, 4, 6), replace(TILED, minor_to_major=(3, 2, 1, 0))), True),
-        (ROWS, ArrayShape("bf16", (2, 24), replace(TILED, minor_to_major=(1, 0))), False),
+        (ROWS, ROWS.with_layout(TILED._replace(tiles=((4, 2), (2, 1)))), False),
+        (ROWS, ROWS.with_layout(TILED._replace(memory_space=5)), False),
+        (ROWS, ROWS.with_layout(TILED._replace(rest=("L(4)",))), False),
+        (ROWS, ArrayShape("bf16", (1, 2, 4, 6), TILED._replace(minor_to_major=(3, 2, 1, 0))), True),
+        (ROWS, ArrayShape("bf16", (2, 24), TILED._replace(minor_to_major=(1, 0))), False),
     ],
 )
 def test_what_packs_alike_is_told_from_what_does_not(

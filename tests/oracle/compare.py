@@ -148,7 +148,7 @@ def our_nodes(computation: Computation) -> list[Node]:
             instruction.name,
             instruction == root,
             instruction.opcode,
-            [(operand.name, operand.index) for operand in instruction.operands],
+            [(operand.name, operand.shape_index) for operand in instruction.operands],
             sorted(user.name for user in instruction.users),
             sorted(instruction.called_computations),
             parameters.get(instruction, 0),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from importlib import import_module
@@ -157,7 +156,7 @@ def check_shape(
             return ShapeCheck(inferred)
         return ShapeCheck(inferred, _errors(inference, operation, inferred, inferred)[0])
     if inference.free_type and isinstance(inferred, ArrayShape) and isinstance(shape, ArrayShape):
-        inferred = replace(inferred, dtype=shape.dtype)
+        inferred = inferred._replace(dtype=shape.dtype)
     errors, precision_error = _errors(inference, operation, inferred, shape)
     layout_error = exact_error = ""
     if inference.keeps_layout and not errors and not isinstance(inferred, Refusal | Open):

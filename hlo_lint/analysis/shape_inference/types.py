@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference.operation import Impossible, Unknowable
@@ -211,7 +210,7 @@ def without_memory_space(shape: Shape, *, tiles: bool = True) -> Shape:
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return shape
     kept = shape.layout.tiles if tiles else ()
-    return shape.with_layout(replace(shape.layout, tiles=kept, memory_space=0))
+    return shape.with_layout(shape.layout._replace(tiles=kept, memory_space=0))
 
 
 def brief(shape: Shape) -> str:

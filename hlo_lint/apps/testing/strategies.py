@@ -13,7 +13,7 @@ They need the package `hypothesis`, which comes with `hlo-lint[test]`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
@@ -109,7 +109,7 @@ def _elementwise(body: _Computation, name: str, shape: ArrayShape) -> None:
 
 def _compare(body: _Computation, name: str, shape: ArrayShape) -> None:
     direction = body.one_of(("EQ", "NE", "LT", "GE"))
-    result = replace(shape, dtype="pred")
+    result = shape._replace(dtype="pred")
     chosen = body.add(result, f"compare(%{name}, %{name}), direction={direction}")
     body.add(shape, f"select(%{chosen}, %{name}, %{name})")
 
@@ -120,7 +120,7 @@ def _copy(body: _Computation, name: str, shape: ArrayShape) -> None:
 
 def _convert(body: _Computation, name: str, shape: ArrayShape) -> None:
     if shape.dtype in FLOATS:
-        body.add(replace(shape, dtype=body.one_of(FLOATS)), f"convert(%{name})")
+        body.add(shape._replace(dtype=body.one_of(FLOATS)), f"convert(%{name})")
 
 
 def _transpose(body: _Computation, name: str, shape: ArrayShape) -> None:
@@ -153,14 +153,14 @@ def _slice(body: _Computation, name: str, shape: ArrayShape) -> None:
     ranges = list(zip(begins, ends, strict=True))
     dims = tuple(end - begin for begin, end in ranges)
     spelled = ", ".join(f"[{begin}:{end}]" for begin, end in ranges)
-    body.add(replace(shape, dims=dims), f"slice(%{name}), slice={{{spelled}}}")
+    body.add(shape._replace(dims=dims), f"slice(%{name}), slice={{{spelled}}}")
 
 
 def _concatenate(body: _Computation, name: str, shape: ArrayShape) -> None:
     if shape.dims and 2 * shape.elements <= MAX_ELEMENTS:
         at = body.number(0, shape.rank - 1)
         dims = (*shape.dims[:at], 2 * shape.dims[at], *shape.dims[at + 1 :])
-        body.add(replace(shape, dims=dims), f"concatenate(%{name}, %{name}), dimensions={{{at}}}")
+        body.add(shape._replace(dims=dims), f"concatenate(%{name}, %{name}), dimensions={{{at}}}")
 
 
 def _dot(body: _Computation, name: str, shape: ArrayShape) -> None:

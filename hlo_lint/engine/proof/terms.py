@@ -297,7 +297,7 @@ def _operands(instruction: Instruction, values: Mapping[str, Term]) -> Iterator[
                 f"%{instruction.name} reads %{operand.name}, which is not defined before it"
             )
         term = values[operand.name]
-        for number in operand.index:
+        for number in operand.shape_index:
             if not isinstance(term, tuple) or number >= len(term):
                 raise NotLayout("an element of what is not a tuple")
             term = term[number]

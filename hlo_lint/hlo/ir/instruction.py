@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hlo_lint.hlo.comments import without_comments
 from hlo_lint.hlo.records import NAME, OPCODE, OPERANDS, REFERENCES, ROOT, TAIL, TYPE
@@ -26,13 +25,12 @@ CALLING_ATTRIBUTES: Final = tuple(
 _CALLED = late(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})\s*=\s*(\{{[^{{}}=]*\}}|%?[\w.\-]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """An operand: an instruction, or one element of its tuple."""
 
     name: str
     """The name without `%`."""
-    index: tuple[int, ...]
+    shape_index: tuple[int, ...]
     """The element of the tuple: `(1, 0)` for `%x#1#0`, empty for the whole value."""
     instruction: Instruction | None
     """None if the computation does not define the name."""
@@ -42,7 +40,7 @@ class Operand:
         """The shape of the operand, or None if it is unknown."""
         if self.instruction is None:
             return None
-        return part(self.instruction.shape_or_none, self.index)
+        return part(self.instruction.shape_or_none, self.shape_index)
 
 
 class Instruction:

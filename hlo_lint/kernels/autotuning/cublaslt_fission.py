@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
@@ -229,7 +229,7 @@ def _normalized(dot: Instruction) -> Iterator[InsertedReshape]:
             order.insert(first + 1, max(batch))
             shape = _descending(shape, permute(shape.dims, order))
         if split is not None and split[1] != "tf32":
-            shape = replace(shape, dtype=split[1])
+            shape = shape._replace(dtype=split[1])
         computed = _is_computed(operand) or split is not None
         collapsed = _collapse(shape, first)
         yield InsertedReshape(

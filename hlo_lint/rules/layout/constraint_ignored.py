@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import lie_alike
@@ -77,7 +76,7 @@ class ConstraintIgnored(Rule):
         shapes = {}
         for number, before, wanted in _ignored(instruction):
             layout = before.layout or Layout(before.minor_to_major)
-            ordered = replace(layout, minor_to_major=wanted.minor_to_major)
+            ordered = layout._replace(minor_to_major=wanted.minor_to_major)
             shapes[number] = before.with_layout(ordered)
         return with_copied_operands(
             instruction, module, shapes, "copy the operand into the layout of its constraint"

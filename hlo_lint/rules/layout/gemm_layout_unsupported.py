@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders
@@ -82,7 +81,7 @@ class GemmLayoutUnsupported(Rule):
         shapes = {}
         for side in _wrong_sides(instruction):
             descending = tuple(reversed(range(side.shape.rank)))
-            layout = replace(side.shape.layout or Layout(()), minor_to_major=descending)
+            layout = (side.shape.layout or Layout(()))._replace(minor_to_major=descending)
             copied = side.shape.with_layout(layout)
             if side.operand is not None and not unsupported(copied, *side.groups):
                 shapes[side.operand] = copied

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, turned
@@ -151,7 +150,7 @@ class LayoutChanged(Rule):
             if before.rank != after.rank:
                 return None
             order = after.layout.minor_to_major
-            shapes[number] = before.with_layout(replace(before.layout, minor_to_major=order))
+            shapes[number] = before.with_layout(before.layout._replace(minor_to_major=order))
         if not shapes:
             return None
         from hlo_lint.analysis.rewrite import with_copied_operands

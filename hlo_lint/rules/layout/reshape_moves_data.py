@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from hlo_lint.analysis.buffers import source_of
@@ -264,7 +263,7 @@ def as_transposes(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
 def _like(shape: ArrayShape, order: tuple[int, ...]) -> ArrayShape:
     """The same array in another order, without tiles."""
     bare = ArrayShape(shape.dtype, shape.dims, Layout(order), shape.dynamic)
-    untiled = shape.with_layout(replace(shape.layout or Layout(order), tiles=(), rest=()))
+    untiled = shape.with_layout((shape.layout or Layout(order))._replace(tiles=(), rest=()))
     return carry_layout_facts(untiled, bare)
 
 

@@ -44,6 +44,8 @@ class SubbyteSizeMissing(Rule):
         ),
     )
 
+    mentions = tuple(f"{dtype}[" for dtype in SUBBYTE)
+
     def check(self, module: Module, stage: Stage) -> Findings:
         """Each instruction with such an array in its type, in what a compiler ended with."""
         if not stage.final or stage.backend is None:

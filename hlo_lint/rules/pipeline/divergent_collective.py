@@ -188,7 +188,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
             source = test if element is None else state
             at = side if element is None else element
             operands = source.operands
-            if at >= len(operands) or operands[at].index:
+            if at >= len(operands) or operands[at].shape_index:
                 return None
             values.append(_evaluate(operands[at].instruction, ids, module))
         first, limit = values[number], values[1 - number]
@@ -277,7 +277,7 @@ class _ScalarPlace(NamedTuple):
 
 
 def _read(operand: Operand | None, fusion: _ScalarPlace | None) -> _ScalarPlace | None:
-    if operand is None or operand.instruction is None or operand.index:
+    if operand is None or operand.instruction is None or operand.shape_index:
         return None
     return _ScalarPlace(operand.instruction, fusion)
 

@@ -147,7 +147,7 @@ def _forms(
             forms[value] = numbering.number(("parameter", numbered(number)))
             continue
         read = [
-            (forms[operand.instruction], operand.index)
+            (forms[operand.instruction], operand.shape_index)
             for operand in value.operands
             if operand.instruction in forms
         ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
@@ -314,7 +313,7 @@ def _resized(
     if not isinstance(shape, ArrayShape):
         return shape
     dims = tuple(made[sizes.find((*place, index, number))] for number in range(shape.rank))
-    return replace(shape, dims=dims)
+    return shape._replace(dims=dims)
 
 
 class ShortenLiterals(InstructionReplacement):

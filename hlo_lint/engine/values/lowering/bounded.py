@@ -7,7 +7,6 @@ the sizes is 0, and no operation reads it: this is what XLA's dynamic-padder has
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -73,7 +72,7 @@ def shapes_of(shape: Shape) -> Iterator[tuple[ArrayShape, int | None]]:
         for element in shape.elements:
             yield from shapes_of(element)
     elif isinstance(shape, ArrayShape) and any(shape.dynamic):
-        yield next(bare(replace(shape, dynamic=()))), None
+        yield next(bare(shape._replace(dynamic=()))), None
         for flag, dim in zip(shape.dynamic, shape.dims, strict=True):
             if flag:
                 yield ArrayShape("s32", ()), dim

@@ -6,7 +6,6 @@ No operation reads beyond the sizes: what lies there is the same for all, or is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import pairwise
 from math import prod
@@ -65,7 +64,7 @@ def bounded_value(
     def plain(shape: Shape, *read: Node) -> list[Node]:
         """The results of the operation of whole arrays."""
         several = shape.elements if isinstance(shape, TupleShape) else (shape,)
-        shapes = [replace(_array(one), dynamic=()) for one in several]
+        shapes = [_array(one)._replace(dynamic=()) for one in several]
         given = TupleShape(tuple(shapes)) if isinstance(shape, TupleShape) else shapes[0]
         result = on_device(lowering, instruction, opcode, [*map(static, read)], given)
         return list(leaf_nodes(result))

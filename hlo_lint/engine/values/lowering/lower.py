@@ -213,8 +213,8 @@ class Lowering:
     def operand_shapes(self, instruction: Instruction) -> list[Shape | None]:
         """The shapes of what an instruction reads."""
         return [
-            part(self.shape(operand.instruction), operand.index) if operand.instruction else None
-            for operand in instruction.operands
+            part(self.shape(source), index) if source else None
+            for _, index, source in instruction.operands
         ]
 
     def computation(self, computation: Computation, arguments: Sequence[Values]) -> Values:
@@ -226,7 +226,7 @@ class Lowering:
                 values = self._values(instruction, by_name, arguments)
             if self.watch is not None and instruction in self.watch.instructions:
                 operands = (
-                    element_of(by_name[operand.name][0], operand.index)
+                    element_of(by_name[operand.name][0], operand.shape_index)
                     for operand in instruction.operands
                 )
                 self.watch.computed(instruction, values[0], operands)
@@ -252,7 +252,7 @@ class Lowering:
                 raise NotLowered(f"%{instruction.name} is a parameter without a number")
             return arguments[number]
         operands = [
-            [element_of(value, operand.index) for value in by_name[operand.name]]
+            [element_of(value, operand.shape_index) for value in by_name[operand.name]]
             for operand in instruction.operands
         ]
         return self._instruction(instruction, operands)
