@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Skipped
 from hlo_lint.dumps.pass_lists import known_pass
+from hlo_lint.engine.memo import RunMemo
 from hlo_lint.engine.runner import Checker, Progress, Task
 from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Form, Rule, Stage
@@ -99,7 +100,7 @@ def fix(
     rules, before = settings.chosen_rules(), known_pass(settings.before)
     stage_of = settings.stage_of if settings.has_stages else None
     listed = baseline_of(settings)
-    dump, task = as_dump(target, settings), Task(rules, before, stage_of)
+    dump, task = as_dump(target, settings), Task(rules, before, stage_of, memo=RunMemo())
 
     def is_wanted(rule: str, safety: Safety, paths: Iterable[str]) -> bool:
         if safety is not Safety.SAFE and not settings.unsafe_fixes:
@@ -120,7 +121,7 @@ def fix(
             chosen = {rule.name() for rule in rules} | {"parser-refuses"}
             every = [*rules, *(rule for rule in all_rules() if rule.name() not in chosen)]
             gate = Gate(
-                replace(task, rules=every),
+                task._replace(rules=every),
                 children.enter_context(XlaCpu()),
                 children.enter_context(XlaParser()),
                 admits_unproven=settings.unsafe_fixes,

@@ -34,7 +34,7 @@ _NUMBERS = late(r"\d+")
 _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class FindingHistory:
     """One defect in dumps that follow each other, from the first to the last."""
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import hlo_lint
 from hlo_lint.dumps.directory import Dump, Skipped
@@ -42,8 +41,7 @@ Progress = Callable[[int], None]
 raises ends the run."""
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
+class Task(NamedTuple):
     """The input that the checks of all pipelines of a run share, here and in other processes."""
 
     rules: Sequence[Rule]
@@ -56,7 +54,8 @@ class Task:
     """True if `Result.checked` has files without comments, too: allowances are compared with
     them."""
     limits: Limits = NO_LIMITS
-    memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
+    memo: RunMemo | None = None
+    """None: each checker begins with an empty one."""
     version: str = hlo_lint.__version__
 
 
@@ -67,7 +66,7 @@ class Checker:
         self.task = task
         self.rules = ChosenRules.of(task.rules)
         self.reporter = Reporter(self.rules, task.before, resolved=task.resolved)
-        self.memo = task.memo
+        self.memo = task.memo or RunMemo()
         self._stopwatch = Stopwatch(None)
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Run:
     """One pipeline while it is checked."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 
 from hlo_lint.rules.base import Bad, Rule
-from hlo_lint.text.phrases import dedented
 
 
 def render_page(rule: Rule) -> str:
@@ -31,13 +31,13 @@ def render_page(rule: Rule) -> str:
     for example in rule.examples:
         title = "## Bad" if isinstance(example, Bad) else "## Good"
         named = f"`{example.file}`:\n\n" if example.file else ""
-        parts.append(f"{title}\n\n{named}```\n{dedented(example.text)}\n```")
+        parts.append(f"{title}\n\n{named}```\n{example.shown}\n```")
         parts += [
-            f"Beside it `{name}`:\n\n```\n{dedented(text)}\n```"
+            f"Beside it `{name}`:\n\n```\n{cleandoc(text)}\n```"
             for name, text in example.beside.items()
         ]
         if isinstance(example, Bad) and example.fixed:
             given = [f"`{name} = {json.dumps(value)}`" for name, value in example.options.items()]
             title = f"Fixed, with {', '.join(given)}" if given else "Fixed"
-            parts.append(f"{title}:\n\n```\n{dedented(example.fixed)}\n```")
+            parts.append(f"{title}:\n\n```\n{example.fixed_source}```")
     return "\n\n".join(parts) + "\n"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -18,7 +19,6 @@ from hlo_lint.rules.entry import RuleEntry
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.rules.options import Option, OptionValue
 from hlo_lint.text.errors import RuleError, UsageError, nearest
-from hlo_lint.text.phrases import dedented
 from hlo_lint.text.source import ParseDiagnostic, Span
 
 if TYPE_CHECKING:
@@ -135,11 +135,13 @@ class Form(Enum):
     TRANSPOSE = "transpose"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Example:
     """A text that shows what a rule finds, or does not find."""
 
     text: str = field(kw_only=False)
+    as_module: Callable[[str], str] = cleandoc
+    """The module that `text` stands for. It is made when it is shown or checked, not here."""
     artefacts: Mapping[str, str] = field(default_factory=dict)
     """Other files of the dump directory, by the ending of their names."""
     file: str = ""
@@ -150,26 +152,26 @@ class Example:
     @classmethod
     def entry(cls, instructions: str, **more: Any) -> Self:
         """A module that has these instructions and no other computation."""
-        return cls._expanded(_entry_of, instructions, more)
+        return cls(instructions, as_module=_entry_of, **more)
 
     @classmethod
     def module(cls, computations: str, **more: Any) -> Self:
         """A module that has these computations and nothing in its header."""
-        return cls._expanded(_module_of, computations, more)
+        return cls(computations, as_module=_module_of, **more)
 
-    @classmethod
-    def _expanded(cls, expand: Callable[[str], str], text: str, more: dict[str, Any]) -> Self:
-        fixed = {"fixed": expand(more["fixed"])} if "fixed" in more else {}
-        return cls(expand(text), **(more | fixed))
+    @property
+    def shown(self) -> str:
+        """The text of the module, with its marks."""
+        return self.as_module(self.text)
 
     @property
     def source(self) -> str:
         """The text without its marks."""
-        lines = dedented(self.text).split("\n")
+        lines = self.shown.split("\n")
         return "\n".join(line.removesuffix(MARK).rstrip() for line in lines) + "\n"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Bad(Example):
     """A text in which a rule finds something: at the marked lines, and nowhere else."""
 
@@ -185,13 +187,13 @@ class Bad(Example):
         """The numbers of the marked lines, from 1."""
         if self.marks:
             return list(self.marks)
-        lines = dedented(self.text).split("\n")
+        lines = self.shown.split("\n")
         return [number for number, line in enumerate(lines, 1) if line.endswith(MARK)]
 
     @property
     def fixed_source(self) -> str:
         """The fixed source."""
-        return dedented(self.fixed) + "\n"
+        return self.as_module(self.fixed) + "\n"
 
 
 class Good(Example):
@@ -199,11 +201,11 @@ class Good(Example):
 
 
 def _module_of(computations: str) -> str:
-    return f"HloModule m\n\n{dedented(computations)}"
+    return f"HloModule m\n\n{cleandoc(computations)}"
 
 
 def _entry_of(instructions: str) -> str:
-    body = dedented(instructions).replace("\n", "\n  ")
+    body = cleandoc(instructions).replace("\n", "\n  ")
     return _module_of(f"ENTRY e {{\n  {body}\n}}")
 
 
@@ -297,7 +299,7 @@ class Rule:
         """
         if cls.__doc__ is None:
             raise RuleError(f"{cls.__name__} has no docstring, which is its page")
-        return dedented(cls.__doc__)
+        return cleandoc(cls.__doc__)
 
     @classmethod
     def options(cls) -> dict[str, Option[Any]]:
@@ -338,7 +340,8 @@ def asked_by(check: Callable[..., object]) -> dict[str, str]:
 
 def check_methods(rule: type[Rule]) -> list[str]:
     """The names of a rule's checks, in their order."""
-    return [name for name in sorted(dir(rule)) if name == "check" or name.startswith("check_")]
+    names = {name for class_ in rule.__mro__ for name in vars(class_)}
+    return sorted(name for name in names if name == "check" or name.startswith("check_"))
 
 
 def entry_of(rule: type[Rule]) -> RuleEntry:

@@ -66,13 +66,3 @@ def first_of(notes: Sequence[str], rest: str, most: int = 8) -> tuple[str, ...]:
     """
     left = len(notes) - most
     return (*notes[:most], *([f"{left} {rest}"] if left > 0 else []))
-
-
-def dedented(text: str) -> str:
-    """A text as a docstring is read: without the indent that all its lines but the first share.
-
-    `inspect.cleandoc` does it, too, and takes longer to import than all rules of a small file.
-    """
-    first, *rest = text.expandtabs().split("\n")
-    margin = min((len(line) - len(line.lstrip()) for line in rest if line.strip()), default=0)
-    return "\n".join([first.lstrip(), *(line[margin:] for line in rest)]).strip("\n")

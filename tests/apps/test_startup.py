@@ -56,7 +56,6 @@ RULES = {
     "layout.layout_changed",
     "layout.normal_form_lost",
     "memory.huge_temporary",
-    "memory.subbyte_size_missing",
     "pipeline.uncalled_computation",
     "verifier.bad_schedule",
     "verifier.broken_structure",

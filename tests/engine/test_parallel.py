@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +190,6 @@ def test_an_address_that_is_none_is_wrong_use(address: str, says: str) -> None:
 
 
 def test_a_worker_of_another_version_is_refused() -> None:
-    task = replace(TASK, version="0.0.1")
+    task = TASK._replace(version="0.0.1")
     with pytest.raises(hlo_lint.DumpError, match=r"not 0\.0\.1"):
         check_part(task, hlo_lint.open_dump(CRASH).pipelines[0])

@@ -37,7 +37,7 @@ class ComputationResult(NamedTuple):
 GOOD: Final = ComputationResult({}, (), ())
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BoundMemo:
     """The results under one stage and the counts of one header."""
 
@@ -53,7 +53,7 @@ class BoundMemo:
     """The computation of each name that was checked last."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class VerifierMemo:
     """The results in all modules of a run."""
 

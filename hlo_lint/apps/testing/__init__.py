@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from inspect import cleandoc
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +24,6 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.validation import validate
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.rules.base import Bad, Good, Rule
-from hlo_lint.text.phrases import dedented
 
 __all__ = ["check_example", "check_examples", "check_page", "hunt", "write_example"]
 
@@ -134,7 +134,7 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
     if example.file:
         (folder / example.file).write_text(example.source, "utf-8")
         for name, text in example.beside.items():
-            (folder / name).write_text(dedented(text) + "\n", "utf-8")
+            (folder / name).write_text(cleandoc(text) + "\n", "utf-8")
         return folder
     if not example.artefacts:
         endings = [ending for mark, ending in _ENDINGS.items() if mark in example.source]
@@ -143,7 +143,7 @@ def write_example(example: Bad | Good, folder: Path) -> Path:
         return path
     (folder / f"{_STEM}.txt").write_text(example.source, "utf-8")
     for ending, text in example.artefacts.items():
-        (folder / f"{_STEM}{ending}").write_text(dedented(text) + "\n", "utf-8")
+        (folder / f"{_STEM}{ending}").write_text(cleandoc(text) + "\n", "utf-8")
     return folder
 
 
