@@ -49,7 +49,7 @@ def xla() -> Iterator[XlaCpu]:
 def test_an_example_computes_what_the_page_says(
     rule: str, number: int, inputs: list[Any], expected: Iterable[float], xla: XlaCpu
 ) -> None:
-    text = find_rule(rule).examples[number].text
+    text = find_rule(rule).examples[number].shown
     results = xla.run(re.sub("  // error", "", text), [np.asarray(value) for value in inputs])
     elements = [float(element) for result in results for element in result.ravel()]
     first = list(expected)
