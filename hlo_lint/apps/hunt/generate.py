@@ -81,17 +81,24 @@ class Generated:
 
 
 def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated:
-    """The module of a seed; `weights` say how often each step is taken, 1 by default.
+    """The module of a seed; `weights` say how often each step is taken, 1 by default."""
+    random = Random(seed)
+    return Generated(seed, *drawn(random, random.choices(DEVICES, (8, 1, 1))[0], weights or {}))
+
+
+def drawn(
+    random: Random, devices: tuple[int, int], weights: Mapping[str, float]
+) -> tuple[str, tuple[str, ...]]:
+    """A module for so many replicas and partitions, and its traits.
 
     Four of five modules have integers alone, whose values are compared bit for bit.
     """
-    random = Random(seed)
     draft = ModuleDraft(random)
-    draft.replicas, draft.partitions = random.choices(DEVICES, (8, 1, 1))[0]
+    draft.replicas, draft.partitions = devices
     dtype = "pred" if draft.chance(12) else random.choice(FLOATS if draft.chance(5) else INTEGERS)
     first = draft.shape(dtype, random.choice((0, 1, 1, 2, 2, 3, 3, 4)))
     sources = [draft.source(first), *(draft.parameter(first) for _ in range(draft.chance(3)))]
-    chances = [(weights or {}).get(name, 1.0) for name in STEPS]
+    chances = [weights.get(name, 1.0) for name in STEPS]
     made: list[DrawnValue] = []
     traits: list[str] = []
     for _ in range(random.randint(2, MOST_STEPS)):
@@ -102,7 +109,7 @@ def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated
             traits.append(name)
             made.append(value)
     results = [*made[-1:], *(value for value in made[:-1] if draft.chance(2))]
-    return Generated(seed, _text(draft, results or sources[-1:]), tuple(traits))
+    return _text(draft, results or sources[-1:]), tuple(traits)
 
 
 def _step(draft: ModuleDraft, name: str, text: str, start: DrawnValue) -> DrawnValue | None:

@@ -3,6 +3,7 @@ the lowering and XLA read."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import Instruction, Module, parse
+from hlo_lint.apps.hunt.generate import drawn
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
@@ -413,7 +415,8 @@ def check(run: Run, module: Module, seed: int = 0) -> None:
     inputs = inputs_of(module, seed)
     (value,) = values_of(module, inputs, xla=run.xla)
     expected = run.xla.run(module.file.text, inputs)
-    assert result_difference(list(arrays_of(value)), expected) is None
+    ours, theirs = ([a + a.dtype.type(0) for a in one] for one in (arrays_of(value), expected))
+    assert result_difference(ours, theirs) is None  # -0 + 0 is 0: XLA may take either sign
 
 
 PROGRAMS = {
@@ -549,53 +552,11 @@ ENTRY e {{
     check(run, parse(text))
 
 
-def random_module(random: Random) -> str:
-    """A module of instructions that XLA:CPU computes exactly."""
-    dtype = random.choice(["f32", "s32", "u8", "bf16"])
-    lines = [f"  v0 = {dtype}[4,6] parameter(0)", f"  v1 = {dtype}[4,6] parameter(1)"]
-    shapes: list[tuple[int, ...]] = [(4, 6), (4, 6)]
-
-    def add(dims: tuple[int, ...], call: str, tail: str = "") -> None:
-        lines.append(f"  v{len(shapes)} = {dtype}[{','.join(map(str, dims))}] {call}{tail}")
-        shapes.append(dims)
-
-    for _ in range(random.randint(5, 14)):
-        at = random.randrange(len(shapes))
-        dims = shapes[at]
-        match random.randint(0, 6):
-            case 0:
-                order = random.sample(range(len(dims)), len(dims))
-                listed = ",".join(map(str, order))
-                add(
-                    tuple(dims[n] for n in order), f"transpose(v{at})", f", dimensions={{{listed}}}"
-                )
-            case 1:
-                count = int(np.prod(dims))
-                rows = random.choice([n for n in range(1, count + 1) if count % n == 0])
-                add((rows, count // rows), f"reshape(v{at})")
-            case 2:
-                cuts = [sorted(random.sample(range(size + 1), 2)) for size in dims]
-                listed = ", ".join(f"[{low}:{high}]" for low, high in cuts)
-                add(tuple(h - lo for lo, h in cuts), f"slice(v{at})", f", slice={{{listed}}}")
-            case 3:
-                axis = random.randrange(len(dims))
-                wide = tuple(2 * n if k == axis else n for k, n in enumerate(dims))
-                add(wide, f"concatenate(v{at}, v{at})", f", dimensions={{{axis}}}")
-            case 4:
-                add(dims, f"reverse(v{at})", f", dimensions={{{random.randrange(len(dims))}}}")
-            case _:
-                alike = [n for n, shape in enumerate(shapes) if shape == dims]
-                opcode = random.choice("add subtract multiply maximum minimum".split())
-                add(dims, f"{opcode}(v{at}, v{random.choice(alike)})")
-    shape = ", ".join(f"{dtype}[{','.join(map(str, dims))}]" for dims in shapes)
-    names = ", ".join(f"v{number}" for number in range(len(shapes)))
-    body = "\n".join(lines)
-    return f"HloModule m\nENTRY e {{\n{body}\n  ROOT t = ({shape}) tuple({names})\n}}"
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_a_random_module(seed: int, run: Run) -> None:
-    check(run, parse(random_module(Random(seed))), seed)
+@pytest.mark.parametrize("seed", range(40))
+def test_a_hunted_module(seed: int, run: Run) -> None:
+    text, _ = drawn(Random(seed), (1, 1), {})
+    if not re.search(r"\b[su][24]\[", text):  # XLA:CPU errs where it packs: docs/found.md
+        check(run, parse(text), seed)
 
 
 FIXTURES = sorted(DUMPS.glob("cpu-*/*/*before_optimizations.txt"))
