@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.slow
 class HasOpcode:
     """Interesting is a module with an instruction of one opcode."""
 
-    opcode: str = "cosine"
+    opcode: str = "copy"
     with_anchor: bool = True
     asked: Counter[str] = field(default_factory=Counter)
     lock: Lock = field(default_factory=Lock)
@@ -61,7 +62,7 @@ def test_the_result_is_read_by_xla_and_still_interesting(
     assert reads(reduction.text)
     assert test(reduction.text).interesting
     assert reduction.after.size == 2
-    assert "f32[1,1]" in reduction.text
+    assert not re.search(r"\[[^\]]*[2-9]", reduction.text)
     assert set(test.asked.values()) == {1, 2}  # the last two are asked here
 
 
@@ -77,7 +78,7 @@ def test_what_xla_refuses_is_never_taken(reads: Guard) -> None:
         def __call__(self, text: str) -> InterestVerdict:
             return InterestVerdict("reduce(" in text)
 
-    reduction = Search(Anything(), reads).run(random_module(1))
+    reduction = Search(Anything(), reads).run(random_module(13))
     assert reads(reduction.text)
     assert reduction.after.size == 5  # the computation it calls needs two parameters
 
@@ -90,7 +91,7 @@ def test_without_jaxlib_what_is_malformed_is_never_taken() -> None:
 
 
 def test_a_run_goes_on_from_its_state(tmp_path: Path, reads: Guard) -> None:
-    text, path = random_module(11), tmp_path / "state"
+    text, path = random_module(26), tmp_path / "state"
 
     class Stopping(HasOpcode):
         def __call__(self, text: str) -> InterestVerdict:
@@ -133,7 +134,7 @@ def test_a_problem_that_does_not_always_show_is_asked_for_again(reads: Guard) ->
 
 def test_a_command_decides_by_its_status(tmp_path: Path, reads: Guard) -> None:
     script = tmp_path / "test.sh"
-    script.write_text("grep -q 'cosine(' $1\n")
+    script.write_text("grep -q 'copy(' $1\n")
     reduction = Search(CommandTest(("sh", str(script)), 10), reads, jobs=2).run(random_module(3))
     assert reduction.after.size == 2
 
