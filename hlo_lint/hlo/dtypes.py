@@ -128,3 +128,17 @@ def integer_range(dtype: str) -> range:
     """
     count = 1 << BITS[dtype]
     return range(-count // 2, count // 2) if is_signed(dtype) else range(count)
+
+
+def neutral_element(dtype: str, opcode: str) -> float:
+    """The number that a combiner leaves all others alone with.
+
+    >>> neutral_element("s8", "maximum"), neutral_element("u8", "and")
+    (-128, 255)
+    """
+    if dtype == "pred":
+        return opcode in ("and", "minimum", "multiply")
+    low, high = (-inf, inf) if is_float(dtype) else (integer_range(dtype)[at] for at in (0, -1))
+    all_bits = high if low == 0 else -1
+    neutral = {"multiply": 1, "and": all_bits, "maximum": low, "minimum": high}
+    return neutral.get(opcode, 0)

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.shape_inference import Signature
 from hlo_lint.analysis.shape_inference.shape_check import check_shape
-from hlo_lint.hlo.dtypes import BITS, integer_range, is_float, is_integer
+from hlo_lint.hlo.dtypes import BITS, integer_range, is_integer, neutral_element
 from hlo_lint.hlo.opcodes import OPCODES
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, shape_or_none
 
@@ -68,16 +68,6 @@ class DrawnValue(NamedTuple):
 def kind_of(dtype: str) -> str:
     """The kind of a type, as `steps.txt` has it."""
     return "t" if dtype.startswith("f8") else {"b": "f"}.get(dtype[0], dtype[0])
-
-
-def neutral_element(dtype: str, opcode: str) -> str:
-    """The literal that a combiner leaves other values alone with."""
-    if dtype == "pred":
-        return {"and": "true", "minimum": "true"}.get(opcode, "false")
-    ends = ("-inf", "inf") if is_float(dtype) else [integer_range(dtype)[at] for at in (0, -1)]
-    all_bits = ends[1] if ends[0] == 0 else -1
-    neutral = {"multiply": 1, "and": all_bits, "maximum": ends[0], "minimum": ends[1]}
-    return str(neutral.get(opcode, 0))
 
 
 @dataclass
@@ -189,7 +179,7 @@ class ModuleDraft:
         if not shape.elements:
             raise NotDrawn
         parts = [
-            str(self.number(shape.dtype, leaf) if number is None else number)
+            self.number(shape.dtype, leaf) if number is None else f"{number}".lower()
             for _ in range(shape.elements)
         ]
         for size in reversed(shape.dims):

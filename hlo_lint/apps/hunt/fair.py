@@ -9,9 +9,9 @@ from collections import Counter
 from typing import Final
 
 from hlo_lint.analysis.walks import chain
-from hlo_lint.apps.hunt.draft import DRAWN_OPCODES, SETS, neutral_element
+from hlo_lint.apps.hunt.draft import DRAWN_OPCODES, SETS
 from hlo_lint.hlo.constants import constant_integers, constant_of, number_of
-from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed
+from hlo_lint.hlo.dtypes import BITS, is_complex, is_float, is_integer, is_signed, neutral_element
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 
@@ -116,8 +116,8 @@ def _of_combiner(one: Instruction, body: str) -> str:
     start, neutral = one.producer(1), neutral_element(dtype, combiner)
     if start is None or start.opcode != "constant":
         return "the first value is not known"
-    is_neutral = start.operands_text.strip() == neutral
-    is_neutral |= is_float(dtype) and number_of(start) == float(neutral)
+    is_neutral = start.operands_text.strip() == f"{neutral}".lower()
+    is_neutral |= is_float(dtype) and number_of(start) == neutral
     return "" if is_neutral else "the first value changes others"
 
 

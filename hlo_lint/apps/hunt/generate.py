@@ -28,11 +28,10 @@ from hlo_lint.apps.hunt.draft import (
     ModuleDraft,
     NotDrawn,
     kind_of,
-    neutral_element,
 )
 from hlo_lint.apps.hunt.fair import unfair
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.hlo.dtypes import BITS, integer_range
+from hlo_lint.hlo.dtypes import BITS, integer_range, neutral_element
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 

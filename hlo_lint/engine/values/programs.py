@@ -75,6 +75,9 @@ MAX_INPUT_BYTES: Final = 1 << 30
 """Inputs of more bytes are not made."""
 MAX_KEPT_BYTES: Final = 1 << 30
 """Results of so many bytes are held, to compare with."""
+MAX_SMALL: Final = 64
+"""Elements of all inputs up to which there are more runs."""
+MORE_RUNS: Final = 6
 MAX_THRESHOLDS: Final = 3
 """Runs for the thresholds of scalars."""
 
@@ -254,7 +257,7 @@ class Runs:
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
             or self._is_overflow(after, inputs, seeds[0])
-            or any(node.opcode in SATURATED for node in after.nodes)
+            or any(node.opcode in HIDING for node in after.nodes)
         ):
             verdict = self._compared(before, after, inputs, SPARSE)
             if verdict.outcome is StepOutcome.CHANGED:
@@ -372,8 +375,9 @@ class Runs:
         return not keep_bound(sides[0], sides[1], bound)
 
 
-SATURATED: Final = frozenset("erf logistic tanh".split())
-"""Opcodes whose results are 1 for every large operand, such as most sums of products are."""
+HIDING: Final = frozenset("erf logistic reduce tanh".split())
+"""Opcodes whose results are 1 for every large operand, such as most sums of products are, and sums,
+which a small addend is lost in."""
 EDGELESS: Final = frozenset({"bounded", "fft", "ragged-dot"})
 """Opcodes for which ends of ranges say nothing: a size is not the end of the integers, and a sum of
 infinities with weights, of which some are 0, is one of them or no number, by how it is written."""
@@ -385,15 +389,17 @@ def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Progra
     """The seeds, and those that put what decides on its other sides.
 
     The third one has negative numbers, and last indices; from it on scalars are at their
-    thresholds, one number in each run.
+    thresholds, one number in each run. Inputs of few elements are drawn more often: two draws may
+    have the same bits where it counts.
     """
+    is_small = sum(prod(input_.shape.dims) for input_ in inputs) <= MAX_SMALL
     scalars = [input_ for input_ in inputs if prod(input_.shape.dims) == 1]
     count = max((len(scalar.thresholds) for scalar in scalars), default=0)
     is_index = any(scalar.limit is not None for scalar in scalars)
     is_sided = is_index or any(
         node.opcode in SIDED for side in (before, after) for node in side.nodes
     )
-    extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS)))
+    extra = range(2, 2 + max(is_sided, min(count, MAX_THRESHOLDS), MORE_RUNS * is_small))
     return [*seeds, *(seed for seed in extra if seed not in seeds)]
 
 

@@ -17,6 +17,7 @@ from hlo_lint.engine.values.lowering.graph import (
     leaf_nodes,
 )
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
+from hlo_lint.hlo.dtypes import neutral_element
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
@@ -42,6 +43,7 @@ _UNRUNNABLE: Final = frozenset(
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
 _ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
 """Opcodes whose result XLA:TPU rounds to fewer bits as it is written, as it does in a copy."""
+_COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
@@ -150,6 +152,14 @@ def on_device(
     if dtype and leaves[0].shape.dtype != dtype:
         shapes = (ArrayShape(leaves[0].shape.dtype, shapes[0].dims),)
     attributes, called = _attributes(lowering, instruction, opcode)
+    combiner = _combiner(called[0][1]) if opcode == "reduce" and len(leaves) == 2 else ""
+    if combiner:
+        # XLA applies a first value any number of times, none among them: here it is applied once.
+        dtype, start = shapes[0].dtype, leaves[1]
+        leaves[1] = lowering.nodes.scalar(neutral_element(dtype, combiner), dtype)
+        if leaves[1] is not start:
+            node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
+            return lowering.nodes.binary(combiner, node, start)
     node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
     if not isinstance(shape, TupleShape):
         return lowering.nodes.convert(node, dtype) if dtype else node
@@ -192,6 +202,13 @@ def _attributes(
         elif (name, text) not in _DEFAULTS:
             attributes.append((name, " ".join(text.split())))
     return tuple(sorted(attributes)), tuple(called)
+
+
+def _combiner(graph: Graph) -> str:
+    """The opcode of a combiner that is one operation of its parameters; empty for any other."""
+    root, read = graph.roots[0], {*graph.roots[0].operands}
+    is_plain = {node.opcode for node in read} == {"parameter"} and len(read) == 2
+    return root.opcode if is_plain and root.opcode in _COMBINERS else ""
 
 
 def _constant(lowering: Lowering, instruction: Instruction, shape: Shape) -> LoweredValue:
