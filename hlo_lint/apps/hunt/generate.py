@@ -82,10 +82,12 @@ class Generated:
 def generate(seed: int, weights: Mapping[str, float] | None = None) -> Generated:
     """The module of a seed; `weights` say how often each step is taken, 1 by default."""
     random = Random(seed)
-    return Generated(seed, *drawn(random, random.choices(DEVICES, (8, 1, 1))[0], weights or {}))
+    return Generated(
+        seed, *drawn_module(random, random.choices(DEVICES, (8, 1, 1))[0], weights or {})
+    )
 
 
-def drawn(
+def drawn_module(
     random: Random, devices: tuple[int, int], weights: Mapping[str, float]
 ) -> tuple[str, tuple[str, ...]]:
     """A module for so many replicas and partitions, and its traits.

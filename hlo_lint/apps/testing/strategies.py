@@ -17,7 +17,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from hlo_lint.apps.hunt.generate import drawn
+from hlo_lint.apps.hunt.generate import drawn_module
 from hlo_lint.hlo.opcodes import KEEPS_LAYOUT
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.shape import ArrayShape, Layout
@@ -33,7 +33,7 @@ def modules(draw: st.DrawFn, *, layouts: bool = True) -> str:
     entry have any layouts; elementwise instructions keep that of an operand.
     """
     random: Random = draw(st.randoms(use_true_random=False))
-    text, _ = drawn(random, (1, 1), {})
+    text, _ = drawn_module(random, (1, 1), {})
     text = _laid_out(text, random) if layouts else text
     return text if random.randrange(2) else text.replace("HloModule hunted", _SCHEDULED, 1)
 

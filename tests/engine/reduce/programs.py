@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from random import Random
 
-from hlo_lint.apps.hunt.generate import drawn
+from hlo_lint.apps.hunt.generate import drawn_module
 
 _FUSED = """%fused {{
   %read = {0} parameter(0)
@@ -19,7 +19,7 @@ _arrays = re.compile(r"^  %(\w+) = (\w+\[[^ ]*\]) .*\n", re.M)
 def random_module(seed: int) -> str:
     """A module of a hunt; the copy is in the entry, what it calls, a loop or a fusion."""
     random = Random(seed)
-    text, _ = drawn(random, (1, 1), {"conditional": 0})  # that has copies of its own
+    text, _ = drawn_module(random, (1, 1), {"conditional": 0})  # that has copies of its own
     entry = text.index("ENTRY")
     # Scalars elsewhere are those of combiners and comparators, which stay what they are.
     found = [m for m in _arrays.finditer(text) if m.start() > entry or not m[2].endswith("[]")]

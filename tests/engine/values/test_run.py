@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import Instruction, Module, parse
-from hlo_lint.apps.hunt.generate import drawn
+from hlo_lint.apps.hunt.generate import drawn_module
 from hlo_lint.engine.values.bounds import WIDE_BOUND
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.inputs import inputs_of
@@ -554,7 +554,7 @@ ENTRY e {{
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_hunted_module(seed: int, run: Run) -> None:
-    text, _ = drawn(Random(seed), (1, 1), {})
+    text, _ = drawn_module(Random(seed), (1, 1), {})
     if not re.search(r"\b[su][24]\[", text):  # XLA:CPU errs where it packs: docs/found.md
         check(run, parse(text), seed)
 
