@@ -8,7 +8,7 @@ from hlo_lint.analysis.device_groups import device_groups
 from hlo_lint.analysis.loops import loops
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.constants import constant_of, number_of
-from hlo_lint.hlo.dtypes import BITS
+from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, neutral_element
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 
@@ -137,7 +137,23 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case _:
             # A pass may know the range of a value, but not that of a parameter.
             is_argument = source.opcode == "parameter" and source.computation is module.entry
-            return step.opcode in _FUNCTIONS or (step.opcode in _LIMITS and is_argument)
+            return step.opcode in _FUNCTIONS or (is_argument and _limits(step, source))
+
+
+def _limits(step: Instruction, source: Instruction) -> bool:
+    """True if a value has a limit that is neither the value itself nor the end of its type."""
+    array = result_array(source)
+    if step.opcode not in _LIMITS or array is None or array.dtype not in ELEMENT_TYPES:
+        return False
+    if step.opcode == "abs":
+        return array.dtype[0] != "u"
+    opcodes = ("maximum", "", "minimum") if step.opcode == "clamp" else (step.opcode,) * 2
+    limits = [(name, step.producer(at)) for at, name in enumerate(opcodes) if name]
+    return any(
+        limit is not source
+        and number_of(constant_of(limit)) != float(neutral_element(array.dtype, name))
+        for name, limit in limits
+    )
 
 
 def _loses_bits(step: Instruction, source: Instruction) -> bool:

@@ -731,3 +731,35 @@ ENTRY e {{
         (tmp_path / name).write_text(program.format(name=number, value=value))
     report = hlo_lint.lint(tmp_path, select=["meaning-changed"])
     assert len(report.findings) == count
+
+
+@pytest.mark.parametrize(
+    ("limited", "count"),
+    [
+        ("maximum(p, p)", 0),
+        ("maximum(p, lowest)", 0),
+        ("clamp(lowest, p, p)", 0),
+        ("maximum(p, zero)", 1),
+        ("minimum(p, lowest)", 1),
+        ("clamp(zero, p, p)", 1),
+        ("abs(p)", 1),
+    ],
+)
+def test_a_limit_that_no_value_meets_may_go(limited: str, count: int, tmp_path: Path) -> None:
+    program = f"""HloModule m
+
+ENTRY e {{
+  p = s8[4] parameter(0)
+  zero = s8[] constant(0)
+  z = s8[4] broadcast(zero), dimensions={{}}
+  low = s8[] constant(-128)
+  l = s8[4] broadcast(low), dimensions={{}}
+  m = s8[4] {limited.replace("zero", "z").replace("lowest", "l")}
+  ROOT n = s8[4] negate(m)
+}}
+"""
+    steps = {"after_pipeline-start.before_algsimp": "m", "after_algsimp.before_pipeline-end": "p"}
+    for number, (step, read) in enumerate(steps.items(), 1):
+        text = program.replace("negate(m)", f"negate({read})")
+        (tmp_path / f"module_0001.m.000{number}.simplification.{step}.txt").write_text(text)
+    assert len(hlo_lint.lint(tmp_path, select=["meaning-changed"]).findings) == count
