@@ -187,6 +187,7 @@ class Campaign:
                 causes[cause].append(record)
         turns = zip_longest(*(records[:PER_CAUSE] for records in causes.values()))
         first = [record for turn in turns for record in turn if record]
+        first.sort(key=lambda record: record.cause.startswith("values"))  # these take longest
         for record in first[share[0] :: share[1]]:
             if record.reduced or (finding := record.finding) is None:
                 continue
