@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import hlo_lint
@@ -225,6 +226,29 @@ ENTRY e {
     assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
 
 
+def test_pads_and_sums_may_have_fewer_bits_than_what_they_read(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  z = bf16[] constant(0)
+  y = bf16[10] pad(x, z), padding=1_1
+  w = f32[10] convert(y)
+  c = f32[] constant(1)
+  ROOT r = bf16[] reduce(w, c), dimensions={0}, to_apply=add
+}
+"""
+    program = Lowering(hlo_lint.parse(text), Nodes()).program()
+    (result,) = xla.run(emit_graph(program.graph, {}), [np.ones(8, np.float32)])
+    assert (result.dtype.name, float(result)) == ("bfloat16", 9)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "s32"])
 @pytest.mark.parametrize(("opcode", "sign"), [("maximum", "copy"), ("minimum", "negate")])
 @pytest.mark.parametrize("dimensions", ["0", "1", "0,1"])
@@ -363,6 +387,16 @@ def test_a_loop_that_never_ends_is_not_run(xla: XlaCpu) -> None:
     validation = validate_dumps("m", run_of([endless, endless.replace("negate", "abs")]), xla)
     assert validation.counts == {StepOutcome.NOT_RUN: 1}
     assert "the loop %w never ends: its condition is constant true" in validation.notes[0]
+
+
+def test_a_step_that_is_ended_by_its_time_is_not_called_refused() -> None:
+    sharded = "negate(total), sharding={devices=[2,2]<=[4]}"
+    slow = LOOP.replace("constant(5)", "constant(2000000000)").replace("negate(total)", sharded)
+    assert hlo_lint.lint(slow, ["verifier"]).findings
+    with XlaCpu(seconds=1) as impatient:
+        validation = validate_dumps("m", run_of([LOOP, slow]), impatient)
+    assert validation.counts == {StepOutcome.NOT_RUN: 1}
+    assert not validation.changes
 
 
 def test_a_loop_that_a_pass_makes_endless_is_reported(xla: XlaCpu) -> None:

@@ -43,6 +43,8 @@ _UNRUNNABLE: Final = frozenset(
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
 _ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
 """Opcodes whose result XLA:TPU rounds to fewer bits as it is written, as it does in a copy."""
+_ENDLESS: Final = ("c", "f4", "f8")
+"""Types that have no infinities, some of them."""
 _COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
@@ -110,7 +112,8 @@ def on_device(
             return lowering.nodes.broadcast(node, shape.dims, dimensions)
         case "convert" if isinstance(shape, ArrayShape):
             return lowering.nodes.convert(leaves[0], shape.dtype)
-        case "pad":
+        case "pad" if isinstance(shape, ArrayShape):
+            leaves = [lowering.nodes.convert(leaf, shape.dtype) for leaf in leaves]
             paddings = instruction.attribute("padding")
             if isinstance(paddings, tuple) and any(min(edges[:2]) < 0 for edges in paddings):
                 # Only algsimp takes them away, and XLA:CPU has no code for them.
@@ -153,13 +156,15 @@ def on_device(
         shapes = (ArrayShape(leaves[0].shape.dtype, shapes[0].dims),)
     attributes, called = _attributes(lowering, instruction, opcode)
     combiner = _combiner(called[0][1]) if opcode == "reduce" and len(leaves) == 2 else ""
-    if combiner:
+    if combiner and not leaves[1].shape.dtype.startswith(_ENDLESS):
         # XLA applies a first value any number of times, none among them: here it is applied once.
-        dtype, start = shapes[0].dtype, leaves[1]
-        leaves[1] = lowering.nodes.scalar(neutral_element(dtype, combiner), dtype)
-        if leaves[1] is not start:
-            node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
-            return lowering.nodes.binary(combiner, node, start)
+        nodes, given, (result,) = lowering.nodes, leaves[1], shapes
+        own = given.shape.dtype
+        neutral = nodes.scalar(neutral_element(own, combiner), own)
+        read = nodes.convert(leaves[0], own), neutral
+        node = nodes.make(opcode, ArrayShape(own, result.dims), read, attributes, called)
+        node = node if neutral is given else nodes.binary(combiner, node, given)
+        return nodes.convert(node, result.dtype)  # XLA:TPU rounds it as it is written
     node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
     if not isinstance(shape, TupleShape):
         return lowering.nodes.convert(node, dtype) if dtype else node
