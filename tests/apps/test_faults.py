@@ -208,12 +208,15 @@ def test_a_signal_ends_a_slow_command_and_its_children(
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started([*CLI, *SLOW[name]], env=environment, cwd=tmp_path, **pipes) as process:
         wait_until_signals_are_handled(process)
+        mark, own = f"FAULT={tmp_path}", "sleep" if name == "reduce" else ""
+        while not any(own in line for line in processes_with(mark)):
+            time.sleep(0.1)  # the user's own command has to be there before it can be ended
         time.sleep(0.4)
         assert process.poll() is None
         process.send_signal(number)
         process.wait(20)  # at once, if nothing else wants the machine
-    time.sleep(1)  # children look every half a second
-    assert processes_with(f"FAULT={tmp_path}") == []
+    # Children look every half a second.
+    assert ended_processes_with(mark) == []
 
 
 def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _BY_SIGNAL = 128
 """Added to the number of a signal, it is the exit status of a program that the signal ended."""
+_LOCK_CALLBACK = "_get_module_lock.<locals>.cb"
+"""The function that a weak reference of an import calls."""
 SIGPIPE = 13
 """Its number, also where the system has no such signal."""
 CLEANUP_SECONDS = 1.0
@@ -64,7 +66,10 @@ def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(number, handler)
 
 
-def _raise(number: int, _: object) -> None:
+def _raise(number: int, frame: FrameType | None) -> None:
+    if frame is not None and frame.f_code.co_qualname == _LOCK_CALLBACK:
+        Timer(0.01, os.kill, (os.getpid(), number)).start()  # what it raised would be lost
+        return
     signal.signal(number, signal.SIG_DFL)  # the second one is obeyed at once
     # What cleans up may wait for a thread or a child: not for long. Children end with this process.
     clock = Timer(CLEANUP_SECONDS, lambda: os._exit(after_signal(number)))
