@@ -303,6 +303,24 @@ def test_an_interrupt_while_a_class_is_made_is_no_crash(patch: str, tree: Path) 
     assert (ran.returncode, ran.stderr) == (130, "interrupted\n")
 
 
+def test_a_signal_in_a_callback_that_may_not_raise_is_not_lost(tree: Path) -> None:
+    code = (
+        "import os, signal, time, weakref\n"
+        "import hlo_lint.apps.cli.printing as it\n"
+        "class Dies: pass\n"
+        "def fail(*_):\n"
+        "    dies = Dies()\n"
+        "    kept = weakref.ref(dies, lambda _: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "    del dies\n"
+        "    time.sleep(5)\n"
+        "it.output_report = fail\n"
+        "from hlo_lint.apps.cli.program import main; main()"
+    )
+    command = [sys.executable, "-c", code, "check", "--isolated", "--no-cache", str(tree)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (143, "", "terminated\n")
+
+
 def test_a_report_that_is_interrupted_is_not_there(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     code = (

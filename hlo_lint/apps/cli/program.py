@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _BY_SIGNAL = 128
 """Added to the number of a signal, it is the exit status of a program that the signal ended."""
-_LOCK_CALLBACK = "_get_module_lock.<locals>.cb"
-"""The function that a weak reference of an import calls."""
 SIGPIPE = 13
 """Its number, also where the system has no such signal."""
 CLEANUP_SECONDS = 1.0
@@ -46,6 +44,7 @@ def main() -> None:
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     handle_signals(_raise)
+    sys.unraisablehook = _give_again
     status = _status()
     # Nothing is left to clean up: a signal ends the process at once.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -66,16 +65,23 @@ def handle_signals(handler: Callable[[int, FrameType | None], None]) -> None:
             signal.signal(number, handler)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
-    if frame is not None and frame.f_code.co_qualname == _LOCK_CALLBACK:
-        Timer(0.01, os.kill, (os.getpid(), number)).start()  # what it raised would be lost
-        return
+def _raise(number: int, _: object) -> None:
     signal.signal(number, signal.SIG_DFL)  # the second one is obeyed at once
     # What cleans up may wait for a thread or a child: not for long. Children end with this process.
     clock = Timer(CLEANUP_SECONDS, lambda: os._exit(after_signal(number)))
     clock.daemon = True
     clock.start()
     raise Signal(number)
+
+
+def _give_again(lost: sys.UnraisableHookArgs) -> None:
+    """Give a signal again that came where Python drops what is raised, as in a weak reference."""
+    if isinstance(lost.exc_value, Signal):
+        number = lost.exc_value.number
+        signal.signal(number, _raise)
+        Timer(0.01, os.kill, (os.getpid(), number)).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _status() -> int:
