@@ -1,14 +1,15 @@
-"""Operations in other words: a scan as a loop, ragged and scaled dots as dots, sums of all."""
+"""Operations in other words: a scan as a loop, ragged and scaled dots as dots, reductions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.shape_inference.contraction import dims_before_ragged
-from hlo_lint.engine.values.lowering.graph import Node, Nodes, NotLowered, leaf_nodes
+from hlo_lint.engine.values.lowering.graph import Graph, Node, Nodes, NotLowered, leaf_nodes
 from hlo_lint.hlo.attributes.windows import WindowDimension
+from hlo_lint.hlo.dtypes import neutral_element
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.shape import ArrayShape, spelled_index
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 Pairs = list[tuple[int, int]]
 """Dimensions of the left side of a dot, each with one of the right side."""
+_COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
+_ENDLESS: Final = ("c", "f4", "f8")
+"""Types that have no infinities, some of them."""
 
 
 def scan(
@@ -220,6 +224,39 @@ def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
     if wide.shape.dims != dims:
         raise NotLowered(f"scales of {scale.shape} are not those of blocks of {node.shape}")
     return nodes.binary("multiply", nodes.convert(node, "f32"), wide)
+
+
+def reduce(
+    lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
+) -> Node | None:
+    """A reduction that begins with what changes nothing, and its first value applied after it.
+
+    XLA may apply a first value any number of times, none among them; here it is once. None where
+    several arrays are reduced, or by more than one operation.
+    """
+    called = lowering.function(lowering.called(instruction, "to_apply"))
+    combiner = _combiner(called)
+    if len(leaves) != 2 or not combiner or leaves[1].shape.dtype.startswith(_ENDLESS):
+        return None
+    nodes, first = lowering.nodes, leaves[1]
+    dtype = first.shape.dtype
+    neutral = nodes.scalar(neutral_element(dtype, combiner), dtype)
+    node = nodes.make(
+        "reduce",
+        ArrayShape(dtype, result.dims),
+        (nodes.convert(leaves[0], dtype), neutral),
+        (("dimensions", spelled_index(instruction.integers_attribute("dimensions") or ())),),
+        (("to_apply", called),),
+    )
+    node = node if neutral is first else nodes.binary(combiner, node, first)
+    return nodes.convert(node, result.dtype)  # XLA:TPU rounds it as it is written
+
+
+def _combiner(graph: Graph) -> str:
+    """The opcode of a combiner that is one operation of its parameters; empty for any other."""
+    root, read = graph.roots[0], {*graph.roots[0].operands}
+    is_plain = {node.opcode for node in read} == {"parameter"} and len(read) == 2
+    return root.opcode if is_plain and root.opcode in _COMBINERS else ""
 
 
 def reduce_window(

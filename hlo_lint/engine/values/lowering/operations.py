@@ -17,7 +17,6 @@ from hlo_lint.engine.values.lowering.graph import (
     leaf_nodes,
 )
 from hlo_lint.engine.values.lowering.memory import bitcast_value, by_descriptor
-from hlo_lint.hlo.dtypes import neutral_element
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Instruction
 from hlo_lint.hlo.opcodes import COMMON, FIRST_INDEX, OPCODES
 from hlo_lint.hlo.parser.literals import ELIDED, LiteralError, LiteralValue
@@ -43,9 +42,6 @@ _UNRUNNABLE: Final = frozenset(
 """Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
 _ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
 """Opcodes whose result XLA:TPU rounds to fewer bits as it is written, as it does in a copy."""
-_ENDLESS: Final = ("c", "f4", "f8")
-"""Types that have no infinities, some of them."""
-_COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
@@ -144,7 +140,7 @@ def on_device(
 
             largest = instruction.attribute("largest") is not False
             return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
-        case "scan" | "ragged-dot" | "reduce-window" | "scaled-dot":
+        case "scan" | "ragged-dot" | "reduce" | "reduce-window" | "scaled-dot":
             expanded = _expanded(lowering, instruction, opcode, leaves, list(bare(shape)))
             if expanded:
                 return assembled(shape, iter(expanded))
@@ -155,16 +151,6 @@ def on_device(
     if dtype and leaves[0].shape.dtype != dtype:
         shapes = (ArrayShape(leaves[0].shape.dtype, shapes[0].dims),)
     attributes, called = _attributes(lowering, instruction, opcode)
-    combiner = _combiner(called[0][1]) if opcode == "reduce" and len(leaves) == 2 else ""
-    if combiner and not leaves[1].shape.dtype.startswith(_ENDLESS):
-        # XLA applies a first value any number of times, none among them: here it is applied once.
-        nodes, given, (result,) = lowering.nodes, leaves[1], shapes
-        own = given.shape.dtype
-        neutral = nodes.scalar(neutral_element(own, combiner), own)
-        read = nodes.convert(leaves[0], own), neutral
-        node = nodes.make(opcode, ArrayShape(own, result.dims), read, attributes, called)
-        node = node if neutral is given else nodes.binary(combiner, node, given)
-        return nodes.convert(node, result.dtype)  # XLA:TPU rounds it as it is written
     node = lowering.nodes.make(opcode, shapes, leaves, attributes, called)
     if not isinstance(shape, TupleShape):
         return lowering.nodes.convert(node, dtype) if dtype else node
@@ -185,7 +171,11 @@ def _expanded(
         return expansions.scan(lowering, instruction, leaves, results)
     if opcode == "ragged-dot":
         return [expansions.ragged_dot(lowering, instruction, leaves, results[0])]
-    lowered = expansions.reduce_window if opcode == "reduce-window" else expansions.scaled_dot
+    lowered = {
+        "reduce": expansions.reduce,
+        "reduce-window": expansions.reduce_window,
+        "scaled-dot": expansions.scaled_dot,
+    }[opcode]
     result = lowered(lowering, instruction, leaves, results[0])
     return [] if result is None else [result]
 
@@ -207,13 +197,6 @@ def _attributes(
         elif (name, text) not in _DEFAULTS:
             attributes.append((name, " ".join(text.split())))
     return tuple(sorted(attributes)), tuple(called)
-
-
-def _combiner(graph: Graph) -> str:
-    """The opcode of a combiner that is one operation of its parameters; empty for any other."""
-    root, read = graph.roots[0], {*graph.roots[0].operands}
-    is_plain = {node.opcode for node in read} == {"parameter"} and len(read) == 2
-    return root.opcode if is_plain and root.opcode in _COMBINERS else ""
 
 
 def _constant(lowering: Lowering, instruction: Instruction, shape: Shape) -> LoweredValue:
