@@ -234,9 +234,11 @@ def reduce(
     XLA may apply a first value any number of times, none among them; here it is once. None where
     several arrays are reduced, or by more than one operation.
     """
+    if len(leaves) != 2 or leaves[1].shape.dtype.startswith(_ENDLESS):
+        return None
     called = lowering.function(lowering.called(instruction, "to_apply"))
     combiner = _combiner(called)
-    if len(leaves) != 2 or not combiner or leaves[1].shape.dtype.startswith(_ENDLESS):
+    if not combiner:
         return None
     nodes, first = lowering.nodes, leaves[1]
     dtype = first.shape.dtype
