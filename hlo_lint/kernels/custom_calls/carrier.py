@@ -92,7 +92,7 @@ def _whole(value: Json) -> Json:
 class JsonReader:
     """Reads fields of one JSON object: what is not there is a default, what is wrong is said."""
 
-    def __init__(self, fields: Mapping[str, Json], path: str) -> None:
+    def __init__(self, fields: Mapping[str, object], path: str) -> None:
         self.fields = fields
         self.path = path
 
@@ -134,7 +134,7 @@ class JsonReader:
         return JsonReader(value, f"{self.path}.{name}")
 
 
-def _integer(value: Json, path: str) -> int:
+def _integer(value: object, path: str) -> int:
     if isinstance(value, str) and value.removeprefix("-").isdecimal() and len(value) < 21:
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):

@@ -81,14 +81,19 @@ def decode_cublas(target: str, content: bytes) -> GemmConfig | TriangularSolveCo
         target=target,
         alpha=complex(gemm.number("alpha_real"), gemm.number("alpha_imag")),
         beta=gemm.number("beta"),
-        dimensions=DotDimensions(
-            dimensions.integers("lhs_batch_dimensions"),
-            dimensions.integers("lhs_contracting_dimensions"),
-            dimensions.integers("rhs_batch_dimensions"),
-            dimensions.integers("rhs_contracting_dimensions"),
-        ),
+        dimensions=dot_dimensions(dimensions),
         epilogue=gemm.text("epilogue", "DEFAULT"),
         gives_largest=gemm.boolean("damax_output"),
         config=config,
         content=content,
+    )
+
+
+def dot_dimensions(numbers: JsonReader) -> DotDimensions:
+    """The dimensions in a `DotDimensionNumbers`."""
+    return DotDimensions(
+        numbers.integers("lhs_batch_dimensions"),
+        numbers.integers("lhs_contracting_dimensions"),
+        numbers.integers("rhs_batch_dimensions"),
+        numbers.integers("rhs_contracting_dimensions"),
     )

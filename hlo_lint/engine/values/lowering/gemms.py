@@ -156,7 +156,7 @@ def onednn_matmul(
         if word == "LINEAR" and bits:
             total = times(nodes, total, _float(bits.pop(0)))
         elif word in ("BIAS", "BINARY_ADD", "SUM") and rest:
-            total = nodes.binary("add", total, _spread(nodes, rest.pop(0), total.shape))
+            total = nodes.binary("add", total, spread(nodes, rest.pop(0), total.shape))
         elif name in ACTIVATIONS:
             total = ACTIVATIONS[name](nodes, total)
         else:
@@ -175,7 +175,7 @@ _ONEDNN: Final = {"GELU_TANH": "GELU"}
 """Names that oneDNN has for the activations of cuBLASLt."""
 
 
-def _spread(nodes: Nodes, addend: Node, shape: ArrayShape) -> Node:
+def spread(nodes: Nodes, addend: Node, shape: ArrayShape) -> Node:
     """An addend repeated along the dimensions that it has not, or that are 1."""
     first = shape.rank - addend.shape.rank
     axes = [axis for axis, size in enumerate(addend.shape.dims) if size != 1]

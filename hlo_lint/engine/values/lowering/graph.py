@@ -277,16 +277,23 @@ class Nodes:
         """An elementwise operation that keeps the type."""
         return self.make(opcode, node.shape, (node,))
 
-    def reduced(self, node: Node, opcode: str, first: float) -> Node:
-        """All elements joined to one; `first` changes none."""
+    def reduced(
+        self, node: Node, opcode: str, first: float, axes: Sequence[int] | None = None
+    ) -> Node:
+        """The elements along some dimensions, or all, joined to one; `first` changes none."""
+        axes = range(node.shape.rank) if axes is None else axes
+        if not axes:
+            return node
         scalar = ArrayShape(node.shape.dtype, ())
         graph = self.graph(
             (scalar, scalar),
             [self.binary(opcode, *(self.parameter(at, scalar) for at in range(2)))],
         )
-        dimensions = (("dimensions", spelled_index(range(node.shape.rank))),)
+        dims = tuple(size for axis, size in enumerate(node.shape.dims) if axis not in axes)
+        dimensions = (("dimensions", spelled_index(axes)),)
         operands = node, self.scalar(first, node.shape.dtype)
-        return self.make("reduce", scalar, operands, dimensions, (("to_apply", graph),))
+        shape = ArrayShape(node.shape.dtype, dims)
+        return self.make("reduce", shape, operands, dimensions, (("to_apply", graph),))
 
     def slice(
         self, node: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] = ()
