@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.values.compare import result_difference
+from hlo_lint.engine.values.compare import largest_error, result_difference
 from hlo_lint.engine.values.inputs import inputs_of
-from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
+from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered, nodes_in_order
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
+from hlo_lint.engine.values.programs import in_types
 from hlo_lint.xla.cpu import XlaCpu
 
 HEAD = "HloModule m\n\n"
@@ -705,6 +707,21 @@ def test_scratch_memory_of_a_cut_call_may_grow() -> None:
     assert first.cuts[0].signature == second.cuts[0].signature
     own, other = (lowered(entry(line % (size, "mine"))) for size in (0, 64))
     assert own.cuts[0].signature != other.cuts[0].signature
+
+
+@pytest.mark.slow
+def test_what_stands_for_a_cut_call_is_as_exact_at_a_million_elements(xla: XlaCpu) -> None:
+    program = lowered(
+        entry("""  x = f32[1048576] parameter(0)
+  ROOT c = f32[1048576] custom-call(x), custom_call_target="opaque"
+""")
+    )
+    x = np.arange(1 << 20, dtype=np.float32) % 5 - 2
+    native, wide = (
+        xla.run(emit_graph(program.graph, given), in_types([x], program, given))
+        for given in (NATIVE, WIDE)
+    )
+    assert largest_error(native, wide) < 2.0**-20
 
 
 def test_a_constant_that_is_left_out_has_a_value_at_each_index() -> None:

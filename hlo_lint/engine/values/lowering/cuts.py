@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
 """Calls of XLA's own that layout-assignment may give operands in any layout."""
 
+_MULTIPLIER: Final = 0x9E3779B1
+"""An odd number near 2^32 over the golden ratio: its multiples lie far from each other."""
+
 _WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
 """Calls of XLA's own whose last result is scratch memory, of bytes."""
 
@@ -119,32 +122,32 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
         return nodes.binary("add", first, second)
     count = prod(row.shape.dims)
     numbers = nodes.convert(row, "f32")
-    weights = _wave(nodes, row.shape.dims, salt)
+    weights = _weights(nodes, row.shape.dims, salt)
     weighed = nodes.binary("multiply", numbers, weights)
     if row.shape.dims:
         weighed = nodes.reduced(weighed, "add", 0)
     return nodes.binary("multiply", weighed, nodes.scalar(1 / max(count, 1), "f32"))
 
 
-def _wave(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
-    """Numbers between 0.5 and 1.5, no two neighbours alike."""
-    phase, step = 1 + salt % 997 / 499, 0.5 + salt % 1009 / 1009
+def _weights(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
+    """Numbers between 0.5 and 1.5, which f32 holds: the upper half of a product modulo 2^32."""
     if not dims:
-        return nodes.scalar(1 + phase / 8, "f32")
-    count = nodes.make("iota", ArrayShape("f32", dims), attributes=(("iota_dimension", "0"),))
-    angle = nodes.binary("multiply", count, nodes.scalar(step, "f32"))
-    angle = nodes.binary("add", angle, nodes.scalar(phase, "f32"))
-    half = nodes.binary("multiply", nodes.unary("sine", angle), nodes.scalar(0.5, "f32"))
-    return nodes.binary("add", half, nodes.scalar(1, "f32"))
+        return nodes.scalar(1 + salt % 997 / 1024, "f32")
+    place = nodes.make("iota", ArrayShape("u32", dims), attributes=(("iota_dimension", "0"),))
+    mixed = nodes.binary("multiply", place, nodes.scalar(_MULTIPLIER, "u32"))
+    mixed = nodes.binary("add", mixed, nodes.scalar(salt, "u32"))
+    upper = nodes.binary("shift-right-logical", mixed, nodes.scalar(16, "u32"))
+    part = nodes.binary("multiply", nodes.convert(upper, "f32"), nodes.scalar(2**-16, "f32"))
+    return nodes.binary("add", part, nodes.scalar(0.5, "f32"))
 
 
 def _result(nodes: Nodes, total: Node, shape: ArrayShape, salt: int) -> Node:
     dims = (prod(shape.dims),) if shape.dims else ()
-    wave = _wave(nodes, dims, salt)
+    weights = _weights(nodes, dims, salt)
     if is_float(shape.dtype):
-        return nodes.convert(nodes.binary("multiply", wave, total), shape.dtype)
+        return nodes.convert(nodes.binary("multiply", weights, total), shape.dtype)
     if is_complex(shape.dtype):
-        part = nodes.convert(nodes.binary("multiply", wave, total), PART_OF_COMPLEX[shape.dtype])
+        part = nodes.convert(nodes.binary("multiply", weights, total), PART_OF_COMPLEX[shape.dtype])
         return nodes.make("complex", ArrayShape(shape.dtype, dims), (part, part))
     # Rounding must not turn into another integer, so integers follow from no float. Most of them
     # say whether a solver worked: where they do not say 0, the program gives NaNs.
