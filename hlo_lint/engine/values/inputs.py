@@ -214,7 +214,8 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: boo
         bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
         lowest = -(1 << bits) if is_signed(dtype) else 0
         highest = (1 << bits) - 1
-        ends = [0, highest if limit is None else limit - 1, lowest]
+        # Of an index also what lies right beside the array.
+        ends = [0, highest, lowest] if limit is None else [0, limit - 1, limit, -1, lowest]
         if is_count:  # the first place behind the array; a count of turns that ends
             ends = [-1 if limit is None else limit - 1, limit or DEFAULT_LIMIT - 1, lowest]
         return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hlo_lint
-from hlo_lint.engine.values.inputs import SPARSE, inputs_of, value
+from hlo_lint.engine.values.inputs import EDGES, SPARSE, inputs_of, value
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, is_float, is_integer
 from hlo_lint.hlo.parser.literals import LiteralError
 from hlo_lint.hlo.shape import ArrayShape
@@ -138,7 +138,7 @@ def test_a_scalar_is_at_each_threshold_after_the_runs_without() -> None:
     assert runs[2:] == [10, 20, 9, 19]
 
 
-def test_scalars_at_edges_meet_others_and_lie_behind_the_last_index() -> None:
+def test_indices_at_edges_meet_others_and_lie_beside_the_array() -> None:
     shape = ArrayShape("s32", ())
     runs = [
         [int(value(shape, (run, leaf), limit=limit, edges=True)) for run in range(3)]
@@ -149,5 +149,7 @@ def test_scalars_at_edges_meet_others_and_lie_behind_the_last_index() -> None:
         [3, -1, -(2**31)],
         [4, -(2**31), 5],
     ]
+    array = value(ArrayShape("s32", (10,)), (EDGES, 0), limit=5, edges=True)
+    assert set(array.tolist()) == {-(2**31), -1, 0, 4, 5}
     (narrow,) = {int(value(ArrayShape("u8", ()), (0, 2), limit=1000, edges=True))}
     assert narrow == 255
