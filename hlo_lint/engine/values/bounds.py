@@ -140,6 +140,26 @@ def is_exact_on_sparse(program: Program) -> bool:
     return is_smooth(program, ("while",))
 
 
+def is_by_sign_of_nan(program: Program) -> bool:
+    """True if the bits of floats count, and some are computed: infinity less infinity is a NaN of
+    either sign, which the total order puts before or after all numbers."""
+    reads_bits = any(
+        ("type", "TOTALORDER") in node.attributes
+        if node.opcode == "compare"
+        else node.opcode == "bitcast-convert" and not _is_rounded(node.shape.dtype)
+        for node in program.nodes
+        if node.operands and _is_rounded(node.operands[0].shape.dtype)
+    )
+    return reads_bits and any(
+        node.opcode in _MAKES_NAN and _is_rounded(node.shape.dtype) for node in program.nodes
+    )
+
+
+_MAKES_NAN: Final = frozenset(
+    "add convolution divide dot fft multiply power reduce reduce-window scatter subtract".split()
+)
+
+
 def unit_of(dtype: str) -> float:
     """The unit in the last place of 1 in an element type."""
     facts = ELEMENT_TYPES[PART_OF_COMPLEX.get(dtype, dtype)]

@@ -29,7 +29,8 @@ FINE: Final = SPARSE - 1
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
-"""The same without the largest finite floats, which absorb all that is added to them."""
+"""From this seed on the same without the largest finite floats, which absorb all that is added to
+them."""
 _FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
 """Of so many elements one is an edge value or at a threshold, where there are any."""
@@ -124,7 +125,7 @@ def value(
             result = np.full(dims, near[(run - 2) % near.size])
     if edges:
         is_count = is_scalar and is_integer(dtype) and run < SPARSE
-        numbers = _edge_values(dtype, limit, run != SMALL_EDGES, is_count)[::-1]
+        numbers = _edge_values(dtype, limit, run < SMALL_EDGES, is_count)[::-1]
         if result.size < _SMALL:
             # In another order for each parameter, so that each value meets others.
             shift = run + sum(leaf) if is_count else 0 if is_scalar else sum(leaf)

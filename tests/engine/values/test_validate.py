@@ -424,6 +424,27 @@ ENTRY e {
     assert validate_dumps("m", run_of([text, text.replace("add(a, b)", "copy(a)")]), xla).changes
 
 
+def test_the_sign_of_a_nan_decides_nothing(xla: XlaCpu) -> None:
+    text = """
+HloModule m
+
+ENTRY e {
+  a = f32[64] parameter(0)
+  b = f32[64] parameter(1)
+  s = f32[64] subtract(a, b)
+  ROOT r = pred[64] compare(s, b), direction=GT, type=TOTALORDER
+}
+"""
+    other = text.replace("subtract(a, b)", "subtract(b, a)").replace(
+        "  ROOT r = pred[64] compare(s, b)",
+        "  n = f32[64] negate(s)\n  ROOT r = pred[64] compare(n, b)",
+    )
+    verdict = validate_dumps("m", run_of([text, other]), xla, edges=True).steps[-1]
+    assert verdict.comparison.is_equal
+    wrong = other.replace("n = f32[64] negate(s)", "n = f32[64] copy(s)")
+    assert validate_dumps("m", run_of([text, wrong]), xla).changes
+
+
 def test_a_transform_of_infinities_is_no_change(xla: XlaCpu) -> None:
     text = """
 HloModule m
