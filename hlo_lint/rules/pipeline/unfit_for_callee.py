@@ -56,6 +56,17 @@ z = f32[] constant(0)
 ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
 custom_call_target="__cub$DeviceScanUnassignedScratchSize"{mark}
 """
+_ATTENTION = """
+q = bf16[2,8,4,16]{{3,2,1,0}} parameter(0)
+k = bf16[2,32,4,16]{{3,2,1,0}} parameter(1)
+ROOT a = (bf16[2,4,8,16]{{3,2,1,0}}, u8[0]{{0}}) custom-call({operands}), \
+custom_call_target="__cudnn$fmhaSoftmax", backend_config={{"cudnn_fmha_backend_config":\
+{{"mask_type":"CAUSAL","max_seg_per_batch":1,"is_paged_attention":false}}}}{mark}
+"""
+_FACTORS = """
+p = f32[2,8,{columns}]{{2,1,0}} parameter(0)
+ROOT c = f32[2,8,{columns}]{{2,1,0}} custom-call(p), custom_call_target="Cholesky"{mark}
+"""
 _SMALL = """
 body {{
   q = c64[8]{{0}} parameter(0)
@@ -293,6 +304,8 @@ class UnfitForCallee(Rule):
     examples = (
         Bad.entry(_GEMM.format(columns=7, mark="  // error")),
         Bad.entry(_SCAN.format(operands="p, z", mark="  // error")),
+        Bad.entry(_ATTENTION.format(operands="q, k", mark="  // error")),
+        Bad.entry(_FACTORS.format(columns=4, mark="  // error")),
         Bad.module(
             _SMALL.format(operation="fft(q), fft_type=FFT, fft_length={8}", mark="  // error")
         ),
@@ -330,9 +343,7 @@ class UnfitForCallee(Rule):
             file=_AFTER,
             beside=_UNFUSED,
         ),
-        Bad.module(
-            _SLICED.format(zero="constant(0)", operand="", mark="  // error"),
-        ),
+        Bad.module(_SLICED.format(zero="constant(0)", operand="", mark="  // error")),
         Good.module(_SLICED.format(zero="parameter(2)", operand=", n", mark="")),
         Good.module(_REDUCES.format(size=64, mark=""), file=_AFTER, beside=_UNFUSED),
         Good.module(
@@ -350,6 +361,8 @@ class UnfitForCallee(Rule):
         Good.entry(_GEMM.format(columns=35, mark="")),
         Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
+        Good.entry(_ATTENTION.format(operands="q, k, k", mark="")),
+        Good.entry(_FACTORS.format(columns=8, mark="")),
         Good.module(_SMALL.format(operation="negate(q)", mark="")),
         Good.module(_COMMANDS.format(operation="slice(x), slice={[32:64]}", mark="")),
     )

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from hlo_lint import parse
-from hlo_lint.engine.values.lowering.graph import Nodes
+from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.run import arrays_of, values_of
@@ -63,3 +63,25 @@ def test_a_call_that_drops_elements_is_cut() -> None:
     (cut,) = lowered(text_of("dropped")).cuts
     assert cut.what == "__cudnn$fmhaSoftmaxDropout"
     assert not any(lowered(text_of(name)).cuts for name in CALLS)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "reason"),
+    [
+        ("causal", "(%query.1, %key.1, %value.1)", "(%query.1, %key.1)", "has 2 operands"),
+        (
+            "causal",
+            '"lhs_batch_dimensions":["0","2"]',
+            '"lhs_batch_dimensions":["0"]',
+            "dimensions",
+        ),
+        ("sums", "f32[2,4,8]", "f32[2,4,9]", "has other results"),
+    ],
+)
+def test_a_call_that_is_none_of_attention_is_not_lowered(
+    name: str, old: str, new: str, reason: str
+) -> None:
+    text = text_of(name)
+    assert old in text
+    with pytest.raises(NotLowered, match=reason):
+        lowered(text.replace(old, new))

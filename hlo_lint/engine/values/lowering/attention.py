@@ -39,20 +39,24 @@ def attention(
     """The results but for the scratch memory; None for a call that is cut: one that drops elements
     at random, reads pages or packed sequences, adds slopes, or has gradients of 8-bit floats."""
     config = JsonReader(call.backend_config(), "backend_config").object("cudnn_fmha_backend_config")
-    if config is None or config.text("mask_type") not in _MASKS:
+    mask = config.text("mask_type") if config is not None else ""
+    if config is None or mask not in _MASKS:
         return None
     if config.number("max_seg_per_batch", 1) > 1 or config.boolean("is_paged_attention"):
         return None
     given = _Attention(lowering.nodes, config, list(results[:-1]), "Bias" in target)
-    match target.removeprefix(PREFIX).replace("ScaleBias", ""):
-        case "Softmax":
-            made = given.forward(operands)
-        case "SoftmaxF8":
-            made = given.forward_of_8_bits(operands)
-        case "SoftmaxBackward":
-            made = given.backward(operands)
-        case _:
-            return None
+    kinds = {
+        "Softmax": (3, given.forward),
+        "SoftmaxF8": (9, given.forward_of_8_bits),
+        "SoftmaxBackward": (6, given.backward),
+    }
+    kind = target.removeprefix(PREFIX).replace("ScaleBias", "")
+    if kind not in kinds:
+        return None
+    count, make = kinds[kind]
+    if len(operands) != count + given.has_bias + 2 * ("PADDING" in mask):
+        raise NotLowered(f"%{call.name} has {len(operands)} operands")
+    made = make(operands)
     if [node.shape.dims for node in made] != [shape.dims for shape in given.results]:
         raise NotLowered(f"%{call.name} has other results than attention of its operands")
     pairs = zip(made, results, strict=False)
@@ -121,7 +125,7 @@ class _Attention:
             self._of_shared_heads(self._dot(weights, given, 2, 2), values),
         ]
         for shape in self.results[3:]:  # of the addend, which is the same along dimensions of 1
-            sizes = zip(shape.dims, of_scores.shape.dims, strict=True)
+            sizes = zip(shape.dims, of_scores.shape.dims, strict=False)
             axes = [axis for axis, (own, size) in enumerate(sizes) if own != size]
             made.append(nodes.reshape(nodes.reduced(of_scores, "add", 0, axes), shape.dims))
         return made
@@ -148,7 +152,7 @@ class _Attention:
         )
         other = [axis for axis in range(4) if axis not in (*batch, *summed)]
         order = [*batch, *other, *summed] if of_features else [*batch, *summed, *other]
-        if sorted(order) != [0, 1, 2, 3]:
+        if (len(batch), len(summed)) != (2, 1) or sorted(order) != [0, 1, 2, 3]:
             raise NotLowered(f"attention with the dimensions {order} of {product}")
         return self.nodes.convert(self.nodes.transpose(node, order), "f32")
 
