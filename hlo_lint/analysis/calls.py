@@ -23,8 +23,7 @@ from hlo_lint.text.patterns import late
 MARKS: Final = frozenset(
     "AssumeGatherIndicesInBound GatherScatterIndicesBitpacked LayoutConstraint MoveToDevice "
     "MoveToHost PinToDevice PinToHost ShardBarrierFrom ShardBarrierTo Sharding "
-    "annotate_device_placement "
-    "xla.sdy.FuncResultSharding".split()
+    "annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
 """Targets of custom calls that mark their operand, which is their result."""
 
