@@ -681,64 +681,6 @@ ENTRY e {
     assert lowered(call.replace("GT", "GE"), nodes).cuts
 
 
-PERMUTED = """HloModule m, num_partitions=4
-
-body {
-  p = (s32[], f32[8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  x = f32[8] get-tuple-element(p), index=1
-%s
-  y = f32[8] add(c, x)
-  one = s32[] constant(1)
-  j = s32[] add(i, one)
-  ROOT t = (s32[], f32[8]) tuple(j, y)
-}
-
-condition {
-  p = (s32[], f32[8]) parameter(0)
-  i = s32[] get-tuple-element(p), index=0
-  n = s32[] constant(3)
-  ROOT c = pred[] compare(i, n), direction=LT
-}
-
-ENTRY e {
-  x = f32[8] parameter(0)
-  z = s32[] constant(0)
-  t = (s32[], f32[8]) tuple(z, x)
-  w = (s32[], f32[8]) while(t), condition=condition, body=body
-  ROOT r = f32[8] get-tuple-element(w), index=1
-}
-"""
-
-
-@pytest.mark.parametrize(("pairs", "is_equal"), [("{0,1},{1,2}", True), ("{0,1},{2,1}", False)])
-def test_what_is_sent_and_received_is_permuted(pairs: str, is_equal: bool) -> None:
-    permute = "  c = f32[8] collective-permute(x), channel_id=1, source_target_pairs={{0,1},{1,2}}"
-    attributes = (
-        f"channel_id=1, frontend_attributes={{_xla_send_recv_source_target_pairs={{{pairs}}}}}"
-    )
-    apart = f"""  a = token[] after-all()
-  v = (f32[8], u32[], token[]) recv(a), {attributes}
-  s = (f32[8], u32[], token[]) send(x, a), {attributes}
-  d = (f32[8], token[]) recv-done(v), channel_id=1
-  e = token[] send-done(s), channel_id=1
-  c = f32[8] get-tuple-element(d), index=0"""
-    nodes = Nodes()
-    whole, parts = (lowered(PERMUTED % lines, nodes) for lines in (permute, apart))
-    assert (whole.graph is parts.graph) is is_equal
-    assert not parts.cuts
-
-
-def test_what_the_host_sends_is_cut() -> None:
-    program = lowered(
-        entry("""  a = token[] after-all()
-  v = (f32[8], u32[], token[]) recv(a), channel_id=1, is_host_transfer=true
-  d = (f32[8], token[]) recv-done(v), channel_id=1, is_host_transfer=true
-  ROOT c = f32[8] get-tuple-element(d), index=0""")
-    )
-    assert [cut.what for cut in program.cuts] == ["recv"]
-
-
 def test_a_sort_by_cub_is_a_sort_by_its_configuration() -> None:
     call = """  k = f32[8] parameter(0)
   v = s32[8] parameter(1)

@@ -11,7 +11,6 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
-from hlo_lint.analysis.device_groups import transfer_pairs
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
     Node,
@@ -19,12 +18,11 @@ from hlo_lint.engine.values.lowering.graph import (
     NotLowered,
     assembled,
     bare,
-    element_of,
     leaf_nodes,
 )
 from hlo_lint.engine.values.lowering.shards import INTO, OUT_OF, border
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.ir import Instruction, Module, Operand
+from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import BINARY
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
@@ -44,8 +42,6 @@ LOWERED: Final = (
     | _DONES
 )
 """Opcodes that read which device they run on, or the values of other devices."""
-TRANSFERS: Final = frozenset({"recv", "recv-done", "send", "send-done"})
-"""Opcodes that a permute may be taken apart into: what is sent is received on the same channel."""
 
 
 def device_count(module: Module) -> int:
@@ -53,10 +49,7 @@ def device_count(module: Module) -> int:
 
     Before, it is one program over whole arrays: only what communicates tells.
     """
-    if not any(
-        LOWERED & computation.opcodes or any(map(transfer_pairs, computation.with_opcode("recv")))
-        for computation in module.computations
-    ):
+    if not any(LOWERED & computation.opcodes for computation in module.computations):
         return 1
     count = header_devices(module)
     return count if count > 1 else max(_joined(module), default=0) + 1
@@ -86,58 +79,12 @@ def has_regions(module: Module) -> bool:
 def _joined(module: Module) -> Iterator[int]:
     """The devices that each collective of a module names, where the header gives no number."""
     for computation in module.computations:
-        for opcode in (LOWERED | TRANSFERS) & computation.opcodes:
+        for opcode in LOWERED & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
                 yield from chain.from_iterable(listed_groups(instruction))
-                yield from chain.from_iterable(_pairs(instruction))
-
-
-def _pairs(instruction: Instruction) -> Iterator[tuple[int, int]]:
-    """The pairs of a source and a target of a permute, or of what is sent and received."""
-    pairs = instruction.attribute_or_none("source_target_pairs")
-    for pair in pairs if isinstance(pairs, tuple) else transfer_pairs(instruction):
-        if isinstance(pair, tuple) and len(pair) == 2:
-            source, target = pair
-            if isinstance(source, int) and isinstance(target, int):
-                yield source, target
-
-
-def sent_to(recv: Instruction) -> Operand | None:
-    """The operand of the send beside a recv that has its channel and its pairs, if there is one."""
-    pairs, channel = transfer_pairs(recv), recv.attributes.get("channel_id")
-    sends = [
-        send
-        for send in recv.computation.with_opcode("send")
-        if pairs and send.attributes.get("channel_id") == channel and transfer_pairs(send) == pairs
-    ]
-    return sends[0].operands[0] if len(sends) == 1 and sends[0].operands else None
-
-
-def transferred(
-    lowering: Lowering, instruction: Instruction, operands: list[Values], shape: Shape
-) -> Values | None:
-    """The results of a part of a permute; None for one that other programs take part in.
-
-    A recv has the operand that is sent to it in the place of its token.
-    """
-    rows = [list(leaf_nodes(value)) for value in operands[0]] if operands else []
-    match instruction.opcode:
-        case "send-done":
-            return [None] * lowering.devices
-        case "recv-done":
-            return [(element_of(value, (0,)), None) for value in operands[0]]
-        case "send" if transfer_pairs(instruction):
-            sent = operands[0]
-        case "recv" if sent_to(instruction):
-            if lowering.watch is not None:
-                raise NotLowered("it reads the values of other devices")
-            permuted = _permuted(lowering, instruction, rows)
-            arrays = shape.elements[0] if isinstance(shape, TupleShape) else shape
-            sent = [assembled(arrays, iter(row)) for row in permuted]
-        case _:
-            return None
-    parts = shape.elements if isinstance(shape, TupleShape) else ()
-    return [(value, *lowering.contexts((shape, *parts))) for value in sent]
+                pairs = instruction.attribute_or_none("source_target_pairs")
+                for pair in pairs if isinstance(pairs, tuple) else ():
+                    yield from pair if isinstance(pair, tuple) else ()
 
 
 def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Values | None:
@@ -351,7 +298,8 @@ def _permuted(
     lowering: Lowering, instruction: Instruction, rows: list[list[Node]]
 ) -> list[list[Node]]:
     """The values that each device receives; one that nobody sends to has zeros."""
-    if "slice_sizes" in instruction.attributes:
+    pairs = instruction.attribute("source_target_pairs")
+    if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
         raise NotLowered(f"%{instruction.name} permutes parts of arrays")
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]
     received = [[lowering.nodes.filled(0, shape) for shape in shapes] for _ in rows]
@@ -362,9 +310,12 @@ def _permuted(
     others = range(0, len(rows), partitions) if is_of_partitions else range(partitions)
     if replicas == lowering.devices:
         count, step, others = replicas, 1, range(1)
-    for source, target in _pairs(instruction):
-        for other in others if max(source, target) < count else ():
-            received[other + target * step] = rows[other + source * step]
+    for pair in pairs:
+        if isinstance(pair, tuple) and len(pair) == 2:
+            source, target = pair
+            if isinstance(source, int) and isinstance(target, int) and max(pair) < count:
+                for other in others:
+                    received[other + target * step] = rows[other + source * step]
     return received
 
 

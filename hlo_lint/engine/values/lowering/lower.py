@@ -35,7 +35,7 @@ from hlo_lint.engine.values.lowering.operations import on_device
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
 from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
-from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module, Operand
+from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import wrapped_opcode
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, arrays, part
 
@@ -253,7 +253,7 @@ class Lowering:
             return arguments[number]
         operands = [
             [element_of(value, operand.shape_index) for value in by_name[operand.name]]
-            for operand in _read(instruction)
+            for operand in instruction.operands
         ]
         return self._instruction(instruction, operands)
 
@@ -333,10 +333,6 @@ class Lowering:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands, opcode, shape)
-        if opcode in collectives.TRANSFERS:
-            results = collectives.transferred(self, instruction, operands, shape)
-            if results is not None:
-                return results
         if opcode == "custom-call" and instruction.custom_call_target == "__cudnn$fusion":
             return self.computation(self._callee(instruction), operands)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
@@ -420,20 +416,12 @@ def _named(instruction: Instruction) -> Iterator[None]:
         raise NotLowered(message, instruction.name) from error
 
 
-def _read(instruction: Instruction) -> Sequence[Operand]:
-    """The operands of an instruction; for a recv what is sent to it beside it."""
-    from hlo_lint.engine.values.lowering.collectives import sent_to
-
-    sent = sent_to(instruction) if instruction.opcode == "recv" else None
-    return instruction.operands if sent is None else (sent,)
-
-
 def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
     """Instructions of one computation and those that they need, operands first."""
 
     def operands(instruction: Instruction) -> list[Instruction]:
         read: list[Instruction] = []
-        for operand in _read(instruction):
+        for operand in instruction.operands:
             if operand.instruction is None:
                 reads = f"reads %{operand.name}, which is not there"
                 reason = reads if operand.name else "is computed from itself"
