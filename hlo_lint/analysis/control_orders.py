@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -67,9 +68,11 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
     for computation in change.changed if ordered else ():
         for old, new in computation.replaced(partial(_is_named, ordered)):
             ends.setdefault(old.name, (new, new))
-    for old, new in change.moved(partial(_is_named, ordered)):
+    moved = list(change.moved(partial(_is_named, ordered)))
+    counts = Counter(old.name for old, _ in moved)
+    for old, new in moved:
         runners = list(change.runners(new.computation))
-        if len(runners) == 1 and runners[0].opcode == "fusion":
+        if counts[old.name] == len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
             ends[old.name] = runners[0], runners[0]
     return ends
 

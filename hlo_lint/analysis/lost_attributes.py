@@ -148,8 +148,11 @@ def _lost_when_started(
             name
             for name in _HANDED_ON
             if name in {*old.attributes} - held
-            # That of a start says how it is started.
-            and not (name == "backend_config" and old.opcode.endswith("-start"))
+            # That of a start says how it is started, and does not show that of what it wraps.
+            and not (
+                name == "backend_config"
+                and (old.opcode.endswith("-start") or old.opcode not in COMMUNICATES)
+            )
         ]
     return tuple(sorted(things))
 
@@ -192,6 +195,8 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
     """The instructions that the pass kept, and True where only their place in the module tells."""
     for computation in change.changed:
         for old, new in computation.with_other_attributes(_may_lose):
+            yield old, new, False
+        for old, new, _ in computation.copies(_may_lose):
             yield old, new, False
     for old, new in change.renamed("while", _is_marked):
         yield old, new, True

@@ -145,6 +145,48 @@ ENTRY e {{
 _NESTED = """t = (f32[2]{0}, f32[2]{0}) tuple(p, q), frontend_attributes={a="b"}
   s = (f32[2]{0}, (f32[2]{0}, f32[2]{0})) tuple(p, t)"""
 _FLAT = "u = (f32[2]{0}, f32[2]{0}, f32[2]{0}) tuple(p, p, q)"
+_COPIED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  c = f32[8]{{0}} custom-call(p), custom_call_target="t", backend_config="b"
+{copy}
+  ROOT n = f32[8]{{0}} negate({name})
+}}
+"""
+_TWICE: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  k.2 = f32[8]{{0}} exponential(p){mark}
+  ROOT k.3 = f32[8]{{0}} exponential(k.2)
+}}
+"""
+_TWO_CALLS: Final = """
+HloModule m
+
+b {
+  x = f32[8]{0} parameter(0)
+  ROOT k.1 = f32[8]{0} exponential(x), frontend_attributes={_scheduling_group_id="3"}
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  c = f32[8]{0} call(p), to_apply=b
+  ROOT d = f32[8]{0} call(c), to_apply=b
+}
+"""
+_WRAPPED: Final = """
+HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  s = ((f32[8]{0}), f32[8]{0}, u32[]) custom-call-start(p), custom_call_target="t"
+  ROOT d = f32[8]{0} custom-call-done(s)
+}
+"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -168,8 +210,9 @@ class AttributeLost(Rule):
     says how the result is sharded, whatever computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; in what was fused, outlined or inlined, if opcode, type and name are,
-    but for the number. A loop is followed through a new name, as `diff` does, and, for frontend
+    names tell no other; in what was fused, outlined, inlined or unrolled, if opcode, type and name
+    are, but for the number; of a copy beside it, if its name is that and a word more, such as
+    `.clone`. A loop is followed through a new name, as `diff` does, and, for frontend
     attributes, an operation that became asynchronous, or one with others; the former keeps its
     channel and its configuration, too. A fusion of another kind is another one. A call that
     says `inlineable="false"` is not inlined. What all that read an instruction read in its
@@ -265,6 +308,28 @@ class AttributeLost(Rule):
             _SIMPLER.format(steps="d.1 = f32[8]{0} subtract(p, q)", name="d.1", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
+        ),
+        Bad(
+            _COPIED.format(
+                copy='  c.clone = f32[8]{0} custom-call(c), custom_call_target="t"  // error',
+                name="c.clone",
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _COPIED.format(copy="", name="c")},
+        ),
+        Bad(
+            _TWICE.format(mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TWO_CALLS},
+        ),
+        Good(
+            _WRAPPED,
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(opcode="negate", rest=', backend_config="b"').replace(
+                    "custom-call(k)", "custom-call(p)"
+                )
+            },
         ),
         Good(
             _PACKED.format(packed=_FLAT, name="u"),

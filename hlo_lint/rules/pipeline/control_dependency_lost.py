@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from hlo_lint.analysis.control_orders import (
@@ -16,6 +17,7 @@ from hlo_lint.analysis.control_orders import (
 )
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -123,6 +125,32 @@ ENTRY e {{
   ROOT t = (s32[], s32[]) tuple(a, k)
 }}
 """
+_TWICE: Final = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a.2 = s32[] custom-call(p), custom_call_target="first"
+  b.2 = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a.2}}
+  a.3 = s32[] custom-call(b.2), custom_call_target="first"
+  b.3 = s32[] custom-call(b.2), custom_call_target="second"{after}
+  ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
+}}
+"""
+_COPIED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  b = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a}}
+{copies}
+  ROOT t = (s32[], s32[]) tuple(a, {read})
+}}
+"""
+_COPIES: Final = """\
+  a.clone = s32[] custom-call(b), custom_call_target="first"
+  b.clone = s32[] custom-call(b), custom_call_target="second\""""
 
 
 class ControlDependencyLost(Rule):
@@ -213,6 +241,28 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _CALLED.format()},
         ),
+        Bad(
+            _TWICE.format(after="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
+        Good(
+            _TWICE.format(after=", control-predecessors={a.3}"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
+        Bad(
+            _COPIED.format(copies=_COPIES + "  // error", read="b.clone"),
+            file=_AFTER,
+            beside={_BEFORE: _COPIED.format(copies="", read="b")},
+        ),
+        Bad(
+            _FUSED.replace("fusion(p), kind=kLoop, calls", "call(p), to_apply").format(
+                after="  // error"
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
         Good(
             _IN_PLACE.format(after=", control-predecessors={a.2}"),
             file=_AFTER,
@@ -242,23 +292,27 @@ class ControlDependencyLost(Rule):
         """Each such pair in a computation that a pass has inlined, outlined or cloned."""
         if not any(map(has_order, change.removed)):
             return
-        clones = {(old.computation.name, old.name): new for old, new in change.moved(has_effects)}
-        for (name, second), behind in clones.items():
+        clones: dict[tuple[str, str], list[Instruction]] = {}
+        for old, new in change.moved(has_effects):
+            clones.setdefault((old.computation.name, old.name), []).append(new)
+        for (name, second), copies in clones.items():
             computation = change.before.computation(name)
-            old = None if computation is None else computation.instruction(second)
-            for first in () if old is None else control_predecessors(old.attributes_text):
-                ahead = clones.get((name, first))
-                if ahead is None or ahead.computation is not behind.computation:
-                    continue
-                if not runs_before(ahead, behind, change):
-                    yield Finding(
-                        behind,
-                        f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
-                        notes=(
-                            f"before it, they were %{first} and %{second} of %{name}, and a "
-                            "control dependency made the first run before the second",
-                        ),
-                    )
+            old_second = None if computation is None else computation.instruction(second)
+            text = "" if old_second is None else old_second.attributes_text
+            for first in control_predecessors(text):
+                others = clones.get((name, first), [])
+                if len(others) == len(copies):
+                    # Those of an iteration, or of a call, stand together.
+                    pairs = zip(others, copies, strict=True)
+                    yield from _lost_order(pairs, (first, second), name, change)
+        for computation in change.changed:
+            after = computation.after
+            for old, behind, word in computation.copies(has_effects):
+                for first in control_predecessors(old.attributes_text):
+                    ahead = after.instruction(first + word)
+                    if ahead is not None:
+                        names = first, old.name
+                        yield from _lost_order([(ahead, behind)], names, after.name, change)
 
     def check_replaced(self, change: PassPair) -> Findings:
         """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
@@ -275,7 +329,12 @@ class ControlDependencyLost(Rule):
                         continue
                     if ahead.computation is not after or behind.computation is not after:
                         continue
-                    if ahead is not behind and not runs_before(ahead, behind, change):
+                    if ahead is behind or runs_before(ahead, behind, change):
+                        continue
+                    # What is read of a call may have run before what else it does.
+                    if behind.opcode != "call" or behind.name not in ancestors_of(
+                        after, ahead.name
+                    ):
                         yield Finding(
                             behind,
                             f"{change.pass_name} lost the order of %{ahead.name} and "
@@ -314,3 +373,24 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
+
+
+def _lost_order(
+    pairs: Iterable[tuple[Instruction, Instruction]],
+    names: tuple[str, str],
+    computation: str,
+    change: PassPair,
+) -> Findings:
+    """The first of some pairs of clones that are in no order any more."""
+    first, second = names
+    for ahead, behind in pairs:
+        if ahead.computation is behind.computation and not runs_before(ahead, behind, change):
+            yield Finding(
+                behind,
+                f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
+                notes=(
+                    f"before it, they were %{first} and %{second} of %{computation}, and a "
+                    "control dependency made the first run before the second",
+                ),
+            )
+            return
