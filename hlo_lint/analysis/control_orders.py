@@ -163,29 +163,32 @@ def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]
             alike = [(kept, instruction), (there, earlier)]
             if all(new is not None and new.opcode == old.opcode for new, old in alike):
                 yield name, instruction.name
-            for first in _nearest(earlier, after, ends, upwards=True):
-                for second in _nearest(instruction, after, ends, upwards=False):
+            for first in _nearest(earlier, computation, ends, upwards=True):
+                for second in _nearest(instruction, computation, ends, upwards=False):
                     if first != second:
                         yield first, second
 
 
 def _nearest(
     instruction: Instruction,
-    after: Computation,
+    change: ChangedComputation,
     cache: dict[tuple[str, bool], tuple[str, ...]],
     *,
     upwards: bool,
 ) -> tuple[str, ...]:
     """The nearest instructions with side effects, on the way up or down, that are still there.
 
-    Itself, if it is one; through what the pass removed, and no further.
+    Itself, if it is one; through what the pass removed, and what reads something else than it did.
     """
-    computation = instruction.computation
+    computation, after = change.before, change.after
 
     def neighbours(at: Instruction) -> Sequence[Instruction]:
         kept = after.instruction(at.name)
         if kept is not None and (kept.opcode == at.opcode or kept.opcode in HAS_EFFECTS):
-            cache[at.name, upwards] = (at.name,) if kept.opcode in HAS_EFFECTS else ()
+            if kept.opcode in HAS_EFFECTS:
+                cache[at.name, upwards] = (at.name,)
+            elif upwards or at is instruction or at.name in change.unchanged:
+                cache[at.name, upwards] = ()
         if (at.name, upwards) in cache:
             return ()
         if upwards:

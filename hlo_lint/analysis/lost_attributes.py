@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair, is_clone
+from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES
@@ -66,6 +67,10 @@ _OF_A_NAME: Final = frozenset(
     {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
 )
 """Things that a clone under a new name may do without: it may be of another kind."""
+OF_A_CALL: Final = frozenset(
+    {"api_version", "backend_config", "channel_id", "custom_call_has_side_effect"}
+)
+"""Things that a custom call keeps, whatever happens to its annotations."""
 _HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
 """Things that an operation keeps when it becomes asynchronous."""
 _PACKS: Final = frozenset({"get-tuple-element", "tuple"})
@@ -132,6 +137,9 @@ def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterat
             held = _names_on(change.runners(new.computation))
             things = [thing for thing in things if thing.rpartition(" ")[2] not in held]
         excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
+        is_call = old.opcode == "custom-call" and old.custom_call_target not in MARKERS
+        if is_call and _is_same(old, new):
+            excused -= OF_A_CALL
         things = [thing for thing in things if thing not in excused]
         if things or not (is_renamed or is_free or not _loses_metadata(old, new)):
             yield Loss(old, new, tuple(things))

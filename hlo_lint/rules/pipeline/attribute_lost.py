@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.lost_attributes import losses
+from hlo_lint.analysis.lost_attributes import OF_A_CALL, losses
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
@@ -217,8 +217,8 @@ class AttributeLost(Rule):
     channel and its configuration, too. A fusion of another kind is another one. A call that
     says `inlineable="false"` is not inlined. What all that read an instruction read in its
     place has its frontend attributes, and its sharding. Passes that turn annotations into
-    something else are left alone, and those that partition may drop shardings.
-    One finding for each pass and each thing that it lost.
+    something else are left alone, but for what a custom call is given to work with, and those that
+    partition may drop shardings. One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -310,6 +310,15 @@ class AttributeLost(Rule):
             beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
         ),
         Bad(
+            _PROGRAM.format(opcode="copy", rest="  // error"),
+            file=_PARTITIONED.replace("spmd-partitioning", "shardy-xla"),
+            beside={
+                _SHARDED.replace("spmd-partitioning", "shardy-xla"): _PROGRAM.format(
+                    opcode="copy", rest=', backend_config="b"'
+                )
+            },
+        ),
+        Bad(
             _COPIED.format(
                 copy='  c.clone = f32[8]{0} custom-call(c), custom_call_target="t"  // error',
                 name="c.clone",
@@ -383,10 +392,9 @@ class AttributeLost(Rule):
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
             )
-        if may(change.pass_name, "annotations"):
-            return
+        annotates = may(change.pass_name, "annotations")
         ours, theirs = change.before.attributes, change.after.attributes
-        for name in () if may(change.pass_name, "shardings") else _OF_MODULE:
+        for name in () if annotates or may(change.pass_name, "shardings") else _OF_MODULE:
             is_other = name in _COUNTS and ours.get(name) != theirs.get(name, ours.get(name))
             if name in ours and (name not in theirs or is_other):
                 for_another = " for another one" if is_other else ""
@@ -394,12 +402,15 @@ class AttributeLost(Rule):
                 yield Finding(header_span(change.after), message, key=name)
         for computation in change.changed:
             threads = computation.before.thread, computation.after.thread
-            if threads[0] not in ("main", threads[1]) and computation.after.root:
+            is_other = threads[0] not in ("main", threads[1])
+            if is_other and computation.after.root and not annotates:
                 message = f"{change.pass_name} lost the thread of %{computation.after.name}"
                 note = f"before it, it was {threads[0]}, and it is {threads[1]}"
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, things in losses(change):
+            if annotates and (old.opcode != "custom-call" or OF_A_CALL.isdisjoint(things)):
+                continue
             by_reason.setdefault(", ".join(things), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]

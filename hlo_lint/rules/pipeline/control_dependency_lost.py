@@ -242,6 +242,19 @@ class ControlDependencyLost(Rule):
             beside={_BEFORE: _CALLED.format()},
         ),
         Bad(
+            _PROGRAM.format(between="", after="  // error")
+            .replace("(q)", "(n)")
+            .replace("  b =", "  n = s32[] negate(q)\n  b ="),
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(
+                    between="c = s32[] copy(q), control-predecessors={a}", after=""
+                )
+                .replace("(q), custom", "(n), custom")
+                .replace("  b =", "  n = s32[] negate(c)\n  b =")
+            },
+        ),
+        Bad(
             _TWICE.format(after="  // error"),
             file=_AFTER,
             beside={_BEFORE: _CALLED.format()},
@@ -296,9 +309,9 @@ class ControlDependencyLost(Rule):
         for old, new in change.moved(has_effects):
             clones.setdefault((old.computation.name, old.name), []).append(new)
         for (name, second), copies in clones.items():
-            computation = change.before.computation(name)
-            old_second = None if computation is None else computation.instruction(second)
-            text = "" if old_second is None else old_second.attributes_text
+            before = change.before.computation(name)
+            waiter = None if before is None else before.instruction(second)
+            text = "" if waiter is None else waiter.attributes_text
             for first in control_predecessors(text):
                 others = clones.get((name, first), [])
                 if len(others) == len(copies):
