@@ -17,7 +17,7 @@ _OPCODES: Final = frozenset({"recv", "recv-done", "send", "send-done"})
 
 
 def received(recv: Instruction) -> Operand | None:
-    """What a receive gets: the operand of the one send in its computation that goes its ways.
+    """The operand that a receive gets: that of the one send in its computation with its pairs.
 
     None for any other instruction, for a transfer with the host, and where the send waits for the
     receive.
