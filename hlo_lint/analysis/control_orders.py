@@ -68,6 +68,8 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
     for computation in change.changed if ordered else ():
         for old, new in computation.replaced(partial(_is_named, ordered)):
             ends.setdefault(old.name, (new, new))
+    for old, new in change.renamed("while", partial(_is_named, ordered)) if ordered else ():
+        ends.setdefault(old.name, (new, new))
     moved = list(change.moved(partial(_is_named, ordered)))
     counts = Counter(old.name for old, _ in moved)
     for old, new in moved:
@@ -123,15 +125,35 @@ def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | Non
 
 def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
     """Pairs with side effects that are in both computations, and what ordered them before."""
+    later = _done_later(computation)
     for pair in _control_orders(computation):
-        yield pair, "control dependencies"
+        if pair[1] not in later:
+            yield pair, "control dependencies"
     before = computation.before
     if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
         for number, row in enumerate(before.rows):
-            if opcode_of(row) in HAS_EFFECTS and name_of(row) in computation.after.index:
+            name = name_of(row)
+            if (
+                opcode_of(row) in HAS_EFFECTS
+                and name in computation.after.index
+                and name not in later
+            ):
                 for first in _tokens_from(before.at(number)):
                     if first.name in computation.after.index:
-                        yield (first.name, name_of(row)), "tokens"
+                        yield (first.name, name), "tokens"
+
+
+def _done_later(computation: ChangedComputation) -> frozenset[str]:
+    """The names of dones whose start is still there, and that end that of the iteration before."""
+    before, after = computation.before, computation.after
+    return frozenset(
+        name_of(before.rows[number])
+        for number, position in computation.kept
+        if opcode_of(before.rows[number]) in ("recv-done", "send-done")
+        and (start := before.at(number).producer()) is not None
+        and start.name in after.index
+        and start.name not in ancestors_of(after, name_of(after.rows[position]))
+    )
 
 
 def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:

@@ -137,6 +137,43 @@ ENTRY e {{
   ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
 }}
 """
+_LOOPED: Final = """
+HloModule m
+
+b {{
+  x = (s32[]{type}) parameter(0)
+  i = s32[] get-tuple-element(x), index=0
+  n = s32[] negate(i)
+  ROOT t = (s32[]{type}) tuple(n{more})
+}}
+
+c {{
+  y = (s32[]{type}) parameter(0)
+  ROOT c = pred[] custom-call(y), custom_call_target="test"
+}}
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  u = (s32[]{type}) tuple(p{given})
+  {loop} = (s32[]{type}) while(u), condition=c, body=b{after}
+  g = s32[] get-tuple-element({loop}), index=0
+  ROOT r = (s32[], s32[]) tuple(g, a)
+}}
+"""
+_PIPELINED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[2] parameter(0)
+  q = ((f32[2], u32[], token[])) parameter(1)
+  g = (f32[2], u32[], token[]) get-tuple-element(q), index=0
+  t = token[] after-all()
+  s = (f32[2], u32[], token[]) send(p, t), channel_id=1
+  d = token[] send-done({started}), channel_id=1
+  ROOT r = ((f32[2], u32[], token[])) tuple(s)
+}}
+"""
 _COPIED: Final = """
 HloModule m
 
@@ -253,6 +290,24 @@ class ControlDependencyLost(Rule):
                 .replace("(q), custom", "(n), custom")
                 .replace("  b =", "  n = s32[] negate(c)\n  b =")
             },
+        ),
+        Bad(
+            _LOOPED.format(type="", more="", given="", loop="w.1", after="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _LOOPED.format(
+                    type=", s32[]",
+                    more=", i",
+                    given=", p",
+                    loop="w",
+                    after=", control-predecessors={a}",
+                )
+            },
+        ),
+        Good(
+            _PIPELINED.format(started="g"),
+            file=_AFTER,
+            beside={_BEFORE: _PIPELINED.format(started="s")},
         ),
         Bad(
             _TWICE.format(after="  // error"),

@@ -16,7 +16,11 @@ p = f32[8]{{0}} parameter(0)
 ROOT c = f32[8]{{0}} custom-call(p), custom_call_target="{target}"{mark}
 """
 _FINAL = {".ir-no-opt.ll": ""}
-_REMOVERS: Final = ("the partitioner", "host-offloader")
+_REMOVERS: Final = (
+    "the partitioner",
+    "host-offloader",
+    "convert-memory-placement-to-internal-annotations",
+)
 """Those that leave no mark of theirs where they ran."""
 
 _PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.before_dce.txt"
@@ -41,7 +45,8 @@ class MarkerLeft(Rule):
     the host, how it is sharded, in which layout it lies. A pass takes each of them away. Where that
     pass did not run, or did not know what to do with one, the call stays, and the program fails
     when it is loaded or run: no such custom call is registered. The partitioner leaves none of its
-    marks: what it did not take away it did not partition. So it is with host-offloader.
+    marks: what it did not take away it did not partition. So it is with host-offloader
+    and with the pass that turns placements into its marks.
     """
 
     severity = Severity.ERROR
