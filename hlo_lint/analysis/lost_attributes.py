@@ -111,7 +111,8 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(old, new, (f"the frontend attribute {name}",))
     for old, new, parts in change.succeeded(_may_start):
         handled.add(old.name)
-        if things := _lost_when_started(old, new, parts):
+        things = _lost_when_started(old, new, parts)
+        if things or _is_untraced(old, parts):
             yield Loss(old, new, things)
     for computation in change.changed:
         for old, new in computation.replaced(_has_place):
@@ -121,7 +122,8 @@ def losses(change: PassPair) -> Iterator[Loss]:
             made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
             # What the partitioner left has a sharding at the root alone.
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
-            if things := _lost_when_replaced(old, new, made, is_inner=is_inner):
+            things = _lost_when_replaced(old, new, made, is_inner=is_inner)
+            if things or _is_untraced(old, made):
                 yield Loss(old, new, things)
 
 
@@ -328,6 +330,15 @@ def _is_same(old: Instruction, new: Instruction) -> bool:
         new.name,
         new.type_text,
         new.operand_names,
+    )
+
+
+def _is_untraced(old: Instruction, made: Iterable[Instruction]) -> bool:
+    """True if nothing says any more which line of the program a collective was."""
+    return (
+        old.opcode in COMMUNICATES
+        and "op_name=" in old.attributes.get("metadata", "")
+        and not any("metadata" in part.attributes for part in made)
     )
 
 

@@ -205,9 +205,10 @@ class AttributeLost(Rule):
     is removed as dead. Nor does it give the same array another sharding, or the same operation on
     the same operands another thread or another value of a frontend attribute, or take a field out
     of the configuration that says on which stream it runs. A schedule that is lost is made anew,
-    and no order that was chosen holds. Of instructions with side effects, lost metadata is reported
-    for information: nothing says any more which line of the program it was. The root of the entry
-    says how the result is sharded, whatever computes it.
+    and no order that was chosen holds. Of instructions with side effects, and of collectives in
+    whose place others stand, lost metadata is reported for information: nothing says any more which
+    line of the program it was. The root of the entry says how the result is sharded, whatever
+    computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
     names tell no other; in what was fused, outlined, inlined or unrolled, if opcode, type and name
@@ -330,6 +331,15 @@ class AttributeLost(Rule):
             _TWICE.format(mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _TWO_CALLS},
+        ),
+        Bad(
+            _REDUCED.format(reduce=_ASYNC.format(mark=", channel_id=1  // error")),
+            file=_AFTER,
+            beside={
+                _BEFORE: _REDUCED.format(
+                    reduce=_SYNC.replace(_MARK, ', channel_id=1, metadata={op_name="f"}')
+                )
+            },
         ),
         Good(
             _WRAPPED,
