@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from functools import partial
 from itertools import chain
@@ -67,9 +68,13 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
     for computation in change.changed if ordered else ():
         for old, new in computation.replaced(partial(_is_named, ordered)):
             ends.setdefault(old.name, (new, new))
-    for old, new in change.moved(partial(_is_named, ordered)):
+    for old, new in change.renamed("while", partial(_is_named, ordered)) if ordered else ():
+        ends.setdefault(old.name, (new, new))
+    moved = list(change.moved(partial(_is_named, ordered)))
+    counts = Counter(old.name for old, _ in moved)
+    for old, new in moved:
         runners = list(change.runners(new.computation))
-        if len(runners) == 1 and runners[0].opcode == "fusion":
+        if counts[old.name] == len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
             ends[old.name] = runners[0], runners[0]
     return ends
 
@@ -120,15 +125,35 @@ def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | Non
 
 def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
     """Pairs with side effects that are in both computations, and what ordered them before."""
+    later = _done_later(computation)
     for pair in _control_orders(computation):
-        yield pair, "control dependencies"
+        if pair[1] not in later:
+            yield pair, "control dependencies"
     before = computation.before
     if any("token[]" in type_of(before.rows[number]) for number in computation.removed):
         for number, row in enumerate(before.rows):
-            if opcode_of(row) in HAS_EFFECTS and name_of(row) in computation.after.index:
+            name = name_of(row)
+            if (
+                opcode_of(row) in HAS_EFFECTS
+                and name in computation.after.index
+                and name not in later
+            ):
                 for first in _tokens_from(before.at(number)):
                     if first.name in computation.after.index:
-                        yield (first.name, name_of(row)), "tokens"
+                        yield (first.name, name), "tokens"
+
+
+def _done_later(computation: ChangedComputation) -> frozenset[str]:
+    """The names of dones whose start is still there, and that end that of the iteration before."""
+    before, after = computation.before, computation.after
+    return frozenset(
+        name_of(before.rows[number])
+        for number, position in computation.kept
+        if opcode_of(before.rows[number]) in ("recv-done", "send-done")
+        and (start := before.at(number).producer()) is not None
+        and start.name in after.index
+        and start.name not in ancestors_of(after, name_of(after.rows[position]))
+    )
 
 
 def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
@@ -160,29 +185,32 @@ def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]
             alike = [(kept, instruction), (there, earlier)]
             if all(new is not None and new.opcode == old.opcode for new, old in alike):
                 yield name, instruction.name
-            for first in _nearest(earlier, after, ends, upwards=True):
-                for second in _nearest(instruction, after, ends, upwards=False):
+            for first in _nearest(earlier, computation, ends, upwards=True):
+                for second in _nearest(instruction, computation, ends, upwards=False):
                     if first != second:
                         yield first, second
 
 
 def _nearest(
     instruction: Instruction,
-    after: Computation,
+    change: ChangedComputation,
     cache: dict[tuple[str, bool], tuple[str, ...]],
     *,
     upwards: bool,
 ) -> tuple[str, ...]:
     """The nearest instructions with side effects, on the way up or down, that are still there.
 
-    Itself, if it is one; through what the pass removed, and no further.
+    Itself, if it is one; through what the pass removed, and what reads something else than it did.
     """
-    computation = instruction.computation
+    computation, after = change.before, change.after
 
     def neighbours(at: Instruction) -> Sequence[Instruction]:
         kept = after.instruction(at.name)
         if kept is not None and (kept.opcode == at.opcode or kept.opcode in HAS_EFFECTS):
-            cache[at.name, upwards] = (at.name,) if kept.opcode in HAS_EFFECTS else ()
+            if kept.opcode in HAS_EFFECTS:
+                cache[at.name, upwards] = (at.name,)
+            elif upwards or at is instruction or at.name in change.unchanged:
+                cache[at.name, upwards] = ()
         if (at.name, upwards) in cache:
             return ()
         if upwards:

@@ -195,7 +195,12 @@ class Loop:
         state = _followed(self.instruction, 0)
         if state is None or state.opcode != "tuple":
             return None
-        return scalar(state, index)
+        # An iteration that was taken out of the loop counts before it.
+        for reader, operand, total in chain((state, index, 0), _counted):
+            first = scalar(reader, operand)
+            if first is not None:
+                return first + total
+        return None
 
 
 def _counted(at: tuple[Instruction, int, int]) -> tuple[Instruction, int, int] | None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from hlo_lint.analysis.device_groups import count_of
 from hlo_lint.analysis.pass_pairs import PassPair, is_clone
+from hlo_lint.analysis.side_effects import MARKERS
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.ir import Instruction
 from hlo_lint.hlo.opcodes import COMMUNICATES
@@ -66,6 +67,10 @@ _OF_A_NAME: Final = frozenset(
     {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
 )
 """Things that a clone under a new name may do without: it may be of another kind."""
+OF_A_CALL: Final = frozenset(
+    {"api_version", "backend_config", "channel_id", "custom_call_has_side_effect"}
+)
+"""Things that a custom call keeps, whatever happens to its annotations."""
 _HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
 """Things that an operation keeps when it becomes asynchronous."""
 _PACKS: Final = frozenset({"get-tuple-element", "tuple"})
@@ -106,7 +111,8 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(old, new, (f"the frontend attribute {name}",))
     for old, new, parts in change.succeeded(_may_start):
         handled.add(old.name)
-        if things := _lost_when_started(old, new, parts):
+        things = _lost_when_started(old, new, parts)
+        if things or _is_untraced(old, parts):
             yield Loss(old, new, things)
     for computation in change.changed:
         for old, new in computation.replaced(_has_place):
@@ -116,7 +122,8 @@ def losses(change: PassPair) -> Iterator[Loss]:
             made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
             # What the partitioner left has a sharding at the root alone.
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
-            if things := _lost_when_replaced(old, new, made, is_inner=is_inner):
+            things = _lost_when_replaced(old, new, made, is_inner=is_inner)
+            if things or _is_untraced(old, made):
                 yield Loss(old, new, things)
 
 
@@ -132,6 +139,9 @@ def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterat
             held = _names_on(change.runners(new.computation))
             things = [thing for thing in things if thing.rpartition(" ")[2] not in held]
         excused = _OF_A_NAME if is_free or is_renamed else frozenset[str]()
+        is_call = old.opcode == "custom-call" and old.custom_call_target not in MARKERS
+        if is_call and _is_same(old, new):
+            excused -= OF_A_CALL
         things = [thing for thing in things if thing not in excused]
         if things or not (is_renamed or is_free or not _loses_metadata(old, new)):
             yield Loss(old, new, tuple(things))
@@ -148,8 +158,11 @@ def _lost_when_started(
             name
             for name in _HANDED_ON
             if name in {*old.attributes} - held
-            # That of a start says how it is started.
-            and not (name == "backend_config" and old.opcode.endswith("-start"))
+            # That of a start says how it is started, and does not show that of what it wraps.
+            and not (
+                name == "backend_config"
+                and (old.opcode.endswith("-start") or old.opcode not in COMMUNICATES)
+            )
         ]
     return tuple(sorted(things))
 
@@ -192,6 +205,8 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
     """The instructions that the pass kept, and True where only their place in the module tells."""
     for computation in change.changed:
         for old, new in computation.with_other_attributes(_may_lose):
+            yield old, new, False
+        for old, new, _ in computation.copies(_may_lose):
             yield old, new, False
     for old, new in change.renamed("while", _is_marked):
         yield old, new, True
@@ -315,6 +330,15 @@ def _is_same(old: Instruction, new: Instruction) -> bool:
         new.name,
         new.type_text,
         new.operand_names,
+    )
+
+
+def _is_untraced(old: Instruction, made: Iterable[Instruction]) -> bool:
+    """True if nothing says any more which line of the program a collective was."""
+    return (
+        old.opcode in COMMUNICATES
+        and "op_name=" in old.attributes.get("metadata", "")
+        and not any("metadata" in part.attributes for part in made)
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hlo_lint.analysis.async_chains import is_async
-from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken
+from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken, input_output_aliases
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
@@ -137,6 +137,22 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
                 ):
                     yield root, value[1][0], place
                     break
+
+
+def swapped_results(module: Module) -> Iterator[tuple[Instruction, Index, Instruction]]:
+    """The root of the entry with each part of it that is to lie in a parameter, and is another
+    parameter, uncopied: that one lies where its caller put it."""
+    entry = module.entry
+    root = None if entry is None else entry.root
+    if entry is None or root is None or "input_output_alias=" not in module.header:
+        return
+    for alias in input_output_aliases(module):
+        place = source_place(entry, root.number, alias.output_index)
+        if place is None or opcode_of(entry.rows[place[0]]) != "parameter":
+            continue
+        value = entry.at(place[0])
+        if value.parameter_number not in (None, alias.operand):
+            yield root, alias.output_index, value
 
 
 def _in_computation(

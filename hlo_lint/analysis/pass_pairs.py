@@ -16,11 +16,14 @@ from operator import is_not, not_
 from hlo_lint.analysis.calls import calls_of
 from hlo_lint.analysis.walks import reached
 from hlo_lint.hlo.ir import Computation, Instruction, Module
+from hlo_lint.hlo.opcodes import COMMUNICATES
 from hlo_lint.hlo.records import InstructionRecord, attributes_of, name_of, opcode_of, type_of
 from hlo_lint.text.patterns import late
 
 _NUMBERS = late(r"(\.(\d+|clone))+$")
 """The end of the name of a clone."""
+_find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
+"""The end of the name of a copy that XLA made beside an instruction: `.remat`, `.clone2`."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,23 @@ class ChangedComputation:
                 for new in clones.get(value, ()):
                     yield old, new
 
+    def copies(
+        self, is_relevant: Callable[[InstructionRecord], bool]
+    ) -> Iterator[tuple[Instruction, Instruction, str]]:
+        """The relevant instructions before, each with a copy in the same computation, which has
+        another word at the end of its name, and that word."""
+        before, after = self.before, self.after
+        for number in self.added:
+            row = after.rows[number]
+            word = _find_word(name_of(row))
+            original = before.index.get(name_of(row)[: word.start()]) if word else None
+            if original is None or word is None or name_of(row) in before.index:
+                continue
+            old = before.rows[original]
+            is_alike = (opcode_of(old), type_of(old)) == (opcode_of(row), type_of(row))
+            if is_alike and is_relevant(old):
+                yield before.at(original), after.at(number), word[0]
+
     def made_for(self, new: Instruction) -> Iterator[Instruction]:
         """A new instruction, and the new ones that it is computed from."""
         return reached(
@@ -191,10 +211,10 @@ class PassPair:
     def moved(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions that are gone, each with its clone in another computation.
+        """The relevant instructions that are gone, each with its clones in other computations.
 
-        A clone has the opcode, the type and, but for its number, the name; it counts where there is
-        one of them: a pass has fused, outlined or inlined the instruction, or cloned a loop.
+        A clone has the opcode, the type and, but for its number, the name; it counts where one
+        instruction has these: a pass has fused, outlined or inlined it, unrolled or cloned a loop.
         """
         changed = {id(pair.before): pair for pair in self.changed}
         gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
@@ -218,8 +238,11 @@ class PassPair:
                 if (identity := _identity(row)) in gone:
                     clones[identity].append(computation.at(number))
         for identity, candidates in clones.items():
-            if len(candidates) == len(gone[identity]) == 1:
-                (old,), (new,) = gone[identity], candidates
+            old, *others = gone[identity]
+            opcode, _, name = identity
+            # Of several, a name that XLA gives to each instruction of an opcode tells nothing.
+            is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
+            for new in candidates if is_told and not others else ():
                 if old.computation.name != new.computation.name:
                     yield old, new
 

@@ -84,6 +84,15 @@ def test_an_unrolled_body_counts_twice() -> None:
     assert [found.step(0) for found in loops(hlo_lint.parse(twice))] == [2]
 
 
+def test_iterations_before_the_loop_count() -> None:
+    text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
+    peeled = text.replace("tuple(first, p)", "tuple(second, p)").replace(
+        "  state =", "  one = s32[] constant(1)\n  second = s32[] add(first, one)\n  state ="
+    )
+    (found,) = loops(hlo_lint.parse(peeled))
+    assert found.trip_count == 9
+
+
 def test_the_declared_trip_count_counts_more() -> None:
     text = TEXT.format(first=0, change="add", step=1, direction="LT", limit=10)
     config = ', body=body, backend_config={"known_trip_count":{"n":"5"}}'

@@ -28,8 +28,10 @@ class ComputesOnHostMemory(Rule):
     Host offloading puts values into host memory, `S(5)`, and brings them back by copies and slices
     before the device reads them. Where a pass replaces such a copy, or what it read, the device is
     left to compute on host memory: XLA:TPU refuses it, and on a GPU each access goes over the bus.
-    Computations that run on the host (`execution_thread="host"`, `_xla_compute_type="host"`) may
-    do so; where the result is in host memory as well, a pass took too much for what is offloaded.
+    What is stored into there piece by piece begins as memory that is allocated, not as zeros of the
+    device. Computations that run on the host (`execution_thread="host"`,
+    `_xla_compute_type="host"`) may do so; where the result is in host memory as well, a pass took
+    too much for what is offloaded.
 
     Reports: openxla/xla#40519.
     """
@@ -51,6 +53,13 @@ class ComputesOnHostMemory(Rule):
             p = f32[8]{0:S(5)} parameter(0)
             c = f32[8]{0:S(5)} copy(p)
             ROOT m = f32[8]{0:S(5)} multiply(c, c)  // error
+        """),
+        Bad.entry("""
+            z = f32[] constant(0)
+            b = f32[4,8]{1,0:S(5)} broadcast(z), dimensions={}  // error
+            p = f32[1,8]{1,0} parameter(0)
+            i = s32[] parameter(1)
+            ROOT u = f32[4,8]{1,0:S(5)} dynamic-update-slice(b, p, i, i)
         """),
         Good.entry("""
             p = f32[8]{0:S(5)} parameter(0)
@@ -81,6 +90,11 @@ class ComputesOnHostMemory(Rule):
                         operand=number,
                     )
                     break
+            else:
+                if _HOST in _memories(instruction.shape) and instruction.opcode != "constant":
+                    yield Finding(
+                        instruction, f"this {instruction.opcode} writes its result to host memory"
+                    )
 
 
 def _memories(shape: Shape | None) -> set[int]:

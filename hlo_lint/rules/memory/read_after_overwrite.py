@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from hlo_lint.analysis.calls import uncalled_computations
-from hlo_lint.analysis.overwrites import Overwrite, kept_writes, overwrites, swapped_elements
+from hlo_lint.analysis.overwrites import (
+    Overwrite,
+    kept_writes,
+    overwrites,
+    swapped_elements,
+    swapped_results,
+)
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import spelled_index
@@ -99,6 +105,16 @@ ENTRY e {{
   ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple{result}
 }}
 """
+_GIVEN = """
+HloModule m, is_scheduled=true, input_output_alias={{ {{}}: (0, {{}}, may-alias) }}
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  q = f32[8]{{0}} parameter(1)
+  c = f32[8]{{0}} copy(q)
+  ROOT t = f32[8]{{0}} bitcast({result}){mark}
+}}
+"""
 _FUSED = (
     _SCHEDULED
     + """\
@@ -169,7 +185,7 @@ class ReadAfterOverwrite(Rule):
 
     A parameter that the caller did not donate, and a constant, are read again by the next run:
     nothing may be written over them. Two elements of a loop's state cannot change places without a
-    copy.
+    copy, nor can a parameter be the result that is to lie in another one.
 
     It is checked where the module is scheduled, and in the dumps after copy insertion. In a module
     that is not scheduled, only a reader that depends on the writer is certain to come after it.
@@ -195,6 +211,8 @@ class ReadAfterOverwrite(Rule):
         Good(_LOOP.format(given="y, y", init="q", mark="", at_loop="")),
         Bad(_DONATED.format(result="(n, p)", mark="  // error")),
         Good(_DONATED.format(result="(n, n)", mark="")),
+        Bad(_GIVEN.format(result="q", mark="  // error")),
+        Good(_GIVEN.format(result="c", mark="")),
         Bad(_FUSED.format(updated="a", mark="  // error")),
         Good(_FUSED.format(updated="n", mark="")),
         Bad(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
@@ -229,6 +247,14 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
             root,
             f"this gives element {element} of the loop's state back as element {target}, without a "
             "copy: each element has one buffer through all iterations",
+            severity=severity,
+            file=file,
+        )
+    for root, index, value in swapped_results(module):
+        yield Finding(
+            root,
+            f"result {spelled_index(index)} is to lie in another parameter than %{value.name}, "
+            "which it is: no copy takes it there",
             severity=severity,
             file=file,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hlo_lint.analysis.lost_attributes import losses
+from hlo_lint.analysis.lost_attributes import OF_A_CALL, losses
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
@@ -145,6 +145,48 @@ ENTRY e {{
 _NESTED = """t = (f32[2]{0}, f32[2]{0}) tuple(p, q), frontend_attributes={a="b"}
   s = (f32[2]{0}, (f32[2]{0}, f32[2]{0})) tuple(p, t)"""
 _FLAT = "u = (f32[2]{0}, f32[2]{0}, f32[2]{0}) tuple(p, p, q)"
+_COPIED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  c = f32[8]{{0}} custom-call(p), custom_call_target="t", backend_config="b"
+{copy}
+  ROOT n = f32[8]{{0}} negate({name})
+}}
+"""
+_TWICE: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  k.2 = f32[8]{{0}} exponential(p){mark}
+  ROOT k.3 = f32[8]{{0}} exponential(k.2)
+}}
+"""
+_TWO_CALLS: Final = """
+HloModule m
+
+b {
+  x = f32[8]{0} parameter(0)
+  ROOT k.1 = f32[8]{0} exponential(x), frontend_attributes={_scheduling_group_id="3"}
+}
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  c = f32[8]{0} call(p), to_apply=b
+  ROOT d = f32[8]{0} call(c), to_apply=b
+}
+"""
+_WRAPPED: Final = """
+HloModule m
+
+ENTRY e {
+  p = f32[8]{0} parameter(0)
+  s = ((f32[8]{0}), f32[8]{0}, u32[]) custom-call-start(p), custom_call_target="t"
+  ROOT d = f32[8]{0} custom-call-done(s)
+}
+"""
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -163,19 +205,21 @@ class AttributeLost(Rule):
     is removed as dead. Nor does it give the same array another sharding, or the same operation on
     the same operands another thread or another value of a frontend attribute, or take a field out
     of the configuration that says on which stream it runs. A schedule that is lost is made anew,
-    and no order that was chosen holds. Of instructions with side effects, lost metadata is reported
-    for information: nothing says any more which line of the program it was. The root of the entry
-    says how the result is sharded, whatever computes it.
+    and no order that was chosen holds. Of instructions with side effects, and of collectives in
+    whose place others stand, lost metadata is reported for information: nothing says any more which
+    line of the program it was. The root of the entry says how the result is sharded, whatever
+    computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; in what was fused, outlined or inlined, if opcode, type and name are,
-    but for the number. A loop is followed through a new name, as `diff` does, and, for frontend
+    names tell no other; in what was fused, outlined, inlined or unrolled, if opcode, type and name
+    are, but for the number; of a copy beside it, if its name is that and a word more, such as
+    `.clone`. A loop is followed through a new name, as `diff` does, and, for frontend
     attributes, an operation that became asynchronous, or one with others; the former keeps its
     channel and its configuration, too. A fusion of another kind is another one. A call that
     says `inlineable="false"` is not inlined. What all that read an instruction read in its
     place has its frontend attributes, and its sharding. Passes that turn annotations into
-    something else are left alone, and those that partition may drop shardings.
-    One finding for each pass and each thing that it lost.
+    something else are left alone, but for what a custom call is given to work with, and those that
+    partition may drop shardings. One finding for each pass and each thing that it lost.
     """
 
     severity = Severity.WARNING
@@ -266,6 +310,46 @@ class AttributeLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _SIMPLER.format(steps=_ON_HOST, name="d", mark="")},
         ),
+        Bad(
+            _PROGRAM.format(opcode="copy", rest="  // error"),
+            file=_PARTITIONED.replace("spmd-partitioning", "shardy-xla"),
+            beside={
+                _SHARDED.replace("spmd-partitioning", "shardy-xla"): _PROGRAM.format(
+                    opcode="copy", rest=', backend_config="b"'
+                )
+            },
+        ),
+        Bad(
+            _COPIED.format(
+                copy='  c.clone = f32[8]{0} custom-call(c), custom_call_target="t"  // error',
+                name="c.clone",
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _COPIED.format(copy="", name="c")},
+        ),
+        Bad(
+            _TWICE.format(mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TWO_CALLS},
+        ),
+        Bad(
+            _REDUCED.format(reduce=_ASYNC.format(mark=", channel_id=1  // error")),
+            file=_AFTER,
+            beside={
+                _BEFORE: _REDUCED.format(
+                    reduce=_SYNC.replace(_MARK, ', channel_id=1, metadata={op_name="f"}')
+                )
+            },
+        ),
+        Good(
+            _WRAPPED,
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(opcode="negate", rest=', backend_config="b"').replace(
+                    "custom-call(k)", "custom-call(p)"
+                )
+            },
+        ),
         Good(
             _PACKED.format(packed=_FLAT, name="u"),
             file=_AFTER,
@@ -318,10 +402,9 @@ class AttributeLost(Rule):
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
             )
-        if may(change.pass_name, "annotations"):
-            return
+        annotates = may(change.pass_name, "annotations")
         ours, theirs = change.before.attributes, change.after.attributes
-        for name in () if may(change.pass_name, "shardings") else _OF_MODULE:
+        for name in () if annotates or may(change.pass_name, "shardings") else _OF_MODULE:
             is_other = name in _COUNTS and ours.get(name) != theirs.get(name, ours.get(name))
             if name in ours and (name not in theirs or is_other):
                 for_another = " for another one" if is_other else ""
@@ -329,12 +412,15 @@ class AttributeLost(Rule):
                 yield Finding(header_span(change.after), message, key=name)
         for computation in change.changed:
             threads = computation.before.thread, computation.after.thread
-            if threads[0] not in ("main", threads[1]) and computation.after.root:
+            is_other = threads[0] not in ("main", threads[1])
+            if is_other and computation.after.root and not annotates:
                 message = f"{change.pass_name} lost the thread of %{computation.after.name}"
                 note = f"before it, it was {threads[0]}, and it is {threads[1]}"
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, things in losses(change):
+            if annotates and (old.opcode != "custom-call" or OF_A_CALL.isdisjoint(things)):
+                continue
             by_reason.setdefault(", ".join(things), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from hlo_lint.analysis.control_orders import (
@@ -16,6 +17,7 @@ from hlo_lint.analysis.control_orders import (
 )
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.attributes.splitting import control_predecessors
+from hlo_lint.hlo.ir import Instruction
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
@@ -123,6 +125,69 @@ ENTRY e {{
   ROOT t = (s32[], s32[]) tuple(a, k)
 }}
 """
+_TWICE: Final = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a.2 = s32[] custom-call(p), custom_call_target="first"
+  b.2 = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a.2}}
+  a.3 = s32[] custom-call(b.2), custom_call_target="first"
+  b.3 = s32[] custom-call(b.2), custom_call_target="second"{after}
+  ROOT t.3 = (s32[], s32[]) tuple(a.3, b.3)
+}}
+"""
+_LOOPED: Final = """
+HloModule m
+
+b {{
+  x = (s32[]{type}) parameter(0)
+  i = s32[] get-tuple-element(x), index=0
+  n = s32[] negate(i)
+  ROOT t = (s32[]{type}) tuple(n{more})
+}}
+
+c {{
+  y = (s32[]{type}) parameter(0)
+  ROOT c = pred[] custom-call(y), custom_call_target="test"
+}}
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  u = (s32[]{type}) tuple(p{given})
+  {loop} = (s32[]{type}) while(u), condition=c, body=b{after}
+  g = s32[] get-tuple-element({loop}), index=0
+  ROOT r = (s32[], s32[]) tuple(g, a)
+}}
+"""
+_PIPELINED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[2] parameter(0)
+  q = ((f32[2], u32[], token[])) parameter(1)
+  g = (f32[2], u32[], token[]) get-tuple-element(q), index=0
+  t = token[] after-all()
+  s = (f32[2], u32[], token[]) send(p, t), channel_id=1
+  d = token[] send-done({started}), channel_id=1
+  ROOT r = ((f32[2], u32[], token[])) tuple(s)
+}}
+"""
+_COPIED: Final = """
+HloModule m
+
+ENTRY e {{
+  p = s32[] parameter(0)
+  a = s32[] custom-call(p), custom_call_target="first"
+  b = s32[] custom-call(p), custom_call_target="second", control-predecessors={{a}}
+{copies}
+  ROOT t = (s32[], s32[]) tuple(a, {read})
+}}
+"""
+_COPIES: Final = """\
+  a.clone = s32[] custom-call(b), custom_call_target="first"
+  b.clone = s32[] custom-call(b), custom_call_target="second\""""
 
 
 class ControlDependencyLost(Rule):
@@ -213,6 +278,59 @@ class ControlDependencyLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _CALLED.format()},
         ),
+        Bad(
+            _PROGRAM.format(between="", after="  // error")
+            .replace("(q)", "(n)")
+            .replace("  b =", "  n = s32[] negate(q)\n  b ="),
+            file=_AFTER,
+            beside={
+                _BEFORE: _PROGRAM.format(
+                    between="c = s32[] copy(q), control-predecessors={a}", after=""
+                )
+                .replace("(q), custom", "(n), custom")
+                .replace("  b =", "  n = s32[] negate(c)\n  b =")
+            },
+        ),
+        Bad(
+            _LOOPED.format(type="", more="", given="", loop="w.1", after="  // error"),
+            file=_AFTER,
+            beside={
+                _BEFORE: _LOOPED.format(
+                    type=", s32[]",
+                    more=", i",
+                    given=", p",
+                    loop="w",
+                    after=", control-predecessors={a}",
+                )
+            },
+        ),
+        Good(
+            _PIPELINED.format(started="g"),
+            file=_AFTER,
+            beside={_BEFORE: _PIPELINED.format(started="s")},
+        ),
+        Bad(
+            _TWICE.format(after="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
+        Good(
+            _TWICE.format(after=", control-predecessors={a.3}"),
+            file=_AFTER,
+            beside={_BEFORE: _CALLED.format()},
+        ),
+        Bad(
+            _COPIED.format(copies=_COPIES + "  // error", read="b.clone"),
+            file=_AFTER,
+            beside={_BEFORE: _COPIED.format(copies="", read="b")},
+        ),
+        Bad(
+            _FUSED.replace("fusion(p), kind=kLoop, calls", "call(p), to_apply").format(
+                after="  // error"
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE},
+        ),
         Good(
             _IN_PLACE.format(after=", control-predecessors={a.2}"),
             file=_AFTER,
@@ -242,23 +360,27 @@ class ControlDependencyLost(Rule):
         """Each such pair in a computation that a pass has inlined, outlined or cloned."""
         if not any(map(has_order, change.removed)):
             return
-        clones = {(old.computation.name, old.name): new for old, new in change.moved(has_effects)}
-        for (name, second), behind in clones.items():
-            computation = change.before.computation(name)
-            old = None if computation is None else computation.instruction(second)
-            for first in () if old is None else control_predecessors(old.attributes_text):
-                ahead = clones.get((name, first))
-                if ahead is None or ahead.computation is not behind.computation:
-                    continue
-                if not runs_before(ahead, behind, change):
-                    yield Finding(
-                        behind,
-                        f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
-                        notes=(
-                            f"before it, they were %{first} and %{second} of %{name}, and a "
-                            "control dependency made the first run before the second",
-                        ),
-                    )
+        clones: dict[tuple[str, str], list[Instruction]] = {}
+        for old, new in change.moved(has_effects):
+            clones.setdefault((old.computation.name, old.name), []).append(new)
+        for (name, second), copies in clones.items():
+            before = change.before.computation(name)
+            waiter = None if before is None else before.instruction(second)
+            text = "" if waiter is None else waiter.attributes_text
+            for first in control_predecessors(text):
+                others = clones.get((name, first), [])
+                if len(others) == len(copies):
+                    # Those of an iteration, or of a call, stand together.
+                    pairs = zip(others, copies, strict=True)
+                    yield from _lost_order(pairs, (first, second), name, change)
+        for computation in change.changed:
+            after = computation.after
+            for old, behind, word in computation.copies(has_effects):
+                for first in control_predecessors(old.attributes_text):
+                    ahead = after.instruction(first + word)
+                    if ahead is not None:
+                        names = first, old.name
+                        yield from _lost_order([(ahead, behind)], names, after.name, change)
 
     def check_replaced(self, change: PassPair) -> Findings:
         """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
@@ -275,7 +397,12 @@ class ControlDependencyLost(Rule):
                         continue
                     if ahead.computation is not after or behind.computation is not after:
                         continue
-                    if ahead is not behind and not runs_before(ahead, behind, change):
+                    if ahead is behind or runs_before(ahead, behind, change):
+                        continue
+                    # What is read of a call may have run before what else it does.
+                    if behind.opcode != "call" or behind.name not in ancestors_of(
+                        after, ahead.name
+                    ):
                         yield Finding(
                             behind,
                             f"{change.pass_name} lost the order of %{ahead.name} and "
@@ -314,3 +441,24 @@ class ControlDependencyLost(Rule):
                         "from one to the other",
                     ),
                 )
+
+
+def _lost_order(
+    pairs: Iterable[tuple[Instruction, Instruction]],
+    names: tuple[str, str],
+    computation: str,
+    change: PassPair,
+) -> Findings:
+    """The first of some pairs of clones that are in no order any more."""
+    first, second = names
+    for ahead, behind in pairs:
+        if ahead.computation is behind.computation and not runs_before(ahead, behind, change):
+            yield Finding(
+                behind,
+                f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
+                notes=(
+                    f"before it, they were %{first} and %{second} of %{computation}, and a "
+                    "control dependency made the first run before the second",
+                ),
+            )
+            return

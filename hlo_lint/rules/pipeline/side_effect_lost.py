@@ -129,6 +129,19 @@ ENTRY e {{
   {choice}
 }}
 """
+_DECIDED: Final = "HloModule m\n\n" + _IN_CASES[_IN_CASES.index("ENTRY") :]
+_DOTS: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,8] parameter(0)
+  d = f32[8,8] dot(p, p), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{other}
+  ROOT s = f32[8,8] subtract(d, {read}){mark}
+}}
+"""
+_EXACT: Final = """
+  f = f32[8,8] dot(p, p), lhs_contracting_dims={1}, rhs_contracting_dims={0}, \
+operand_precision={highest,highest}"""
 _ONE_OF: Final = """ROOT r = f32[] conditional(o, p, p), \
 true_computation=f, false_computation=g"""
 _BOTH: Final = """k = f32[] call(p), to_apply=f
@@ -151,7 +164,7 @@ class SideEffectLost(Rule):
     which gives other numbers each time: two that are merged give the same ones, and one that is
     cloned into each of its readers gives them different ones. Two calls on the same operands whose
     configurations differ are not one, nor are two operations on the same operands of which one runs
-    on the host or on another stream, or is sharded otherwise.
+    on the host or on another stream, over other devices, is more precise, or is sharded otherwise.
 
     So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
     for it takes it away. The same holds for calls that mark a value for a pass: `MoveToHost`,
@@ -204,6 +217,11 @@ class SideEffectLost(Rule):
             beside={_BEFORE: _CALLS.format(other=_OTHER, read="d", mark="")},
         ),
         Bad(
+            _DOTS.format(other="", read="d", mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _DOTS.format(other=_EXACT, read="f", mark="")},
+        ),
+        Bad(
             _ENTRY.format(call="", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _LOGGED.format(call=_CALLED, mark="")},
@@ -222,6 +240,11 @@ class SideEffectLost(Rule):
             _ENTRY.format(call="", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _ENTRY.format(call=_HOST, mark="").replace("(p)\n}", "(h)\n}")},
+        ),
+        Bad(
+            _DECIDED.format(choice="ROOT s = f32[] select(o, p, p)  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _IN_CASES.format(choice=_ONE_OF).replace("  // error", "")},
         ),
         Bad(
             _IN_CASES.format(choice=_BOTH.replace("r.1", "r")),
@@ -267,13 +290,14 @@ class SideEffectLost(Rule):
     )
 
     def check_callers(self, change: PassPair) -> Findings:
-        """One finding for each call or loop of the entry that is gone with an effect in it."""
+        """One finding for each call, loop or conditional of the entry that is gone with an effect
+        in it."""
         before, after = change.before.entry, change.after.entry
         if before is None or after is None or after.root is None or before is after:
             return
         gone = [
             caller
-            for caller in with_opcodes(before, ("call", "while"))
+            for caller in with_opcodes(before, ("call", "conditional", "while"))
             if caller.name not in after.index
         ]
         if not gone or _is_replaced(change):
@@ -286,7 +310,11 @@ class SideEffectLost(Rule):
             callees = [change.before.computation(name) for name in caller.called_computations]
             rows = (row for callee in callees if callee for row in callee.rows)
             lost = sorted({effect_of(row) for row in rows if has_effect(row)} - left - {""})
-            if lost and (caller.opcode == "call" or caller in runs):
+            if lost and (
+                caller.opcode == "call"
+                or caller in runs
+                or (caller.opcode == "conditional" and _is_decided_later(caller, change))
+            ):
                 yield Finding(
                     after.root,
                     f"{change.pass_name} removed %{caller.name}, a {caller.opcode} with "

@@ -10,6 +10,7 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.opcodes import FORWARDS, UNARY
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.patterns import late
 
 _MAKES_EQUAL: Final = frozenset(
     {"all-gather", "all-gather-start", "all-reduce", "all-reduce-start"}
@@ -20,6 +21,8 @@ _KEEPS: Final = (FORWARDS | UNARY).union(
 )
 """Opcodes with one operand whose result is the same where the operand is."""
 _SCALES: Final = frozenset({"add", "divide", "multiply", "subtract"})
+_SUFFIX = late(r"(\.(\d+|[a-z_]*clone\d*))+$")
+"""The end of the name of a clone."""
 _PROGRAM = """
 HloModule m, num_partitions=4
 
@@ -50,6 +53,7 @@ class CollectiveOfEqualValues(Rule):
     over these devices multiplies it by their number: a gradient that `psum` reduced once by hand
     and once by the partitioner, a loss that is averaged twice. The program runs, and learns with
     another rate. A maximum, or an all-gather, of equal values moves bytes for what each device has.
+    The iterations of a loop that a pass has unrolled do what they did.
     """
 
     severity = Severity.WARNING
@@ -57,6 +61,11 @@ class CollectiveOfEqualValues(Rule):
     examples = (
         Bad(_PROGRAM.format(first="{{0,1,2,3}}", second="{{0,1},{2,3}}", mark="  // error")),
         Good(_PROGRAM.format(first="{{0,1},{2,3}}", second="{{0,2},{1,3}}", mark="")),
+        Good(
+            _PROGRAM.format(first="{{0,1,2,3}}", second="{{0,1,2,3}}", mark="").replace(
+                "second", "first.double_buffer_clone"
+            )
+        ),
         Good(_PROGRAM.format(first="{{0,1},{2,3}}", second="{{0,1,2,3}}", mark="")),
     )
 
@@ -67,14 +76,23 @@ class CollectiveOfEqualValues(Rule):
             for opcode in _JUDGED & computation.opcodes:
                 for collective in computation.with_opcode(opcode):
                     source = _made_equal(collective)
-                    count = 0 if source is None else _equal_devices(collective, source, module)
-                    if source is not None and count > 1:
+                    if source is None or _is_next_iteration(collective, source):
+                        continue
+                    count = _equal_devices(collective, source, module)
+                    if count > 1:
                         yield Finding(
                             collective,
                             f"the {count} devices of a group have one value already, from "
                             f"%{source.name}: {_effect(collective, module, count)}",
                             operand=0,
                         )
+
+
+def _is_next_iteration(collective: Instruction, source: Instruction) -> bool:
+    """True if the two are one instruction of a loop that a pass has unrolled."""
+    names = [_SUFFIX.sub("", one.name) for one in (collective, source)]
+    metadata = [one.attributes.get("metadata") for one in (collective, source)]
+    return names[0] == names[1] and metadata[0] == metadata[1]
 
 
 def _made_equal(collective: Instruction) -> Instruction | None:

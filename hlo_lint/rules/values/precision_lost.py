@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Set
 from math import prod
-from typing import Final, NamedTuple
+from operator import eq
+from typing import Final, NamedTuple, TypeAlias
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
@@ -52,6 +53,19 @@ rhs_contracting_dims={{{dimension}}}{rest}
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_transpose-folding.txt"
 _AFTER = "module_0001.m.0002.simplification.after_transpose-folding.before_pipeline-end.txt"
 _ASKED = ", operand_precision={highest,highest}"
+_HALVES: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,4]{{1,0}} parameter(0)
+  q = f32[4,6]{{1,0}} parameter(1)
+  h = f32[4,4]{{1,0}} slice(p), slice={{[0:4], [0:4]}}
+  l = f32[4,4]{{1,0}} slice(p), slice={{[4:8], [0:4]}}
+  e = f32[4,6]{{1,0}} dot(h, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{rest}
+  f = f32[4,6]{{1,0}} dot(l, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{asked}
+  ROOT d = f32[8,6]{{1,0}} concatenate(e, f), dimensions={{0}}
+}}
+"""
 _CONVOLVED: Final = """
 HloModule m
 
@@ -99,7 +113,7 @@ class PrecisionLost(Rule):
     bf16, and no type shows it.
 
     It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
-    for none and multiplies as many elements of the same types.
+    for none and multiplies as many elements of the same types, or a part of them.
 
     Nor does a pass round what an instruction reads, by a conversion to fewer bits than the value,
     the result and what it was made of have, or have a product give fewer bits.
@@ -128,6 +142,16 @@ class PrecisionLost(Rule):
             ),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q)},
+        ),
+        Bad(
+            _HALVES.format(rest="  // error", asked=""),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q | {"rest": _ASKED})},
+        ),
+        Good(
+            _HALVES.format(rest=_ASKED, asked=_ASKED),
+            file=_AFTER,
+            beside={_BEFORE: _PROGRAM.format(transpose="", **_READS_Q | {"rest": _ASKED})},
         ),
         Bad(
             _CONVOLVED.format(result=_CUDNN.format(precision="") + "  // error", read="g"),
@@ -247,29 +271,61 @@ class PrecisionLost(Rule):
         lost.subtract(product.size for product in made if product.asked)
         spare = Counter(product.size for product in made if not product.asked)
         spare.subtract(product.size for product in gone if not product.asked)
-        for product in made:
-            size = product.size
-            if product.asked or lost[size] <= 0 or spare[size] <= 0:
-                continue
-            lost[size] -= 1
-            spare[size] -= 1
-            old = next(one for one in gone if one.asked and one.size == size)
-            yield Finding(
-                product.instruction,
-                f"{change.pass_name} lost the precision {old.asked} of this product",
-                notes=(f"before it, %{old.instruction.name} had it",),
-                key="precision",
-            )
+        for is_alike in (eq, _is_part):
+            if is_alike is _is_part:
+                parts = [product.size for product in made if product.asked]
+                lost = Counter(
+                    {
+                        size: count
+                        for size, count in lost.items()
+                        if not any(_is_part(part, size) for part in parts)
+                    }
+                )
+            for product in made:
+                size = product.size
+                if product.asked or spare[size] <= 0:
+                    continue
+                old = next(
+                    (
+                        one
+                        for one in gone
+                        if one.asked and lost[one.size] > 0 and is_alike(size, one.size)
+                    ),
+                    None,
+                )
+                if old is None:
+                    continue
+                lost[old.size] -= 1
+                spare[size] -= 1
+                part = "" if is_alike is eq else ", a part of what it computed"
+                yield Finding(
+                    product.instruction,
+                    f"{change.pass_name} lost the precision {old.asked} of this product",
+                    notes=(f"before it, %{old.instruction.name} had it{part}",),
+                    key="precision",
+                )
+
+
+_Size: TypeAlias = tuple[tuple[str, str], tuple[int, int, int]]
 
 
 class _Product(NamedTuple):
     instruction: Instruction
-    size: tuple[object, ...]
+    size: _Size
     """The types of the factors, and how many elements they and the result have."""
     asked: str
     """The precision or the algorithm; empty for the default."""
     result: str
     """The element type of what it gives."""
+
+
+def _is_part(part: _Size, whole: _Size) -> bool:
+    """True if each device, or each step, may compute a part of a product of that size."""
+    one, other, result = part[1]
+    return part[0] == whole[0] and any(
+        all(ours and theirs % ours == 0 for ours, theirs in zip(sizes, whole[1], strict=True))
+        for sizes in ((one, other, result), (other, one, result))
+    )
 
 
 def _products(
@@ -286,8 +342,8 @@ def _products(
         ]
         result = next(iter(arrays(instruction.shape_or_none)), None)
         if len(factors) == 2 and result and {one.dtype for one in factors} <= factors_of:
-            sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
-            size = (*sizes, prod(result.dims))
+            one, other = sorted((one.dtype, prod(one.dims)) for one in factors)
+            size = (one[0], other[0]), (one[1], other[1], prod(result.dims))
             yield _Product(instruction, size, asked, result.dtype)
 
 

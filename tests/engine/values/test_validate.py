@@ -701,6 +701,85 @@ ENTRY e {
     assert [result.tolist() for result in results] == [result.tolist() for result in expected]
 
 
+PAIRS = "frontend_attributes={_xla_send_recv_source_target_pairs={{0,1},{1,0}}}"
+PERMUTED = """HloModule m, num_partitions=2
+
+ENTRY e {
+  x = f32[4] parameter(0)
+  n = f32[4] negate(x)
+  p = f32[4] collective-permute(n), channel_id=1, source_target_pairs={{0,1},{1,0}}
+  ROOT s = f32[4] subtract(p, n)
+}
+"""
+SENT = f"""HloModule m, num_partitions=2
+
+ENTRY e {{
+  x = f32[4] parameter(0)
+  n = f32[4] negate(x)
+  t = token[] after-all()
+  r = (f32[4], u32[], token[]) recv(t), channel_id=1, {PAIRS}
+  q = (f32[4], u32[], token[]) send(n, t), channel_id=1, {PAIRS}, control-predecessors={{r}}
+  d = (f32[4], token[]) recv-done(r), channel_id=1
+  e = token[] send-done(q), channel_id=1
+  p = f32[4] get-tuple-element(d), index=0
+  ROOT s = f32[4] subtract(p, n)
+}}
+"""
+LOOP_OF_TRANSFERS = f"""HloModule m, num_partitions=2
+
+b {{
+  a = (s32[], f32[4], (f32[4], u32[], token[])) parameter(0)
+  i = s32[] get-tuple-element(a), index=0
+  x = f32[4] get-tuple-element(a), index=1
+  r = (f32[4], u32[], token[]) get-tuple-element(a), index=2
+  d = (f32[4], token[]) recv-done(r), channel_id=1
+  y = f32[4] get-tuple-element(d), index=0
+  w = f32[4] subtract(y, x)
+  o = s32[] constant(1)
+  j = s32[] add(i, o)
+  t = token[] after-all()
+  k = (f32[4], u32[], token[]) recv(t), channel_id=1, {PAIRS}
+  q = (f32[4], u32[], token[]) send(w, t), channel_id=1, {PAIRS}
+  ROOT u = (s32[], f32[4], (f32[4], u32[], token[])) tuple(j, w, k)
+}}
+
+c {{
+  a = (s32[], f32[4], (f32[4], u32[], token[])) parameter(0)
+  i = s32[] get-tuple-element(a), index=0
+  n = s32[] constant(1)
+  ROOT l = pred[] compare(i, n), direction=LT
+}}
+
+ENTRY e {{
+  x = f32[4] parameter(0)
+  n = f32[4] negate(x)
+  z = s32[] constant(0)
+  t = token[] after-all()
+  k = (f32[4], u32[], token[]) recv(t), channel_id=1, {PAIRS}
+  q = (f32[4], u32[], token[]) send(n, t), channel_id=1, {PAIRS}
+  u = (s32[], f32[4], (f32[4], u32[], token[])) tuple(z, n, k)
+  v = (s32[], f32[4], (f32[4], u32[], token[])) while(u), condition=c, body=b
+  ROOT w = f32[4] get-tuple-element(v), index=1
+}}
+"""
+
+
+@pytest.mark.parametrize("sent", [SENT, LOOP_OF_TRANSFERS], ids=["at once", "in the next round"])
+def test_a_send_and_its_receive_are_a_permute(xla: XlaCpu, sent: str) -> None:
+    validation = validate_dumps("m", run_of([PERMUTED, sent]), xla)
+    assert validation.compared == 1
+    assert not validation.changes
+    wrong = sent.replace("send(n, t)", "send(x, t)")
+    assert changed(validate_dumps("m", run_of([PERMUTED, wrong]), xla)) == ["after_pass1"]
+
+
+def test_a_transfer_whose_other_side_is_not_known_is_cut(xla: XlaCpu) -> None:
+    alone = SENT.replace(f"channel_id=1, {PAIRS}, control", "channel_id=2, control")
+    validation = validate_dumps("m", run_of([PERMUTED, alone]), xla)
+    assert not validation.compared
+    assert not validation.changes
+
+
 def test_a_module_that_xla_refuses_after_one_that_runs_is_a_change(xla: XlaCpu) -> None:
     right, wrong = (
         f"""HloModule m

@@ -11,6 +11,7 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from hlo_lint.analysis.device_groups import transfer_pairs
 from hlo_lint.engine.values.lowering.graph import (
     Graph,
     Node,
@@ -49,7 +50,8 @@ def device_count(module: Module) -> int:
 
     Before, it is one program over whole arrays: only what communicates tells.
     """
-    if not any(LOWERED & computation.opcodes for computation in module.computations):
+    communicates = LOWERED | {"recv"}
+    if not any(communicates & computation.opcodes for computation in module.computations):
         return 1
     count = header_devices(module)
     return count if count > 1 else max(_joined(module), default=0) + 1
@@ -85,6 +87,8 @@ def _joined(module: Module) -> Iterator[int]:
                 pairs = instruction.attribute_or_none("source_target_pairs")
                 for pair in pairs if isinstance(pairs, tuple) else ():
                     yield from pair if isinstance(pair, tuple) else ()
+        for transfer in computation.with_opcode("recv"):
+            yield from chain.from_iterable(transfer_pairs(transfer))
 
 
 def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Values | None:
@@ -129,7 +133,10 @@ def lowered(
     base = opcode.removesuffix("-start")
     rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
     if base == "collective-permute":
-        results = _permuted(lowering, instruction, rows)
+        pairs = instruction.attribute("source_target_pairs")
+        if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
+            raise NotLowered(f"%{instruction.name} permutes parts of arrays")
+        results = permuted(lowering, instruction, rows, pairs)
     else:
         results = [[] for _ in devices]
         for group in _groups(lowering, instruction, base):
@@ -294,13 +301,13 @@ def _operation(graph: Graph) -> str | None:
     return root.opcode if is_plain and sources[0] is not sources[1] else None
 
 
-def _permuted(
-    lowering: Lowering, instruction: Instruction, rows: list[list[Node]]
+def permuted(
+    lowering: Lowering,
+    instruction: Instruction,
+    rows: list[list[Node]],
+    pairs: tuple[object, ...],
 ) -> list[list[Node]]:
     """The values that each device receives; one that nobody sends to has zeros."""
-    pairs = instruction.attribute("source_target_pairs")
-    if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
-        raise NotLowered(f"%{instruction.name} permutes parts of arrays")
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]
     received = [[lowering.nodes.filled(0, shape) for shape in shapes] for _ in rows]
     replicas, partitions = _shape_of_mesh(lowering)

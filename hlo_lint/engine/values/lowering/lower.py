@@ -33,6 +33,7 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.operations import on_device
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
+from hlo_lint.engine.values.lowering.transfers import is_transfer, received, transferred
 from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
@@ -253,7 +254,7 @@ class Lowering:
             return arguments[number]
         operands = [
             [element_of(value, operand.shape_index) for value in by_name[operand.name]]
-            for operand in instruction.operands
+            for operand in (*instruction.operands, *filter(None, [received(instruction)]))
         ]
         return self._instruction(instruction, operands)
 
@@ -333,6 +334,10 @@ class Lowering:
             if self.watch is not None and collectives.device_count(self.module) > 1:
                 raise NotLowered("it reads the values of other devices")
             return collectives.lowered(self, instruction, operands, opcode, shape)
+        if is_transfer(instruction, operands):
+            if self.watch is not None and opcode == "recv":
+                raise NotLowered("it reads the values of other devices")
+            return transferred(self, instruction, operands, shape)
         if opcode == "custom-call" and instruction.custom_call_target == "__cudnn$fusion":
             return self.computation(self._callee(instruction), operands)
         if opcode == "custom-call" and self.layout is not None and self.devices > 1:
@@ -421,7 +426,7 @@ def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
 
     def operands(instruction: Instruction) -> list[Instruction]:
         read: list[Instruction] = []
-        for operand in instruction.operands:
+        for operand in (*instruction.operands, *filter(None, [received(instruction)])):
             if operand.instruction is None:
                 reads = f"reads %{operand.name}, which is not there"
                 reason = reads if operand.name else "is computed from itself"
