@@ -67,11 +67,23 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
     for computation in change.changed if ordered else ():
         for old, new in computation.replaced(partial(_is_named, ordered)):
             ends.setdefault(old.name, (new, new))
-    for old, new in change.moved(partial(_is_named, ordered)):
+    roots = _roots_of_fusions(change, ordered)
+    for old, new in change.moved(partial(_is_named, ordered | roots.keys())):
         runners = list(change.runners(new.computation))
         if len(runners) == 1 and runners[0].opcode == "fusion":
-            ends[old.name] = runners[0], runners[0]
+            ends[roots.get(old.name, old.name)] = runners[0], runners[0]
     return ends
+
+
+def _roots_of_fusions(change: PassPair, names: Container[str]) -> dict[str, str]:
+    """The fusions of some names that are gone, by the name of what gave their result."""
+    roots = {}
+    for computation in change.changed:
+        for fusion in computation.before.with_opcode("fusion"):
+            body = change.before.callee(fusion) if fusion.name in names else None
+            if body and body.root and fusion.name not in computation.after.index:
+                roots[body.root.name] = fusion.name
+    return roots
 
 
 def _is_named(names: Container[str], row: InstructionRecord) -> bool:

@@ -30,7 +30,7 @@ from hlo_lint.engine.values.compare import (
     largest_error,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, FINE, OUTSIDE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -163,7 +163,9 @@ class Runs:
             (seed, input_.leaf, input_.device),
             limit=input_.limit,
             thresholds=input_.thresholds,
-            edges=self.edges or seed >= EDGES,
+            edges=self.edges
+            or seed >= EDGES
+            or (input_.limit is not None and OUTSIDE <= seed < FINE),
         )
 
     def results(
@@ -266,6 +268,11 @@ class Runs:
         opcodes |= {instruction.opcode for instruction in before.origins.values()}
         has_edges = EDGELESS.isdisjoint(opcodes)
         if self.at_edges and not self.edges and has_edges:
+            is_indexed = any(input_.limit is not None for input_ in inputs)
+            for seed in range(OUTSIDE, FINE) if is_indexed else ():
+                verdict = self._compared(before, after, inputs, seed)
+                if verdict.outcome is StepOutcome.CHANGED:
+                    return _unless_excused(verdict, before, after)
             verdict = self._compared(before, after, inputs, EDGES)
             if verdict.difference is not None and isfinite(verdict.difference.error):
                 # A sum in another order: 2 is lost in the largest number, and not between two.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from math import prod
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
-from hlo_lint.analysis.walks import chain
+from hlo_lint.analysis.walks import chain, reached
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -224,10 +224,11 @@ class PrecisionLost(Rule):
         there.subtract((one.size, one.result) for one in gone)
         for old, new in [(old, new) for old in gone for new in made]:
             if (
-                old.size == new.size
+                old.factors == new.factors
+                and not new.elements % max(old.elements, 1)  # of a sum in parts each is a result
                 and _bits(old.result) > _bits(new.result) > 0
                 and there[old.size, old.result] < 0 < there[new.size, new.result]
-                and not any(new.result in _types_of(user) for user in old.instruction.users)
+                and not any(new.result in _types_of(user) for user in _readers(old, new))
             ):
                 yield Finding(
                     new.instruction,
@@ -260,16 +261,59 @@ class PrecisionLost(Rule):
                 notes=(f"before it, %{old.instruction.name} had it",),
                 key="precision",
             )
+        for old, product in _merged(gone, made):
+            yield Finding(
+                product.instruction,
+                f"{change.pass_name} lost the precision {old.asked} of this product",
+                notes=(f"before it, %{old.instruction.name} had it, and was a part of it",),
+                key="precision",
+            )
+
+
+def _readers(old: _Product, new: _Product) -> Iterator[Instruction]:
+    """What reads a product; all that is made of it where a call of a library may do that, too."""
+    users = old.instruction.users
+    is_call = new.instruction.opcode == "custom-call"
+    return reached(users, lambda at: at.users if is_call else ())
+
+
+def _merged(
+    gone: Sequence[_Product], made: Sequence[_Product]
+) -> Iterator[tuple[_Product, _Product]]:
+    """Products that asked for a precision, each with one that asks for none, has a factor of it
+    and stands for several."""
+    names = {product.instruction.name for product in made}
+    old_names = {product.instruction.name for product in gone}
+    for new in made:
+        if new.asked or new.instruction.name in old_names or new.instruction.opcode != "dot":
+            continue
+        # The factor that is joined has a part for each.
+        parts = [
+            old
+            for old in gone
+            if old.instruction.name not in names
+            and old.instruction.opcode == "dot"
+            and not {*old.instruction.operand_names}.isdisjoint(new.instruction.operand_names)
+        ]
+        if len(parts) > 1 and sum(old.elements for old in parts) == new.elements:
+            yield from ((old, new) for old in parts if old.asked)
 
 
 class _Product(NamedTuple):
     instruction: Instruction
-    size: tuple[object, ...]
-    """The types of the factors, and how many elements they and the result have."""
+    factors: tuple[tuple[str, int], ...]
+    """The types of the factors, and how many elements they have."""
+    elements: int
+    """Those of the result."""
     asked: str
     """The precision or the algorithm; empty for the default."""
     result: str
     """The element type of what it gives."""
+
+    @property
+    def size(self) -> tuple[object, ...]:
+        """What a product made anew has as the old one had it."""
+        return self.factors, self.elements
 
 
 def _products(
@@ -277,7 +321,8 @@ def _products(
 ) -> Iterator[_Product]:
     for instruction in _instructions(computations):
         asked = _asked(instruction)
-        if asked is None:
+        is_gemm = "__cublas$" in instruction.attributes_text and factors_of is not _ROUNDED
+        if asked is None and not is_gemm:
             continue
         factors = [
             operand.shape
@@ -287,8 +332,7 @@ def _products(
         result = next(iter(arrays(instruction.shape_or_none)), None)
         if len(factors) == 2 and result and {one.dtype for one in factors} <= factors_of:
             sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
-            size = (*sizes, prod(result.dims))
-            yield _Product(instruction, size, asked, result.dtype)
+            yield _Product(instruction, tuple(sizes), prod(result.dims), asked or "", result.dtype)
 
 
 def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:

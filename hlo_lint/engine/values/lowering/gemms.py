@@ -118,6 +118,9 @@ def _silu(nodes: Nodes, node: Node) -> Node:
 ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
     "ELU": _elu,
     "RELU": _relu,
+    "RELU6": lambda nodes, node: nodes.binary(
+        "minimum", _relu(nodes, node), nodes.filled(6, node.shape)
+    ),
     "GELU": _gelu,
     "SIGMOID": lambda nodes, node: nodes.unary("logistic", node),
     "SILU": _silu,
