@@ -16,8 +16,7 @@ from hlo_lint.engine.values.bounds import (
     is_exact_on_sparse,
     is_smooth,
     narrowed,
-    rounded_back,
-    unit_of,
+    rounded_share,
     wide_bound,
 )
 from hlo_lint.engine.values.compare import (
@@ -47,8 +46,6 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-FINE_PARTS: Final = 64
-"""A difference of such a part of a unit in the last place says that results were rounded to it."""
 MIN_OPTIMIZED_BYTES: Final = 1 << 28
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
@@ -253,8 +250,8 @@ class Runs:
             if verdict.outcome is StepOutcome.NOT_RUN:
                 return verdict
             verdicts.append(verdict)
-        narrow = rounded_back(before, after)
-        if narrow and (rounded := self._rounded(before, after, inputs, narrow)):
+        share = rounded_share(before, after)
+        if share and (rounded := self._rounded(before, after, inputs, share)):
             return rounded
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
@@ -282,7 +279,7 @@ class Runs:
         return max(verdicts, key=lambda verdict: verdict.outcome is StepOutcome.WITHIN_BOUND)
 
     def _rounded(
-        self, before: Program, after: Program, inputs: Inputs, narrow: set[str]
+        self, before: Program, after: Program, inputs: Inputs, share: float
     ) -> Comparison | None:
         """A change where results have the rounding of narrow types, which f64 does not show."""
         try:
@@ -290,7 +287,6 @@ class Runs:
             truth = self.results(before, inputs, FINE, WIDE)
         except NotRun:
             return None
-        share = min(map(unit_of, narrow)) / FINE_PARTS
         bound = Bound(relative=share, of_largest=share)
         if CONSTANT_ROUNDINGS * largest_error(ours, truth) >= largest_error(theirs, truth):
             return None
