@@ -40,6 +40,7 @@ _KEPT: Final = (
     "result_accuracy",
     "schedule",
     "sharding",
+    "statistics",
     "use_global_device_ids",
 )
 _SAME: Final = (
@@ -121,6 +122,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
             if things := _lost_when_replaced(old, new, made, is_inner=is_inner):
                 yield Loss(old, new, things)
+        for old, new in computation.replaced(_has_origin):
+            is_same = new.opcode == old.opcode and old.name not in handled
+            if is_same and "origin" not in new.attributes:
+                yield Loss(old, new, ("origin",))
 
 
 def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterator[Loss]:
@@ -193,6 +198,10 @@ def _has_place(record: InstructionRecord) -> bool:
     is_marked = any(map(attributes.__contains__, names))
     # Calls are inlined, marks or not.
     return is_marked and opcode_of(record) not in _HANDS_ON | {"call"}
+
+
+def _has_origin(record: InstructionRecord) -> bool:
+    return "origin=" in attributes_of(record)
 
 
 def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
