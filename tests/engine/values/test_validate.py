@@ -957,3 +957,24 @@ ENTRY e {
     before = text.replace("RESULT", plain)
     assert not validate_dumps("m", run_of([before, right]), xla).changes
     assert changed(validate_dumps("m", run_of([other, right]), xla)) == ["after_pass1"]
+
+
+def test_a_product_with_a_scale_for_each_block_is_not_taken_for_a_plain_one(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  p = f8e4m3fn[32,64] parameter(0)
+  q = f8e4m3fn[16,64] parameter(1)
+  s = f8e8m0fnu[32,2] parameter(2)
+  t = f8e8m0fnu[16,2] parameter(3)
+  RESULT
+}
+"""
+    before = (
+        'ROOT d = f32[32,16] custom-call(p, q, s, t), custom_call_target="__op$block_scaled_dot"'
+    )
+    config = '{"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["1"]},"epilogue":"DEFAULT"}}'  # noqa: E501
+    after = f"""g = (f32[32,16], s8[64]) custom-call(p, q, s, t), custom_call_target="__cublas$lt$matmul$mx", backend_config={config}
+  ROOT o = f32[32,16] get-tuple-element(g), index=0"""  # noqa: E501
+    steps = [text.replace("RESULT", result) for result in (before, after)]
+    assert not validate_dumps("m", run_of(steps), xla).changes
