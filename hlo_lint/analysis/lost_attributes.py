@@ -311,8 +311,8 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
 
 def _fields(instruction: Instruction) -> list[str]:
     """The fields of the configuration that have to stay."""
-    found = _find_fields(instruction.attributes_text)
-    return [one or other for one, other in found]
+    names = _find_fields(instruction.attributes_text)
+    return [place or tiles for place, tiles in names]
 
 
 def _kind(instruction: Instruction) -> str | None:

@@ -35,7 +35,7 @@ class Product(NamedTuple):
 
     @property
     def size(self) -> tuple[object, ...]:
-        """What a product made anew has as the old one had it."""
+        """The factors and the size of the result: a product made anew has those of the old one."""
         return self.factors, self.elements
 
 
@@ -89,7 +89,7 @@ def merged_products(
 
 
 def readers_of(old: Product, new: Product) -> Iterator[Instruction]:
-    """What reads a product; all that is made of it where a call of a library may do that, too."""
+    """The readers of a product, and theirs where a call of a library may do all they do."""
     users = old.instruction.users
     is_call = new.instruction.opcode == "custom-call"
     return reached(users, lambda at: at.users if is_call else ())

@@ -87,7 +87,7 @@ class InterfaceChanged(Rule):
 
 
 def _told(module: Module) -> ProgramShape | None:
-    """What the header says."""
+    """The types in the header."""
     if "entry_computation_layout" not in module.header:
         return None
     shape = module.attribute_or_none("entry_computation_layout")
