@@ -75,6 +75,8 @@ def _misuse(region: EmittedRegion, runner: Instruction, module: Module) -> str:
                 return f"goes on from the {opcode} %{inside.name}"
     if region.offsets_are_parameters and (offset := _offset_inside(body)) is not None:
         return f"computes the offset %{offset.name}"
+    if region.slices_are_contiguous and (part := _scattered_part(body)) is not None:
+        return f"has the {part.opcode} %{part.name}, whose part of the array is in several pieces"
     if region.has_equal_results and _differs_in_size(runner, module):
         return "has results of different sizes"
     if region.has_equal_reductions and _reduces_to_sizes(root) > 1:
@@ -89,6 +91,25 @@ def _offset_inside(body: Computation) -> Instruction | None:
             for operand in slice_.operands[FIRST_INDEX[opcode] :]:
                 if operand.instruction is not None and operand.instruction.opcode != "parameter":
                     return operand.instruction
+    return None
+
+
+def _scattered_part(body: Computation) -> Instruction | None:
+    """The first slice or update that is several pieces of the memory of its array, or None.
+
+    Mirrors IsContiguousSlice of XLA's ir_emission_utils.cc.
+    """
+    for opcode in sorted(body.opcodes & {*_MOVES, "slice"}):
+        for move in body.with_opcode(opcode):
+            array = move.operand_shape(0)
+            part = move.operand_shape(1) if opcode == _UPDATE else move.shape_or_none
+            if not isinstance(array, ArrayShape) or not isinstance(part, ArrayShape):
+                continue
+            is_cut = False
+            for axis in array.minor_to_major if array.has_valid_layout else ():
+                if is_cut and part.dims[axis] != 1:
+                    return move
+                is_cut = is_cut or part.dims[axis] != array.dims[axis]
     return None
 
 

@@ -41,6 +41,7 @@ _KEPT: Final = (
     "result_accuracy",
     "schedule",
     "sharding",
+    "statistics",
     "use_global_device_ids",
 )
 _SAME: Final = (
@@ -55,9 +56,10 @@ _SAME: Final = (
 """Attributes whose value an instruction keeps that has its name, operands and type."""
 _find_fields = late(
     r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
-    r'(?:true|"?[1-9]|\["?[0-9])'
+    r'(?:true|"?[1-9]|\["?[0-9])|"kind":\s*"__triton".*"(block_level_fusion_config)"'
 ).findall
-"""Fields of XLA:GPU's configurations that say where and when an instruction runs."""
+"""Fields of XLA:GPU's configurations that say where and when an instruction runs, and how Triton
+tiles a fusion."""
 _MANUAL: Final = "manual}"
 """A part of a sharding whose devices the program tells apart itself."""
 _RESHARDED: Final = "the sharding for another one"
@@ -109,6 +111,8 @@ def losses(change: PassPair) -> Iterator[Loss]:
         yield Loss(*roots, ("the sharding of the result",))
     for old, new, name in _inlined(change):
         yield Loss(old, new, (f"the frontend attribute {name}",))
+    for old, new in _unstable_sorts(change):
+        yield Loss(old, new, ("is_stable",))
     for old, new, parts in change.succeeded(_may_start):
         handled.add(old.name)
         things = _lost_when_started(old, new, parts)
@@ -125,6 +129,10 @@ def losses(change: PassPair) -> Iterator[Loss]:
             things = _lost_when_replaced(old, new, made, is_inner=is_inner)
             if things or _is_untraced(old, made):
                 yield Loss(old, new, things)
+        for old, new in computation.replaced(_has_origin):
+            is_same = new.opcode == old.opcode and old.name not in handled
+            if is_same and "origin" not in new.attributes:
+                yield Loss(old, new, ("origin",))
 
 
 def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterator[Loss]:
@@ -175,7 +183,8 @@ def _lost_when_replaced(
     if not made or any(part.opcode in _RUNS - {old.opcode} for part in made):
         return ()
     # Those of users say something of the operation that they wrote.
-    is_same = new.opcode == old.opcode
+    anew = [part for part in made if part.opcode == old.opcode]
+    is_same = new.opcode == old.opcode or len(anew) == 1
     names = {name for name in _names_on([old]) if is_same or name.startswith("_")}
     lost = sorted(names - _names_on([new, *made]))
     things = [f"the frontend attribute {name}" for name in lost]
@@ -183,6 +192,9 @@ def _lost_when_replaced(
     has_channel = any("channel_id" in part.attributes for part in exchanges)
     if exchanges and "channel_id" in old.attributes and not has_channel:
         things.append("channel_id")
+    if "result_accuracy" in old.attributes and anew:
+        held = {name for part in made for name in part.attributes}
+        things += {"result_accuracy"} - held
     if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
         things.append("sharding")
     return tuple(things)
@@ -195,10 +207,14 @@ def _names_on(instructions: Iterable[Instruction]) -> set[str]:
 
 def _has_place(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
-    names = ("channel_id=", "frontend_attributes=", "sharding=")
+    names = ("channel_id=", "frontend_attributes=", "result_accuracy=", "sharding=")
     is_marked = any(map(attributes.__contains__, names))
     # Calls are inlined, marks or not.
     return is_marked and opcode_of(record) not in _HANDS_ON | {"call"}
+
+
+def _has_origin(record: InstructionRecord) -> bool:
+    return "origin=" in attributes_of(record)
 
 
 def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
@@ -234,6 +250,25 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
                         held.discard("inlineable")
                     lost = [mark for mark in marks if mark not in held]
                     yield from ((call, new, mark) for mark in lost[:1])
+
+
+def _unstable_sorts(change: PassPair) -> Iterator[tuple[Instruction, Instruction]]:
+    """Stable sorts that are gone, each with one of the same keys, of fewer arrays, that is not."""
+    for computation in change.changed:
+        before, after = computation.before, computation.after
+        for old in before.with_opcode("sort"):
+            if old.name in after.index or old.attributes.get("is_stable") != "true":
+                continue
+            for new in after.with_opcode("sort"):
+                # Of one array nobody tells equal elements apart.
+                is_part = 1 < len(new.operand_names) < len(old.operand_names)
+                if (
+                    is_part
+                    and new.name not in before.index
+                    and new.attributes.get("is_stable") != "true"
+                    and {*new.operand_names} <= {*old.operand_names}
+                ):
+                    yield old, new
 
 
 def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
@@ -281,12 +316,18 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
         return True
     if _MANUAL in ours and _MANUAL not in theirs:
         return True
-    if _find_fields(ours) != _find_fields(theirs):
+    if _fields(old) != _fields(new):
         return True
     return any(
         f", {name}=" in ours and old.attribute_text(name) != new.attribute_text(name)
         for name in ("sharding", *_SAME)
     )
+
+
+def _fields(instruction: Instruction) -> list[str]:
+    """The fields of the configuration that have to stay."""
+    names = _find_fields(instruction.attributes_text)
+    return [place or tiles for place, tiles in names]
 
 
 def _kind(instruction: Instruction) -> str | None:
@@ -308,8 +349,9 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
     ):
         lost.append(_RESHARDED)
     if old.name == new.name and "backend_config" in theirs:
-        there = _find_fields(new.attributes_text)
-        fields = _find_fields(old.attributes_text)
+        there, fields = _fields(new), _fields(old)
+        if '"__triton"' not in theirs["backend_config"]:
+            fields = [field for field in fields if field != "block_level_fusion_config"]
         lost += [f"{field} of the backend_config" for field in fields if field not in there]
     held = {} if old.opcode in _PACKS else old.frontend_attributes()
     left = new.frontend_attributes()

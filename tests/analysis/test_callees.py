@@ -88,3 +88,29 @@ def test_a_reduction_too_short_for_a_warp_is_computed_on_the_way(
     (module,) = parse_file(text).modules
     (region,) = (region for region in callees()[1] if region.has_equal_reductions)
     assert (not list(misused(region, module))) is is_fit
+
+
+@pytest.mark.parametrize(
+    ("opcode", "part", "is_sound"),
+    [
+        ("slice(p), slice={[1:2], [0:8], [0:8]}", "1,8,8", True),
+        ("slice(p), slice={[1:2], [2:6], [0:8]}", "1,4,8", True),
+        ("slice(p), slice={[0:4], [0:8], [2:6]}", "4,8,4", False),
+        ("slice(p), slice={[0:4], [2:3], [0:8]}", "4,1,8", False),
+    ],
+)
+def test_a_dynamic_slice_fusion_takes_one_piece_of_memory(
+    opcode: str, part: str, is_sound: bool
+) -> None:
+    kind = '"name":"dynamic_slice_fusion"'
+    text = (
+        "HloModule m\nf {\n  p = f32[4,8,8]{2,1,0} parameter(0)\n"
+        f"  ROOT s = f32[{part}]{{2,1,0}} {opcode}\n}}\n"
+        "ENTRY e {\n  p = f32[4,8,8]{2,1,0} parameter(0)\n"
+        f"  ROOT r = f32[{part}]{{2,1,0}} fusion(p), kind=kCustom, calls=f, backend_config="
+        f'{{"fusion_backend_config":{{"custom_fusion_config":{{{kind}}}}}}}\n}}\n'
+    )
+    (module,) = parse_file(text).modules
+    (region,) = [one for one in callees()[1] if one.slices_are_contiguous]
+    reasons = [reason for _, reason in misused(region, module)]
+    assert [("several pieces" in reason) for reason in reasons] == [True] * (not is_sound)

@@ -99,6 +99,27 @@ def rounded_back(before: Program, after: Program) -> set[str]:
     return targets - {shape.dtype for node in before.nodes for shape in node.shapes}
 
 
+FINE_PARTS: Final = 64
+"""A difference of such a part of a unit in the last place says that results were rounded to it."""
+
+
+def rounded_share(before: Program, after: Program) -> float:
+    """The share of a result that `after` may not lose by rounding, which f64 does not show; 0 where
+    nothing says so."""
+    narrow = rounded_back(before, after)
+    asked, left = (
+        {
+            instruction.attributes.get("algorithm", "").rpartition("_")[2]
+            for instruction in side.origins.values()
+            if instruction.opcode == "dot"
+        }
+        for side in (before, after)
+    )
+    if (asked - left) & {"x3", "x6", "x9"}:
+        narrow = {"bf16"}  # the factors are sums of parts, of which each has the bits left over
+    return min(map(unit_of, narrow), default=0.0) / FINE_PARTS
+
+
 def _is_rounded(dtype: str) -> bool:
     return is_float(dtype) or dtype in PART_OF_COMPLEX
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hlo_lint.engine.diagnose import diagnose
 from hlo_lint.engine.findings import Diagnostic, PassRef
 from hlo_lint.engine.timeline import LocatedFinding
-from hlo_lint.engine.values.inputs import EDGES
+from hlo_lint.engine.values.inputs import EDGES, FINE, OUTSIDE
 from hlo_lint.engine.values.validate import ValueChange
 from hlo_lint.rules.base import first_line
 from hlo_lint.rules.findings import Finding
@@ -53,6 +53,8 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
 
 
 def _seed(seed: int) -> str:
+    if OUTSIDE <= seed < FINE:
+        return "on indices outside of the arrays"
     return "on infinities, NaNs and ends of ranges" if seed >= EDGES else f"seed {seed}"
 
 

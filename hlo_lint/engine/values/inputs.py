@@ -26,6 +26,9 @@ SPARSE: Final = 1 << 20
 or a half: products of them are exact in every type, and do not grow in a loop."""
 FINE: Final = SPARSE - 1
 """A seed whose floats have more digits than types of 16 bits, which round all of them down."""
+OUTSIDE: Final = FINE - 2
+"""The first of two seeds whose floats are as any, and whose indices lie before and behind the
+array."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
@@ -218,7 +221,7 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: boo
         # Of an index also what lies right beside the array.
         ends = [0, highest, lowest] if limit is None else [0, limit - 1, limit, -1, lowest]
         if is_count:  # the first place behind the array; a count of turns that ends
-            ends = [-1 if limit is None else limit - 1, limit or DEFAULT_LIMIT - 1, lowest]
+            ends = [-1, DEFAULT_LIMIT - 1, lowest] if limit is None else [limit - 1, limit, -1]
         return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
     if dtype in PART_OF_COMPLEX:
         return np.array([0, np.inf, np.nan, complex(0, -np.inf)], target)

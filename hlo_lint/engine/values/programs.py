@@ -17,8 +17,7 @@ from hlo_lint.engine.values.bounds import (
     is_exact_on_sparse,
     is_smooth,
     narrowed,
-    rounded_back,
-    unit_of,
+    rounded_share,
     wide_bound,
 )
 from hlo_lint.engine.values.compare import (
@@ -31,7 +30,7 @@ from hlo_lint.engine.values.compare import (
     largest_error,
     result_difference,
 )
-from hlo_lint.engine.values.inputs import EDGES, FINE, SMALL_EDGES, SPARSE, value
+from hlo_lint.engine.values.inputs import EDGES, FINE, OUTSIDE, SMALL_EDGES, SPARSE, value
 from hlo_lint.engine.values.lowering.emit import NATIVE, WIDE, emit_graph
 from hlo_lint.hlo.dtypes import BITS
 from hlo_lint.hlo.parser.literals import numpy_dtype
@@ -48,8 +47,6 @@ ROUNDINGS: Final = 2
 """A difference of so many times the error of the run in the module's own types says nothing."""
 CONSTANT_ROUNDINGS: Final = 8
 """The same where a pass computed constants."""
-FINE_PARTS: Final = 64
-"""A difference of such a part of a unit in the last place says that results were rounded to it."""
 MIN_OPTIMIZED_BYTES: Final = 1 << 28
 """A program with inputs of more bytes runs longer than it takes to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
@@ -166,7 +163,9 @@ class Runs:
             (seed, input_.leaf, input_.device),
             limit=input_.limit,
             thresholds=input_.thresholds,
-            edges=self.edges or seed >= EDGES,
+            edges=self.edges
+            or seed >= EDGES
+            or (input_.limit is not None and OUTSIDE <= seed < FINE),
         )
 
     def results(
@@ -255,8 +254,8 @@ class Runs:
             if verdict.outcome is StepOutcome.NOT_RUN:
                 return verdict
             verdicts.append(verdict)
-        narrow = rounded_back(before, after)
-        if narrow and (rounded := self._rounded(before, after, inputs, narrow)):
+        share = rounded_share(before, after)
+        if share and (rounded := self._rounded(before, after, inputs, share)):
             return rounded
         if all(map(is_exact_on_sparse, (before, after))) and (
             any(verdict.outcome is StepOutcome.NOT_COMPARABLE for verdict in verdicts)
@@ -270,6 +269,11 @@ class Runs:
         opcodes |= {instruction.opcode for instruction in before.origins.values()}
         has_edges = EDGELESS.isdisjoint(opcodes)
         if self.at_edges and not self.edges and has_edges:
+            is_indexed = any(input_.limit is not None for input_ in inputs)
+            for seed in range(OUTSIDE, FINE) if is_indexed else ():
+                verdict = self._compared(before, after, inputs, seed)
+                if verdict.outcome is StepOutcome.CHANGED:
+                    return _unless_excused(verdict, before, after)
             verdict = self._compared_at_edges(before, after, inputs, EDGES)
             if verdict.outcome is StepOutcome.CHANGED:
                 return _unless_excused(verdict, before, after)
@@ -291,7 +295,7 @@ class Runs:
         return verdict
 
     def _rounded(
-        self, before: Program, after: Program, inputs: Inputs, narrow: set[str]
+        self, before: Program, after: Program, inputs: Inputs, share: float
     ) -> Comparison | None:
         """A change where results have the rounding of narrow types, which f64 does not show."""
         try:
@@ -299,7 +303,6 @@ class Runs:
             truth = self.results(before, inputs, FINE, WIDE)
         except NotRun:
             return None
-        share = min(map(unit_of, narrow)) / FINE_PARTS
         bound = Bound(relative=share, of_largest=share)
         if CONSTANT_ROUNDINGS * largest_error(ours, truth) >= largest_error(theirs, truth):
             return None

@@ -187,6 +187,38 @@ ENTRY e {
   ROOT d = f32[8]{0} custom-call-done(s)
 }
 """
+_TILED: Final = (
+    ', backend_config={"fusion_backend_config":{"kind":"__triton",'
+    '"block_level_fusion_config":{"output_tiles":[{"sizes":["8"]}]}}}'
+)
+_UNTILED: Final = ', backend_config={"fusion_backend_config":{"kind":"__triton"}}'
+_SORTED: Final = """
+HloModule m
+
+c {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  x = s32[] parameter(2)
+  y = s32[] parameter(3){more}
+  ROOT l = pred[] compare(a, b), direction=LT
+}}
+
+ENTRY e {{
+  p = f32[8] parameter(0)
+  q = s32[8] parameter(1)
+  r = s32[8] parameter(2)
+  {name} = (f32[8], s32[8]{type}) sort(p, q{operand}), dimensions={{0}}, to_apply=c{mark}
+  ROOT i = s32[8] get-tuple-element({name}), index=1
+}}
+"""
+_THREE: Final = _SORTED.format(
+    more="\n  v = s32[] parameter(4)\n  w = s32[] parameter(5)",
+    type=", s32[8]",
+    operand=", r",
+    name="s",
+    mark=", is_stable=true",
+)
+_SORT: Final = {"more": "", "type": "", "operand": "", "name": "s.1"}
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_algsimp.txt"
 _AFTER = "module_0001.m.0002.simplification.after_algsimp.before_pipeline-end.txt"
 _SHARDED = "module_0001.m.0001.spmd-partitioner.after_dce.before_spmd-partitioning.txt"
@@ -204,11 +236,11 @@ class AttributeLost(Rule):
     is not used, a transfer that counts in all iterations, an array that is replicated, a call that
     is removed as dead. Nor does it give the same array another sharding, or the same operation on
     the same operands another thread or another value of a frontend attribute, or take a field out
-    of the configuration that says on which stream it runs. A schedule that is lost is made anew,
-    and no order that was chosen holds. Of instructions with side effects, and of collectives in
-    whose place others stand, lost metadata is reported for information: nothing says any more which
-    line of the program it was. The root of the entry says how the result is sharded, whatever
-    computes it.
+    of the configuration that says on which stream it runs, or how Triton tiles a fusion. A sort of
+    fewer arrays is as stable. A schedule that is lost is made anew, and no order that was chosen
+    holds. Of instructions with side effects, and of collectives in whose place others stand, lost
+    metadata is reported for information: nothing says any more which line of the program it was.
+    The root of the entry says how the result is sharded, whatever computes it.
 
     An instruction is the same if name and opcode are, or if opcode, operands and type are and the
     names tell no other; in what was fused, outlined, inlined or unrolled, if opcode, type and name
@@ -347,6 +379,37 @@ class AttributeLost(Rule):
             beside={
                 _BEFORE: _PROGRAM.format(opcode="negate", rest=', backend_config="b"').replace(
                     "custom-call(k)", "custom-call(p)"
+                )
+            },
+        ),
+        Bad(
+            _FUSION.format(kind="kCustom", rest=_UNTILED + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _FUSION.format(kind="kCustom", rest=_TILED)},
+        ),
+        Bad(
+            _SORTED.format(**_SORT, mark="  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _THREE},
+        ),
+        Good(
+            _SORTED.format(**_SORT, mark=", is_stable=true"),
+            file=_AFTER,
+            beside={_BEFORE: _THREE},
+        ),
+        Bad(
+            _SIMPLER.format(
+                steps="w = f64[8]{0} convert(p)\n  e.1 = f64[8]{0} exponential(w)\n"
+                "  d.1 = f32[8]{0} convert(e.1)",
+                name="d.1",
+                mark="  // error",
+            ),
+            file=_AFTER,
+            beside={
+                _BEFORE: _SIMPLER.format(
+                    steps="d = f32[8]{0} exponential(p), result_accuracy={mode=highest}",
+                    name="d",
+                    mark="",
                 )
             },
         ),

@@ -6,9 +6,11 @@ from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
-from hlo_lint.hlo.shape import ArrayShape
+from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.text.source import Span
 
 _PROGRAM = """
 HloModule m, entry_computation_layout={{(f32[8,4]{{1,0}})->f32[8,4]{{{order}}}}}{mark}
@@ -16,6 +18,15 @@ HloModule m, entry_computation_layout={{(f32[8,4]{{1,0}})->f32[8,4]{{{order}}}}}
 ENTRY e {{
   p = f32[8,4]{{1,0}} parameter(0)
   ROOT c = f32[8,4]{{{order}}} {opcode}(p)
+}}
+"""
+_ALONE = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8]{{0}} parameter(0)
+  n = f32[8]{{0}} negate(p)
+  {result}
 }}
 """
 _BEFORE = "module_0001.m.0001.layout_normalization.after_pipeline-start.before_algsimp.txt"
@@ -30,7 +41,8 @@ class InterfaceChanged(Rule):
     results in these types and layouts, in this order. Partitioners divide the arrays, and
     layout-assignment chooses the layouts that were left open; no other pass may touch them. Where
     one does, header and entry agree, so that the verifier is content, and the caller reads a
-    transposed result, or bytes of another type.
+    transposed result, or bytes of another type. Of a text without the attribute the types of the
+    entry's parameters and root count.
     """
 
     severity = Severity.WARNING
@@ -39,6 +51,11 @@ class InterfaceChanged(Rule):
             _PROGRAM.format(order="1,0", opcode="copy", mark="  // error"),
             file=_AFTER,
             beside={_BEFORE: _PROGRAM.format(order="0,1", opcode="copy", mark="")},
+        ),
+        Bad(
+            _ALONE.format(result="ROOT t = (f32[8]{0}) tuple(n)  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _ALONE.format(result="ROOT c = f32[8]{0} copy(n)")},
         ),
         Good(
             _PROGRAM.format(order="0,1", opcode="copy", mark=""),
@@ -50,21 +67,47 @@ class InterfaceChanged(Rule):
     def check(self, change: PassPair) -> Findings:
         """One finding, with the first array that is another one."""
         before, after = change.before, change.after
-        if before.header == after.header or may(change.pass_name, "interface"):
+        is_told = "entry_computation_layout" in before.header
+        if (is_told and before.header == after.header) or may(change.pass_name, "interface"):
             return
-        ours, theirs = (
-            module.attribute_or_none("entry_computation_layout") for module in (before, after)
-        )
-        if ours == theirs or not (
-            isinstance(ours, ProgramShape) and isinstance(theirs, ProgramShape)
-        ):
+        ours, theirs = map(_told, (before, after))
+        place: Span | Instruction = header_span(after)
+        source = "entry_computation_layout"
+        if ours is None and theirs is None and (entry := after.entry) and entry.root:
+            ours, theirs = map(_of_entry, (before, after))
+            place, source = entry.root, "the entry computation"
+        if ours is None or theirs is None or ours == theirs:
             return
         if difference := _difference(ours, theirs):
             yield Finding(
-                header_span(after),
+                place,
                 f"{change.pass_name} changed the interface of the program: {difference}",
-                notes=("before it, entry_computation_layout said otherwise",),
+                notes=(f"before it, {source} said otherwise",),
             )
+
+
+def _told(module: Module) -> ProgramShape | None:
+    """The types in the header."""
+    if "entry_computation_layout" not in module.header:
+        return None
+    shape = module.attribute_or_none("entry_computation_layout")
+    return shape if isinstance(shape, ProgramShape) else None
+
+
+def _of_entry(module: Module) -> ProgramShape | None:
+    """The types of the entry's parameters and result; nobody was told their layouts."""
+    entry = module.entry
+    if entry is None or entry.root is None:
+        return None
+    shapes = [one.shape_or_none for one in (*entry.parameters, entry.root)]
+    bare = [_without_layouts(shape) for shape in shapes if shape is not None]
+    return ProgramShape(tuple(bare[:-1]), bare[-1]) if len(bare) == len(shapes) else None
+
+
+def _without_layouts(shape: Shape) -> Shape:
+    if isinstance(shape, TupleShape):
+        return TupleShape(tuple(map(_without_layouts, shape.elements)))
+    return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
 
 
 def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Set
-from math import prod
-from operator import eq
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
 
-from hlo_lint.analysis.callees import configuration
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.products import (
+    asked_of,
+    lost_precisions,
+    may_give_sum,
+    product_instructions,
+    products,
+    readers_of,
+    significand_bits,
+    sum_bits,
+    sum_in,
+)
 from hlo_lint.analysis.walks import chain
+from hlo_lint.dumps.pass_lists import pass_lists
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction
@@ -19,10 +28,6 @@ from hlo_lint.hlo.shape import ArrayShape, arrays
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
-_PRODUCTS: Final = frozenset({"convolution", "custom-call", "dot"})
-_ROUNDED: Final = frozenset({"f32", "f64", "c64", "c128"})
-"""Element types that a default precision may round."""
-_DEFAULT: Final = frozenset({"", "default", "alg_unset", "dot_any_f8_any_f8_f32"})
 _REDUCTIONS: Final = frozenset({"all-reduce", "all-reduce-start", "reduce-scatter"})
 _REDUCTION: Final = """
 HloModule m
@@ -93,6 +98,45 @@ _TRANSPOSED = _PROGRAM.format(
     rest=_ASKED,
 )
 _READS_Q = {"dot": "d", "right": "q", "dimension": "0", "rest": ""}
+_SUMMED: Final = """
+HloModule m
+
+add {{
+  a = {type}[] parameter(0)
+  b = {type}[] parameter(1)
+  ROOT s = {type}[] add(a, b)
+}}
+
+ENTRY e {{
+  p = bf16[8,64]{{1,0}} parameter(0)
+  q = bf16[64]{{0}} parameter(1)
+  {product}
+  ROOT n = f32[8]{{0}} negate({read})
+}}
+"""
+_DOT = "d = f32[8]{0} dot(p, q), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+_STEPS = """w = {type}[8,64]{{1,0}} convert(p)
+  v = {type}[64]{{0}} convert(q)
+  b = {type}[8,64]{{1,0}} broadcast(v), dimensions={{1}}
+  m = {type}[8,64]{{1,0}} multiply(w, b)
+  z = {type}[] constant(0)
+  r = {type}[8]{{0}} reduce(m, z), dimensions={{1}}, to_apply=add{mark}
+  c = f32[8]{{0}} convert(r)"""
+_TWO: Final = """
+HloModule m
+
+ENTRY e {{
+  p = f32[8,4]{{1,0}} parameter(0)
+  q = f32[4,6]{{1,0}} parameter(1)
+  r = f32[4,6]{{1,0}} parameter(2)
+  {dots}
+}}
+"""
+_APART = f"""a = f32[8,6]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+  b = f32[8,6]{{1,0}} dot(p, r), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{_ASKED}
+  ROOT t = f32[8,12]{{1,0}} concatenate(a, b), dimensions={{1}}"""
+_JOINED = """c = f32[4,12]{1,0} concatenate(q, r), dimensions={1}
+  ROOT d = f32[8,12]{1,0} dot(p, c), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
 _NARROW = """x = bf16[8] convert(n)
   r = bf16[8] all-reduce(x), to_apply=add{mark}
   ROOT y = f32[8] convert(r)"""
@@ -113,10 +157,13 @@ class PrecisionLost(Rule):
     bf16, and no type shows it.
 
     It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
-    for none and multiplies as many elements of the same types, or a part of them.
+    for none and multiplies as many elements of the same types, or a part of them, or the elements
+    of several products at once.
 
     Nor does a pass round what an instruction reads, by a conversion to fewer bits than the value,
-    the result and what it was made of have, or have a product give fewer bits.
+    the result and what it was made of have, or have a product, or a part of its sum, give fewer
+    bits. A dot sums in f32 at least: a reduction in its place, or in the place of another one,
+    rounds no step to fewer bits.
 
     A reduction over devices rounds each step to its element type. Where an all-reduce or a
     reduce-scatter is made anew in a type of fewer bits, they are lost, unless its operands came
@@ -184,6 +231,28 @@ class PrecisionLost(Rule):
             file=_AFTER,
             beside={_BEFORE: _WIDE},
         ),
+        Bad(
+            _SUMMED.format(
+                type="bf16", product=_STEPS.format(type="bf16", mark="  // error"), read="c"
+            ),
+            file=_AFTER,
+            beside={_BEFORE: _SUMMED.format(type="f32", product=_DOT, read="d")},
+        ),
+        Good(
+            _SUMMED.format(type="f32", product=_STEPS.format(type="f32", mark=""), read="c"),
+            file=_AFTER,
+            beside={_BEFORE: _SUMMED.format(type="f32", product=_DOT, read="d")},
+        ),
+        Bad(
+            _TWO.format(dots=_JOINED + "  // error"),
+            file=_AFTER,
+            beside={_BEFORE: _TWO.format(dots=_APART)},
+        ),
+        Good(
+            _TWO.format(dots=_JOINED + _ASKED),
+            file=_AFTER,
+            beside={_BEFORE: _TWO.format(dots=_APART)},
+        ),
         Good(
             _REDUCTION.format(type="bf16", reduction=_SUNK),
             file=_AFTER,
@@ -214,7 +283,7 @@ class PrecisionLost(Rule):
                 if (
                     old.elements != new.elements
                     or fewer[wide] <= 0
-                    or _bits(old.dtype) <= _bits(new.dtype)
+                    or significand_bits(old.dtype) <= significand_bits(new.dtype)
                     or new.dtype in _types_around(old.instruction)
                 ):
                     continue
@@ -242,16 +311,17 @@ class PrecisionLost(Rule):
             break
         if _result_types(change.removed) == _result_types(change.added):
             return
-        gone = list(_products(change.removed, frozenset(ELEMENT_TYPES)))
-        made = list(_products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
+        gone = list(products(change.removed, frozenset(ELEMENT_TYPES)))
+        made = list(products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
         there = Counter((one.size, one.result) for one in made)
         there.subtract((one.size, one.result) for one in gone)
         for old, new in [(old, new) for old in gone for new in made]:
             if (
-                old.size == new.size
-                and _bits(old.result) > _bits(new.result) > 0
+                old.factors == new.factors
+                and not new.elements % max(old.elements, 1)  # of a sum in parts each is a result
+                and significand_bits(old.result) > significand_bits(new.result) > 0
                 and there[old.size, old.result] < 0 < there[new.size, new.result]
-                and not any(new.result in _types_of(user) for user in old.instruction.users)
+                and not any(new.result in _types_of(user) for user in readers_of(old, new))
             ):
                 yield Finding(
                     new.instruction,
@@ -261,90 +331,45 @@ class PrecisionLost(Rule):
                 )
                 break
 
+    def check_sums(self, change: PassPair) -> Findings:
+        """The first sum that a pass computes in a type of fewer bits, step for step.
+
+        XLA:TPU, whose reductions of bf16 sum in f32, does so.
+        """
+        if "tpu" in (change.release or change.pass_name) or may(change.pass_name, "precision"):
+            return
+        for computation in change.changed:
+            for old, new in computation.replaced(may_give_sum):
+                ours, theirs = sum_in(old), sum_in(new)
+                if ours is None or theirs is None:
+                    continue
+                kept = computation.before.instruction(theirs.name)
+                if kept is not None and kept.type_text == theirs.type_text:
+                    continue
+                wide, narrow = sum_bits(ours, change.before), sum_bits(theirs, change.after)
+                if wide > narrow > 0 and not _is_of_tpu(change.pipeline):
+                    dtype = theirs.type_text.partition("[")[0]
+                    yield Finding(
+                        theirs,
+                        f"{change.pass_name} has this sum round each step to {dtype}",
+                        notes=(f"before it, %{ours.name} was summed in more bits",),
+                        key="sum",
+                    )
+                    return
+
     def check(self, change: PassPair) -> Findings:
         """Each new product of the default precision in the place of one that is gone."""
-        if not any(map(_asked, _instructions(change.removed))):
+        if not any(map(asked_of, product_instructions(change.removed))):
             return
-        gone = list(_products(change.removed))
-        made = list(_products(change.added))
-        lost = Counter(product.size for product in gone if product.asked)
-        lost.subtract(product.size for product in made if product.asked)
-        spare = Counter(product.size for product in made if not product.asked)
-        spare.subtract(product.size for product in gone if not product.asked)
-        for is_alike in (eq, _is_part):
-            if is_alike is _is_part:
-                parts = [product.size for product in made if product.asked]
-                lost = Counter(
-                    {
-                        size: count
-                        for size, count in lost.items()
-                        if not any(_is_part(part, size) for part in parts)
-                    }
-                )
-            for product in made:
-                size = product.size
-                if product.asked or spare[size] <= 0:
-                    continue
-                old = next(
-                    (
-                        one
-                        for one in gone
-                        if one.asked and lost[one.size] > 0 and is_alike(size, one.size)
-                    ),
-                    None,
-                )
-                if old is None:
-                    continue
-                lost[old.size] -= 1
-                spare[size] -= 1
-                part = "" if is_alike is eq else ", a part of what it computed"
-                yield Finding(
-                    product.instruction,
-                    f"{change.pass_name} lost the precision {old.asked} of this product",
-                    notes=(f"before it, %{old.instruction.name} had it{part}",),
-                    key="precision",
-                )
-
-
-_Size: TypeAlias = tuple[tuple[str, str], tuple[int, int, int]]
-
-
-class _Product(NamedTuple):
-    instruction: Instruction
-    size: _Size
-    """The types of the factors, and how many elements they and the result have."""
-    asked: str
-    """The precision or the algorithm; empty for the default."""
-    result: str
-    """The element type of what it gives."""
-
-
-def _is_part(part: _Size, whole: _Size) -> bool:
-    """True if each device, or each step, may compute a part of a product of that size."""
-    one, other, result = part[1]
-    return part[0] == whole[0] and any(
-        all(ours and theirs % ours == 0 for ours, theirs in zip(sizes, whole[1], strict=True))
-        for sizes in ((one, other, result), (other, one, result))
-    )
-
-
-def _products(
-    computations: tuple[Computation, ...], factors_of: Set[str] = _ROUNDED
-) -> Iterator[_Product]:
-    for instruction in _instructions(computations):
-        asked = _asked(instruction)
-        if asked is None:
-            continue
-        factors = [
-            operand.shape
-            for operand in instruction.operands[:2]
-            if isinstance(operand.shape, ArrayShape)
-        ]
-        result = next(iter(arrays(instruction.shape_or_none)), None)
-        if len(factors) == 2 and result and {one.dtype for one in factors} <= factors_of:
-            one, other = sorted((one.dtype, prod(one.dims)) for one in factors)
-            size = (one[0], other[0]), (one[1], other[1], prod(result.dims))
-            yield _Product(instruction, size, asked, result.dtype)
+        gone = list(products(change.removed))
+        made = list(products(change.added))
+        for old, new, note in lost_precisions(gone, made):
+            yield Finding(
+                new.instruction,
+                f"{change.pass_name} lost the precision {old.asked} of this product",
+                notes=(f"before it, %{old.instruction.name} had it{note}",),
+                key="precision",
+            )
 
 
 def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
@@ -357,10 +382,10 @@ def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
     )
 
 
-def _instructions(computations: tuple[Computation, ...]) -> Iterator[Instruction]:
-    for computation in computations:
-        for opcode in _PRODUCTS & computation.opcodes:
-            yield from computation.with_opcode(opcode)
+def _is_of_tpu(pipeline: str) -> bool:
+    """True for a pipeline that XLA:TPU alone has."""
+    runs = [one.backend for one in pass_lists() if any(pipeline in run for run in one.passes)]
+    return bool(runs) and set(runs) == {"tpu"}
 
 
 class _Reduction(NamedTuple):
@@ -376,14 +401,8 @@ def _reductions(computations: tuple[Computation, ...]) -> Iterator[_Reduction]:
             for instruction in computation.with_opcode(opcode):
                 for operand in instruction.operands:
                     shape = operand.shape
-                    if isinstance(shape, ArrayShape) and _bits(shape.dtype) > 0:
+                    if isinstance(shape, ArrayShape) and significand_bits(shape.dtype) > 0:
                         yield _Reduction(instruction, shape.dtype, shape.elements)
-
-
-def _bits(dtype: str) -> int:
-    """The bits of a float's significand; -1 for any other type."""
-    facts = ELEMENT_TYPES.get(dtype)
-    return -1 if facts is None else facts.significand_bits
 
 
 def _types_around(instruction: Instruction) -> frozenset[str]:
@@ -422,9 +441,9 @@ def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instructi
                 source = ours.instruction
                 if not types or source is None or steps[-1].name != source.name:
                     continue
-                least = min(types, key=_bits)
-                given = max(map(_bits, _types_of(new)), default=0)
-                if min(_bits(_exact(source)), given) > _bits(least) > 0:
+                least = min(types, key=significand_bits)
+                given = max(map(significand_bits, _types_of(new)), default=0)
+                if min(significand_bits(_exact(source)), given) > significand_bits(least) > 0:
                     yield new, source, least
 
 
@@ -449,25 +468,4 @@ def _exact(value: Instruction) -> str:
     if value.opcode == "constant":
         return ""
     types = [one.type_text.partition("[")[0] for one in (value, source) if one is not None]
-    return min(types, key=_bits)
-
-
-def _asked(product: Instruction) -> str | None:
-    """The precision that a product asks for; None for what is none."""
-    attributes = product.attributes_text
-    # A call of cuDNN has the attribute of the convolution; those of cuBLAS have it in the config.
-    is_call = product.opcode == "custom-call"
-    has_config = is_call and not product.custom_call_target.startswith("__cudnn$conv")
-    if "operand_precision" not in attributes and "algorithm" not in attributes:
-        return None if has_config else ""
-    if has_config:
-        config = configuration(product.attribute_text("backend_config") or "")
-        if "operand_precision" not in config and "algorithm" not in config:
-            return None
-        named, algorithm = config.get("operand_precision"), config.get("algorithm")
-        words = [str(word) for word in (*(named if isinstance(named, list) else ()), algorithm)]
-    else:
-        named = (product.attribute_text("operand_precision") or "").strip("{}").split(",")
-        words = [*named, product.attribute_text("algorithm") or ""]
-    asked = [word for word in words if word.strip().lower() not in _DEFAULT | {"none"}]
-    return ", ".join(dict.fromkeys(word.strip() for word in asked))
+    return min(types, key=significand_bits)

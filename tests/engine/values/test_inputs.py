@@ -147,7 +147,7 @@ def test_indices_at_edges_meet_others_and_lie_beside_the_array() -> None:
     assert runs == [
         [-(2**31), 3, -1],
         [3, -1, -(2**31)],
-        [4, -(2**31), 5],
+        [4, -1, 5],
     ]
     array = value(ArrayShape("s32", (10,)), (EDGES, 0), limit=5, edges=True)
     assert set(array.tolist()) == {-(2**31), -1, 0, 4, 5}

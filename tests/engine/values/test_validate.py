@@ -957,3 +957,124 @@ ENTRY e {
             for one in (text, rounded)
         )
         assert not validate_dumps("m", run_of([own, more]), xla).changes
+
+
+@pytest.mark.parametrize("count", [1, 3, 90])
+def test_an_update_outside_of_the_array_is_left_out_and_not_clamped(
+    count: int, xla: XlaCpu
+) -> None:
+    text = f"""HloModule m
+
+add {{
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT s = f32[] add(a, b)
+}}
+
+ENTRY e {{
+  x = f32[6,2] parameter(0)
+  i = s32[{count},1] parameter(1)
+  u = f32[{count},2] parameter(2)
+  low = s32[] constant(0)
+  high = s32[] constant(5)
+  lows = s32[{count},1] broadcast(low), dimensions={{}}
+  highs = s32[{count},1] broadcast(high), dimensions={{}}
+  c = s32[{count},1] clamp(lows, i, highs)
+  ROOT s = f32[6,2] scatter(x, INDICES, u), update_window_dims={{1}}, inserted_window_dims={{0}}, scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=add
+}}
+"""  # noqa: E501
+    right, wrong = (text.replace("INDICES", name) for name in ("i", "c"))
+    same = right.replace("s32[] constant(5)", "s32[] constant(4)")
+    (change,) = validate_dumps("m", run_of([right, wrong]), xla).changes
+    assert "indices outside of the arrays" in " ".join(diagnostic_of(change).notes)
+    assert not validate_dumps("m", run_of([right, same]), xla).changes
+
+
+def test_a_product_in_parts_has_all_of_its_parts(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  p = f32[8,8] parameter(0)
+  q = f32[8,8] parameter(1)
+  RESULT
+}
+"""
+    axes = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+    whole = text.replace(
+        "RESULT", f"ROOT d = f32[8,8] dot(p, q), {axes}, algorithm=dot_bf16_bf16_f32_x3"
+    )
+    parts = "".join(
+        f"{name}h = bf16[8,8] convert({name})\n  {name}f = f32[8,8] convert({name}h)\n  "
+        f"{name}r = f32[8,8] subtract({name}, {name}f)\n  {name}l = bf16[8,8] convert({name}r)\n  "
+        for name in "pq"
+    )
+    parts += "".join(
+        f"{left}{right} = f32[8,8] dot(p{left}, q{right}), {axes}\n  "
+        for left, right in ("hl", "lh", "hh")
+    )
+    first = f"{parts}a = f32[8,8] add(hl, hh)\n  "
+    both = text.replace("RESULT", f"{first}ROOT b = f32[8,8] add(a, lh)")
+    one = text.replace("RESULT", f"{first}ROOT b = f32[8,8] copy(a)")
+    assert not validate_dumps("m", run_of([whole, both]), xla).changes
+    assert changed(validate_dumps("m", run_of([whole, one]), xla)) == ["after_pass1"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "activation"),
+    [
+        ('"kRelu6"', "clamp(zeros, c, sixes)"),
+        ('"kLeakyRelu","leakyrelu_alpha":0.25', "select(positive, c, small)"),
+    ],
+)
+def test_a_convolution_of_cudnn_has_its_activation(mode: str, activation: str, xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  x = f32[1,9,9,4] parameter(0)
+  w = f32[3,3,4,8] parameter(1)
+  b = f32[8] parameter(2)
+  RESULT
+}
+"""
+    labels = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f"
+    plain = f"""d = f32[1,9,9,8] convolution(x, w), {labels}
+  e = f32[1,9,9,8] broadcast(b), dimensions={{3}}
+  c = f32[1,9,9,8] add(d, e)
+  zero = f32[] constant(0)
+  six = f32[] constant(6)
+  quarter = f32[] constant(0.25)
+  zeros = f32[1,9,9,8] broadcast(zero), dimensions={{}}
+  sixes = f32[1,9,9,8] broadcast(six), dimensions={{}}
+  quarters = f32[1,9,9,8] broadcast(quarter), dimensions={{}}
+  small = f32[1,9,9,8] multiply(c, quarters)
+  positive = pred[1,9,9,8] compare(c, zeros), direction=GT
+  ROOT r = f32[1,9,9,8] {activation}"""
+    call = f"""k = (f32[1,9,9,8], u8[0]) custom-call(x, w, b), {labels}, custom_call_target="__cudnn$convBiasActivationForward", backend_config={{"cudnn_conv_backend_config":{{"conv_result_scale":1,"activation_mode":{mode},"side_input_scale":0}}}}
+  ROOT r = f32[1,9,9,8] get-tuple-element(k), index=0"""  # noqa: E501
+    right = text.replace("RESULT", call)
+    other = text.replace("RESULT", plain.replace("constant(6)", "constant(5)"))
+    other = other.replace("constant(0.25)", "constant(0.5)")
+    before = text.replace("RESULT", plain)
+    assert not validate_dumps("m", run_of([before, right]), xla).changes
+    assert changed(validate_dumps("m", run_of([other, right]), xla)) == ["after_pass1"]
+
+
+def test_a_product_with_a_scale_for_each_block_is_not_taken_for_a_plain_one(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+ENTRY e {
+  p = f8e4m3fn[32,64] parameter(0)
+  q = f8e4m3fn[16,64] parameter(1)
+  s = f8e8m0fnu[32,2] parameter(2)
+  t = f8e8m0fnu[16,2] parameter(3)
+  RESULT
+}
+"""
+    before = (
+        'ROOT d = f32[32,16] custom-call(p, q, s, t), custom_call_target="__op$block_scaled_dot"'
+    )
+    config = '{"gemm_backend_config":{"alpha_real":1,"beta":0,"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["1"]},"epilogue":"DEFAULT"}}'  # noqa: E501
+    after = f"""g = (f32[32,16], s8[64]) custom-call(p, q, s, t), custom_call_target="__cublas$lt$matmul$mx", backend_config={config}
+  ROOT o = f32[32,16] get-tuple-element(g), index=0"""  # noqa: E501
+    steps = [text.replace("RESULT", result) for result in (before, after)]
+    assert not validate_dumps("m", run_of(steps), xla).changes

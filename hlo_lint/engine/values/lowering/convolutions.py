@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _MODES: Final[Mapping[str, str]] = {
     "kNone": "",
     "kRelu": "RELU",
+    "kRelu6": "RELU6",
     "kElu": "ELU",
     "kSigmoid": "SIGMOID",
     "kTanh": "TANH",
@@ -97,7 +98,11 @@ def convolution(
         side = times(nodes, nodes.convert(rest[1], dtype), scale)
         node = nodes.binary("add", node, side)
     mode = _MODES.get(str(settings.get("activation_mode", "kNone")))
-    if mode is None or (mode and mode not in ACTIVATIONS):
+    if settings.get("activation_mode") == "kLeakyRelu":
+        zero, slope = nodes.filled(0, node.shape), _number(settings, "leakyrelu_alpha", 0.0)
+        below = times(nodes, nodes.binary("minimum", node, zero), slope)
+        node = nodes.binary("add", nodes.binary("maximum", node, zero), below)
+    elif mode is None or (mode and mode not in ACTIVATIONS):
         return None
     if mode:
         node = ACTIVATIONS[mode](nodes, node)

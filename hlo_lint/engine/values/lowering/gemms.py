@@ -28,8 +28,10 @@ def matmul(
     target: str,
     operands: Sequence[Node],
     results: Sequence[ArrayShape],
-) -> list[Node]:
-    """The results of a matrix product but for its scratch memory."""
+) -> list[Node] | None:
+    """The results of a matrix product but for its scratch memory; None for one that is cut."""
+    if target.partition("$matmul")[2] not in ("", "$f8"):
+        return None  # with a scale for each block of its factors
     config = decode_payload(call)
     if not isinstance(config, GemmConfig):
         raise NotLowered(f"%{call.name} has no configuration of a matrix product")
@@ -118,6 +120,9 @@ def _silu(nodes: Nodes, node: Node) -> Node:
 ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
     "ELU": _elu,
     "RELU": _relu,
+    "RELU6": lambda nodes, node: nodes.binary(
+        "minimum", _relu(nodes, node), nodes.filled(6, node.shape)
+    ),
     "GELU": _gelu,
     "SIGMOID": lambda nodes, node: nodes.unary("logistic", node),
     "SILU": _silu,
