@@ -102,7 +102,7 @@ def test_a_reduction_too_short_for_a_warp_is_computed_on_the_way(
 def test_a_dynamic_slice_fusion_takes_one_piece_of_memory(
     opcode: str, part: str, is_sound: bool
 ) -> None:
-    kind = '"name":"dynamic_slice_fusion"'
+    kind = '"name":"dynamic_address_computation"'
     text = (
         "HloModule m\nf {\n  p = f32[4,8,8]{2,1,0} parameter(0)\n"
         f"  ROOT s = f32[{part}]{{2,1,0}} {opcode}\n}}\n"
