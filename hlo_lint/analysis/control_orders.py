@@ -70,25 +70,13 @@ def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instructi
             ends.setdefault(old.name, (new, new))
     for old, new in change.renamed("while", partial(_is_named, ordered)) if ordered else ():
         ends.setdefault(old.name, (new, new))
-    roots = _roots_of_fusions(change, ordered)
-    moved = list(change.moved(partial(_is_named, ordered | roots.keys())))
+    moved = list(change.moved(partial(_is_named, ordered)))
     counts = Counter(old.name for old, _ in moved)
     for old, new in moved:
         runners = list(change.runners(new.computation))
         if counts[old.name] == len(runners) == 1 and runners[0].opcode in ("call", "fusion"):
-            ends[roots.get(old.name, old.name)] = runners[0], runners[0]
+            ends[old.name] = runners[0], runners[0]
     return ends
-
-
-def _roots_of_fusions(change: PassPair, names: Container[str]) -> dict[str, str]:
-    """The fusions of some names that are gone, by the name of what gave their result."""
-    roots = {}
-    for computation in change.changed:
-        for fusion in computation.before.with_opcode("fusion"):
-            body = change.before.callee(fusion) if fusion.name in names else None
-            if body and body.root and fusion.name not in computation.after.index:
-                roots[body.root.name] = fusion.name
-    return roots
 
 
 def _is_named(names: Container[str], row: InstructionRecord) -> bool:

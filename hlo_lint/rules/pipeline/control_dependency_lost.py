@@ -188,47 +188,6 @@ ENTRY e {{
 _COPIES: Final = """\
   a.clone = s32[] custom-call(b), custom_call_target="first"
   b.clone = s32[] custom-call(b), custom_call_target="second\""""
-_SIDE_BY_SIDE: Final = """
-HloModule m
-
-g {{
-  x = s32[] parameter(0)
-  y = s32[] parameter(1)
-  n.2 = s32[] negate(x)
-  o.2 = s32[] not(y)
-  ROOT t.2 = (s32[], s32[]) tuple(n.2, o.2)
-}}
-
-ENTRY e {{
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  h = (s32[], s32[]) fusion(p, p), kind=kInput, calls=g{after}
-  v = s32[] get-tuple-element(h), index=0
-  w = s32[] get-tuple-element(h), index=1
-  ROOT t = (s32[], s32[], s32[]) tuple(a, v, w)
-}}
-"""
-_TWO_KERNELS: Final = """
-HloModule m
-
-f {
-  x = s32[] parameter(0)
-  ROOT n.1 = s32[] negate(x)
-}
-
-g {
-  x = s32[] parameter(0)
-  ROOT o.1 = s32[] not(x)
-}
-
-ENTRY e {
-  p = s32[] parameter(0)
-  a = s32[] custom-call(p), custom_call_target="first"
-  k = s32[] fusion(p), kind=kLoop, calls=f, control-predecessors={a}
-  l = s32[] fusion(p), kind=kLoop, calls=g
-  ROOT t = (s32[], s32[], s32[]) tuple(a, k, l)
-}
-"""
 
 
 class ControlDependencyLost(Rule):
@@ -248,7 +207,7 @@ class ControlDependencyLost(Rule):
     An order is kept where any path of operands and control dependencies leads from one to the
     other, or where the module is scheduled and has them in this order. In what a pass inlines,
     outlines or clones, control dependencies of one instruction on another are looked at; what it
-    puts into a fusion, fusions too, makes asynchronous, or no longer so, is followed there.
+    puts into a fusion, makes asynchronous, or no longer so, is followed there.
 
     Reports: openxla/xla#21680 (call-inliner).
     """
@@ -308,16 +267,6 @@ class ControlDependencyLost(Rule):
                 .replace(" d ", " s ")
                 .replace("(d)", "(s)")
             },
-        ),
-        Bad(
-            _SIDE_BY_SIDE.format(after="  // error"),
-            file=_AFTER,
-            beside={_BEFORE: _TWO_KERNELS},
-        ),
-        Good(
-            _SIDE_BY_SIDE.format(after=", control-predecessors={a}"),
-            file=_AFTER,
-            beside={_BEFORE: _TWO_KERNELS},
         ),
         Good(
             _FUSED.format(after=", control-predecessors={a}"),
