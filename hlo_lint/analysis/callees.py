@@ -83,8 +83,9 @@ class EmittedRegion(NamedTuple):
     has_equal_reductions: bool = False
     """True if all results that are reductions have the same number of elements."""
     offsets_are_parameters: bool = False
-    slices_are_contiguous: bool = False
     """True if each slice in it that moves begins where parameters of it say."""
+    slices_are_contiguous: bool = False
+    """True if each slice in it is one piece of the memory of its array."""
     releases: tuple[str, ...] = ()
     """The first and the last release of jax; none for all."""
     is_silent_unless_known: bool = False

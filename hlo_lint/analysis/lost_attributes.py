@@ -192,9 +192,9 @@ def _lost_when_replaced(
     has_channel = any("channel_id" in part.attributes for part in exchanges)
     if exchanges and "channel_id" in old.attributes and not has_channel:
         things.append("channel_id")
-    if "result_accuracy" in old.attributes and anew:
-        held = {name for part in made for name in part.attributes}
-        things += {"result_accuracy"} - held
+    has_accuracy = any("result_accuracy" in part.attributes for part in made)
+    if anew and "result_accuracy" in old.attributes and not has_accuracy:
+        things.append("result_accuracy")
     if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
         things.append("sharding")
     return tuple(things)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.pass_pairs import PassPair
+from hlo_lint.analysis.shape_inference.types import without_layout
 from hlo_lint.analysis.verifier.scope import header_span
 from hlo_lint.dumps.transitions import may
 from hlo_lint.hlo.attributes.shapes import ProgramShape
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.source import Span
@@ -100,14 +101,8 @@ def _of_entry(module: Module) -> ProgramShape | None:
     if entry is None or entry.root is None:
         return None
     shapes = [one.shape_or_none for one in (*entry.parameters, entry.root)]
-    bare = [_without_layouts(shape) for shape in shapes if shape is not None]
+    bare = [without_layout(shape) for shape in shapes if shape is not None]
     return ProgramShape(tuple(bare[:-1]), bare[-1]) if len(bare) == len(shapes) else None
-
-
-def _without_layouts(shape: Shape) -> Shape:
-    if isinstance(shape, TupleShape):
-        return TupleShape(tuple(map(_without_layouts, shape.elements)))
-    return shape.with_layout(None) if isinstance(shape, ArrayShape) else shape
 
 
 def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:

@@ -109,13 +109,11 @@ class _Attention:
             for node in (gradient, after)
         )
         scores, is_seen, is_row = self._scores(queries, keys, rest)
-        of_row = nodes.broadcast(sums, scores.shape.dims, (0, 1, 2))
-        weights = nodes.unary("exponential", nodes.binary("subtract", scores, of_row))
+        weights = nodes.unary("exponential", self._by_row("subtract", scores, sums))
         weights = self._where(is_row, self._where(is_seen, weights))
         lost = nodes.reduced(nodes.binary("multiply", given, mean), "add", 0, (3,))
         of_weights = self._dot(given, self._for_each_head(values, weights), 3, 3)
-        lost = nodes.broadcast(lost, scores.shape.dims, (0, 1, 2))
-        of_scores = nodes.binary("multiply", weights, nodes.binary("subtract", of_weights, lost))
+        of_scores = nodes.binary("multiply", weights, self._by_row("subtract", of_weights, lost))
         scale = self.config.number("fmha_scale")
         by_keys = self._dot(of_scores, self._for_each_head(keys, weights), 3, 2)
         by_queries = self._dot(of_scores, queries, 2, 2)
@@ -173,10 +171,8 @@ class _Attention:
             )
             for axis in (2, 3)
         )
-        mask, window = (
-            self.config.text("mask_type"),
-            int(self.config.number("sliding_window_length")),
-        )
+        mask = self.config.text("mask_type")
+        window = int(self.config.number("sliding_window_length"))
         is_seen: Node | None = None
         is_row: Node | None = None
         if "CAUSAL" in mask:
@@ -209,17 +205,18 @@ class _Attention:
         """The weights of the values, and the logarithms of the sums that they were divided by."""
         nodes = self.nodes
         scores, is_seen, is_row = self._scores(queries, keys, rest)
-        dims = scores.shape.dims
         scores = self._where(is_seen, scores, _LOWEST)
         largest = nodes.reduced(scores, "maximum", -inf, (3,))
-        from_largest = nodes.binary("subtract", scores, nodes.broadcast(largest, dims, (0, 1, 2)))
-        weights = self._where(is_seen, nodes.unary("exponential", from_largest))
+        weights = nodes.unary("exponential", self._by_row("subtract", scores, largest))
+        weights = self._where(is_seen, weights)
         total = nodes.reduced(weights, "add", 0, (3,))
-        wide = nodes.broadcast(total, dims, (0, 1, 2))
-        weights = nodes.binary("divide", weights, wide)
-        if is_row is not None:
-            weights = self._where(is_row, weights)
-        return weights, nodes.binary("add", largest, nodes.unary("log", total))
+        weights = self._by_row("divide", weights, total)
+        return self._where(is_row, weights), nodes.binary("add", largest, nodes.unary("log", total))
+
+    def _by_row(self, opcode: str, node: Node, rows: Node) -> Node:
+        """An operation of scores or weights with one number for each row of them."""
+        wide = self.nodes.broadcast(rows, node.shape.dims, (0, 1, 2))
+        return self.nodes.binary(opcode, node, wide)
 
     def _mean(self, weights: Node, values: Node) -> Node:
         return self._dot(weights, self._for_each_head(values, weights), 3, 2)

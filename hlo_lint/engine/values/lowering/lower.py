@@ -33,7 +33,7 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.engine.values.lowering.operations import on_device
 from hlo_lint.engine.values.lowering.program import Cut, Input, Program
-from hlo_lint.engine.values.lowering.transfers import is_transfer, received, transferred
+from hlo_lint.engine.values.lowering.transfers import is_transfer, operands_of, transferred
 from hlo_lint.engine.values.lowering.watch import Watch
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import CALLING_ATTRIBUTES, Computation, Instruction, Module
@@ -254,7 +254,7 @@ class Lowering:
             return arguments[number]
         operands = [
             [element_of(value, operand.shape_index) for value in by_name[operand.name]]
-            for operand in (*instruction.operands, *filter(None, [received(instruction)]))
+            for operand in operands_of(instruction)
         ]
         return self._instruction(instruction, operands)
 
@@ -426,7 +426,7 @@ def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
 
     def operands(instruction: Instruction) -> list[Instruction]:
         read: list[Instruction] = []
-        for operand in (*instruction.operands, *filter(None, [received(instruction)])):
+        for operand in operands_of(instruction):
             if operand.instruction is None:
                 reads = f"reads %{operand.name}, which is not there"
                 reason = reads if operand.name else "is computed from itself"

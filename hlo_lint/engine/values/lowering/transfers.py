@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from hlo_lint.analysis.device_groups import transfer_pairs
@@ -16,13 +17,18 @@ if TYPE_CHECKING:
 _OPCODES: Final = frozenset({"recv", "recv-done", "send", "send-done"})
 
 
-def received(recv: Instruction) -> Operand | None:
+def operands_of(instruction: Instruction) -> Sequence[Operand]:
+    """The operands of an instruction; of a receive, if it is known, also what it gets."""
+    sent = _received(instruction) if instruction.opcode == "recv" else None
+    return instruction.operands if sent is None else (*instruction.operands, sent)
+
+
+def _received(recv: Instruction) -> Operand | None:
     """The operand that a receive gets: that of the one send in its computation with its pairs.
 
-    None for any other instruction, for a transfer with the host, and where the send waits for the
-    receive.
+    None for a transfer with the host, and where the send waits for the receive.
     """
-    pairs = transfer_pairs(recv) if recv.opcode == "recv" else ()
+    pairs = transfer_pairs(recv)
     if not pairs:
         return None
     sends = [
