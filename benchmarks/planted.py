@@ -31,13 +31,14 @@ from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.bounds import WIDE_BOUND
+from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
 from hlo_lint.engine.values.lowering.lower import Lowering
 from hlo_lint.engine.values.lowering.program import Program
 from hlo_lint.engine.values.lowering.shards import ProgramShardings
-from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types, incomparable
+from hlo_lint.engine.values.programs import JUDGE, Runs, StepOutcome, in_types
 from hlo_lint.engine.values.validate import validate_dumps
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.parser.module import parse_file

@@ -24,16 +24,10 @@ from hlo_lint.analysis.verifier.scope import Violation
 from hlo_lint.analysis.walks import reached
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.engine.values.comparable import incomparable
 from hlo_lint.engine.values.inputs import value
 from hlo_lint.engine.values.lowering.graph import Nodes
-from hlo_lint.engine.values.programs import (
-    Comparison,
-    DrawInput,
-    Inputs,
-    Runs,
-    StepOutcome,
-    incomparable,
-)
+from hlo_lint.engine.values.programs import Comparison, DrawInput, Inputs, Runs, StepOutcome
 from hlo_lint.engine.values.replay import Culprit, culprit
 from hlo_lint.engine.values.steps import RunSteps, StepProgress, ValidatedStep, shared_parameters
 from hlo_lint.engine.verifier import Verifier
