@@ -40,7 +40,7 @@ def incomparable(before: Program, after: Program) -> str:
 
 
 def excuse(before: Program, after: Program) -> str:
-    """The reason why a difference says nothing, which the programs leave open; empty without one."""
+    """The reason why a difference says nothing, left open by the programs; empty without one."""
     if _left_out(after) != _left_out(before):
         # A pass computes with constants: `negate(constant({...}))` becomes another one, a slice of
         # a table that holds each index at its place the index.
