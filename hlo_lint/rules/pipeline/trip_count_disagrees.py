@@ -40,6 +40,7 @@ backend_config={{"known_trip_count":{{"n":"{count}"}}{more}}}{mark}
 _COUNTS = (
     ',"known_init_step":{"init":"0","step":"%d"},"known_induction_variable":{"tuple_index":"0"}'
 )
+_NAMED = ',"known_induction_variable":{"tuple_index":"0"}'
 _COUNTS_WITH: Final = ("known_induction_variable", "dynamic_variables")
 _OTHERS = ',"dynamic_variables":[{"tuple_index":"%d","init":"0","step":"%d"}]'
 _MAX_STEP: Final = 1 << 31
@@ -58,8 +59,9 @@ class TripCountDisagrees(Rule):
     wrong count, the loop computes wrong values. So do copies of slices in loops, whose addresses
     follow `known_init_step`. It is held against the constants that the counter
     begins with, is raised by and is compared with; a loop without such constants is left alone. An
-    element that `known_induction_variable` or `dynamic_variables` names has to be an integer that
-    each iteration raises so: a pass that takes elements out of the state renumbers the rest.
+    element that `known_induction_variable` or `dynamic_variables` names has to be a scalar, and an
+    integer that each iteration raises so where a step is given: a pass that takes elements out of
+    the state renumbers the rest.
     It is an error in a scheduled module, and a warning after a pass that made the two disagree, or
     in a loose text.
 
@@ -90,6 +92,11 @@ class TripCountDisagrees(Rule):
             )
         ),
         Good(_PROGRAM.format(scheduled=", is_scheduled=true", count=5, more=_COUNTS % 2, mark="")),
+        Good(
+            _PROGRAM.format(scheduled=", is_scheduled=true", count=5, more=_NAMED, mark="").replace(
+                "s32[]", "f32[]"
+            )
+        ),
         Good(
             _PROGRAM.format(
                 scheduled=", is_scheduled=true", count=5, more=_OTHERS % (0, 2), mark=""
@@ -157,7 +164,13 @@ def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
             if index is None:
                 continue
             element = shape.elements[index] if index < len(shape.elements) else None
-            if not isinstance(element, ArrayShape) or element.dims or element.dtype[0] not in "su":
+            # XLA names a float that a loop counts with, too, and gives no step of it.
+            is_integer = bool(step) or name == _COUNTS_WITH[1]
+            if (
+                not isinstance(element, ArrayShape)
+                or element.dims
+                or (is_integer and element.dtype[0] not in "su")
+            ):
                 yield loop, f"{name} is element {index} of the state, which is {element or 'none'}"
             elif loop.trip_count != 1 and step and loop.step(index) not in (None, step):
                 yield (
