@@ -10,8 +10,6 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_line
 from hlo_lint.rules.findings import Finding, Severity
 
-_MANY_RUNS: Final = 10
-"""Runs of a pass that cost time."""
 _MIN_RUNS: Final = 3
 """Runs of a pass: two equal ones may be chance, where the second time was the last."""
 _PROGRAM: Final = """
@@ -44,13 +42,14 @@ class PassesUndoEachOther(Rule):
 
     ## Why
     Pipelines run their passes until none reports a change. Where one pass makes of the module what
-    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: the compilation
-    takes many times as long, and what comes out depends on which of them was last. The finding
-    stands at the last of three or more runs of a pass in one run of a pipeline, where the module
+    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: that takes time, and
+    what comes out depends on which of them was last. It is told for information: the
+    simplifications of XLA:GPU in jax 0.12.0.1 (degenerate-dimension-rewriter, reshape-mover) do so
+    in a third of all programs, and compute the same. The finding stands at the last of three or more runs of a pass in one run of a pipeline, where the module
     has the structure that it had after the run before, though others changed it in between.
     """
 
-    severity = Severity.WARNING
+    severity = Severity.INFO
     examples = (_example(Bad, 3), _example(Good, 2), _example(Good, 3, "pipeline-start"))
 
     def check(self, compilation: Compilation) -> Findings:
@@ -84,7 +83,6 @@ class PassesUndoEachOther(Rule):
                         f"{name} made of the module what it was after step {second.step}, and "
                         f"after step {first.step}",
                         notes=(f"{', '.join(between)} undid it in between",),
-                        severity=None if len(dumps) >= _MANY_RUNS else Severity.INFO,
                         file=compilation.dumps.index(third),
                     )
                     break
