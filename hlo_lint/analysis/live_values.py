@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hlo_lint.analysis.memory_accesses import DISJOINT, Accesses, Life, MemoryAccess
 from hlo_lint.analysis.sequential_calls import sequential_calls
+from hlo_lint.analysis.shared_buffers import copied_place
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 
 if TYPE_CHECKING:
@@ -69,7 +70,21 @@ def _in_computation(computation: Computation, accesses: Accesses) -> Iterator[Cl
                     life.reader is not instruction
                     and value.id not in (written.value.id, *lost)
                     and value.slice.overlaps(written.value.slice)
+                    and not _is_copied_onto_itself(written, life.read)
                     and not any(mark in instruction.attributes_text for mark in _ON_PURPOSE)
                 ):
                     lost.add(value.id)
                     yield Clash(instruction, written, life)
+
+
+def _is_copied_onto_itself(written: MemoryAccess, read: MemoryAccess) -> bool:
+    """True for a copy that lies where its own source does."""
+    if written.value.slice != read.value.slice:
+        return False
+    writer = written.instruction
+    place = copied_place(writer.computation, writer.number)
+    if place is None:
+        return False
+    number, index = place
+    source = writer.computation.at(number).name
+    return (source, index) == (read.value.instruction, read.value.index)

@@ -18,6 +18,7 @@ from hlo_lint.analysis.shared_buffers import (
     SharedBuffers,
     arrays_in,
     buffers_of,
+    copied_place,
     passes_on,
     source_place,
     source_places,
@@ -200,6 +201,8 @@ def _in_computation(
             for place in sorted(alive[buffer]):
                 maker, index = place
                 if begins[place] >= 0 and not order.is_certain(maker, writer):
+                    continue
+                if place == copied_place(computation, writer):
                     continue
                 for reader in reading[place]:
                     if order.is_certain(writer, reader):

@@ -126,6 +126,21 @@ def source_places(
     return values
 
 
+def copied_place(computation: Computation, number: int) -> NumberedPart | None:
+    """The value that a copy makes again, element for element where it was; None for any other row.
+
+    Written over that value it changes nothing: the results of a conditional of which one branch
+    gives a value twice share a buffer, and another branch gives a value and its copy.
+    """
+    row = computation.rows[number]
+    if opcode_of(row) != "copy":
+        return None
+    source = next(map(computation.index.get, references_of(row)), None)
+    if source is None or type_of(computation.rows[source]) != type_of(row):
+        return None
+    return source_place(computation, source, ())
+
+
 def passes_on(opcode: str) -> bool:
     """True for an opcode whose results may be values of others."""
     return opcode in PASSES_ON or is_async(opcode)

@@ -18,7 +18,7 @@ HloModule m, is_scheduled=true
 ENTRY e {{
   p = f32[512]{{0}} parameter(0)
   x = f32[512]{{0}} negate(p)
-  y = f32[512]{{0}} sine(p){mark}
+  y = f32[512]{{0}} {other}{mark}
   ROOT s = f32[512]{{0}} add(x, y)
 }}
 """
@@ -50,12 +50,16 @@ class LiveValuesShareMemory(Rule):
     mentions = ("is_scheduled=true",)
     examples = (
         Bad(
-            _PROGRAM.format(mark="  // error"),
+            _PROGRAM.format(other="sine(p)", mark="  // error"),
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 1024},
         ),
         Good(
-            _PROGRAM.format(mark=""),
+            _PROGRAM.format(other="sine(p)", mark=""),
             artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 2048},
+        ),
+        Good(
+            _PROGRAM.format(other="copy(x)", mark=""),
+            artefacts={"-buffer-assignment.txt": _ASSIGNMENT % 0},
         ),
     )
 

@@ -168,6 +168,29 @@ ENTRY e {{
 {_BODY}  }}
 }}
 """
+_BRANCHES = """
+HloModule m, is_scheduled=true
+
+twice {{
+  a = f32[8]{{0}} parameter(0)
+  ROOT t = (f32[8]{{0}}, f32[8]{{0}}) tuple(a, a)
+}}
+
+again {{
+  b = f32[8]{{0}} parameter(0)
+  n = f32[8]{{0}} negate(b)
+  c = f32[8]{{0}} {opcode}(n){mark}
+  ROOT u = (f32[8]{{0}}, f32[8]{{0}}) tuple(n, c)
+}}
+
+ENTRY e {{
+  is-one = pred[] parameter(0)
+  p = f32[8]{{0}} parameter(1)
+  k = f32[8]{{0}} copy(p)
+  ROOT r = (f32[8]{{0}}, f32[8]{{0}}) conditional(is-one, k, k), true_computation=twice, \
+false_computation=again
+}}
+"""
 _COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"
 
 
@@ -218,6 +241,8 @@ class ReadAfterOverwrite(Rule):
         Bad(_IN_FLIGHT.format(first=_UPDATE + "  // error", second=_COPY_DONE)),
         Good(_IN_FLIGHT.format(first=_COPY_DONE, second=_UPDATE)),
         Good(_CANONICAL),
+        Bad(_BRANCHES.format(opcode="sine", mark="  // error")),
+        Good(_BRANCHES.format(opcode="copy", mark="")),
         Bad(_CALL.format(index=0, mark="  // error")),
         Good(_CALL.format(index=1, mark="")),
         Good(
