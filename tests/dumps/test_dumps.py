@@ -621,6 +621,27 @@ def test_the_input_of_an_inner_pipeline_is_no_dump_from_inside_it(case: Path) ->
             assert not inside, (transition.before.path.name, transition.after.path.name)
 
 
+@pytest.mark.parametrize("midst", ["negate", "abs"])
+def test_a_pipeline_that_left_no_dump_as_a_pass_is_not_the_next_pass(
+    tmp_path: Path, midst: str
+) -> None:
+    options = next(CRASH.glob("*.debug_options"))
+    shutil.copy(options, tmp_path / "module_0001.m.debug_options")
+    for step, (place, opcode) in enumerate(
+        {
+            "outer.after_pipeline-start.before_convolution-folding": "negate",
+            "inner.after_pipeline-start.before_algsimp": midst,
+            "inner.after_algsimp.before_pipeline-end": "sine",
+            "outer.after_cse.before_pipeline-end": "cosine",
+        }.items()
+    ):
+        entry = f"ENTRY e {{\n  p = f32[] parameter(0)\n  ROOT r = f32[] {opcode}(p)\n}}\n"
+        (tmp_path / f"module_0001.m.{step:04}.{place}.txt").write_text(f"HloModule m\n\n{entry}")
+    (pipeline,) = open_dump(tmp_path)
+    # A pass that had changed the module before runs that pipeline itself.
+    assert pairs(pipeline) == [(1, 2), (2 if midst == "negate" else 0, 3)]
+
+
 def test_where_one_pass_was_dumped_only_a_name_makes_a_transition() -> None:
     pipeline = main_pipeline(ONLY_ONE_PASS)
     assert not pipeline.records_every_change

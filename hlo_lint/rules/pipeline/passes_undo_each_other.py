@@ -42,11 +42,14 @@ class PassesUndoEachOther(Rule):
 
     ## Why
     Pipelines run their passes until none reports a change. Where one pass makes of the module what
-    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: that takes time, and
-    what comes out depends on which of them was last. It is told for information: the
+    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: that takes time,
+    and what comes out depends on which of them was last. It is told for information: the
     simplifications of XLA:GPU in jax 0.12.0.1 (degenerate-dimension-rewriter, reshape-mover) do so
-    in a third of all programs, and compute the same. The finding stands at the last of three or more runs of a pass in one run of a pipeline, where the module
-    has the structure that it had after the run before, though others changed it in between.
+    in a third of all programs, and compute the same.
+
+    The finding stands at the last of three or more runs of a pass in one run of a pipeline, where
+    the module has the structure that it had after the run before, though others changed it in
+    between.
     """
 
     severity = Severity.INFO
