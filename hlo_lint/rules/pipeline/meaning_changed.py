@@ -175,6 +175,18 @@ _STARTED: Final = """s = f32[8] all-reduce-start(q), channel_id=2,  // error
 """
 _TOGETHER: Final = """ROOT c = (f32[8], f32[8]) all-reduce(p, q), channel_id=3,{mark}
     replica_groups={groups}, use_global_device_ids=true, to_apply={reducer}"""
+_OF_SUMS: Final = [
+    text.replace("ALL", "channel_id=3, use_global_device_ids=true, to_apply=sum, replica_groups=")
+    for text in (
+        """a = f32[8] all-reduce(p), ALL{{0,1},{2,3}}
+  b = f32[8] all-reduce(q), ALL{{0,1},{2,3}}
+  c = f32[8] all-reduce(a), ALL{{0,2},{1,3}}
+  d = f32[8] all-reduce(b), ALL{{0,2},{1,3}}
+  ROOT t = (f32[8], f32[8]) tuple(c, d)""",
+        """e = (f32[8], f32[8]) all-reduce(p, q), ALL{{0,1},{2,3}}
+  ROOT t = (f32[8], f32[8]) all-reduce(e#0, e#1), ALL{{0,2},{1,3}}""",
+    )
+]
 _COMBINES: Final = frozenset(
     "all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-permute "
     "collective-permute-start reduce-scatter".split()
@@ -325,14 +337,20 @@ class MeaningChanged(Rule):
             file=_AFTER,
             beside={_BEFORE: _PAIR.format(second="b", index=1)},
         ),
+        Good(
+            _COMBINED.format(collectives=_OF_SUMS[1]),
+            file=_AFTER,
+            beside={_BEFORE: _COMBINED.format(collectives=_OF_SUMS[0])},
+        ),
     )
 
     def check_combined(self, change: PassPair) -> Findings:
         """Each collective that does several at once, or starts one, for other devices or by another
         operation."""
         seen = set[str]()
-        for old, new, (*_, last) in change.succeeded(_combines):
-            theirs = _devices(last if last.opcode == old.opcode else new, change.after)
+        for old, new, parts in change.succeeded(_combines):
+            same = (part for part in parts if part.opcode == old.opcode)
+            theirs = _devices(next(same, new), change.after)
             ours = _devices(old, change.before)
             if ours != theirs and ours[0] and theirs[0] and new.name not in seen:
                 seen.add(new.name)
