@@ -83,6 +83,8 @@ _RUNS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while
 """Opcodes of which what they run may have the mark."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
 """Cheap to look for, and in every instruction that has one of the attributes."""
+_SAYS_WHO_MADE: Final = frozenset({"is_spmd_generated"})
+"""Frontend attributes that say which pass made an instruction, and no other pass has to keep."""
 _KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
 """Frontend attributes of a call that is not inlined, or whose instructions have them then."""
 
@@ -202,7 +204,8 @@ def _lost_when_replaced(
 
 def _names_on(instructions: Iterable[Instruction]) -> set[str]:
     """The names of the frontend attributes of any of some instructions."""
-    return {name for one in instructions for name in one.frontend_attributes()}
+    names = {name for one in instructions for name in one.frontend_attributes()}
+    return names - _SAYS_WHO_MADE
 
 
 def _has_place(record: InstructionRecord) -> bool:
@@ -355,7 +358,8 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
         lost += [f"{field} of the backend_config" for field in fields if field not in there]
     held = {} if old.opcode in _PACKS else old.frontend_attributes()
     left = new.frontend_attributes()
-    lost += [f"the frontend attribute {name}" for name in sorted(held.keys() - left)]
+    gone = held.keys() - left - _SAYS_WHO_MADE
+    lost += [f"the frontend attribute {name}" for name in sorted(gone)]
     if _is_same(old, new):
         others = [name for name in held if left.get(name, held[name]) != held[name]]
         lost += [f"the frontend attribute {name} for another one" for name in sorted(others)]
