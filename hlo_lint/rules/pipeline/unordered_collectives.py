@@ -55,8 +55,9 @@ class UnorderedCollectives(Rule):
     Groups that have one device in common, as along two axes of a mesh, are left alone, and so is a
     module that is not scheduled. Collectives of the same groups run in their order as long as they
     are on one stream: a note, since XLA:GPU's scheduler lets no two overlap that share two devices
-    (`GpuScheduleCrossesOverlapLimit`). On a TPU, whose scheduler begins permutes of other pairs while
-    one is in flight, nothing is reported. `hlo-lint ranks` compares the orders of several processes.
+    (`GpuScheduleCrossesOverlapLimit`). On a TPU, whose scheduler begins permutes of other pairs
+    while one is in flight, nothing is reported. `hlo-lint ranks` compares the orders of several
+    processes.
     """
 
     severity = Severity.WARNING
@@ -98,7 +99,7 @@ class UnorderedCollectives(Rule):
                 shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
                 if shared and second.name not in reported:
                     is_same = set(groups[first.name]) == set(groups[second.name])
-                    if ":T(" in second.type_text or is_same and _is_permute(first, second):
+                    if ":T(" in second.type_text or (is_same and _is_permute(first, second)):
                         continue  # a TPU, or point to point
                     reported.add(second.name)
                     yield Finding(
