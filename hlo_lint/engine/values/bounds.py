@@ -13,6 +13,7 @@ from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
 
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
@@ -176,6 +177,25 @@ def is_by_sign_of_nan(program: Program) -> bool:
     )
 
 
+def is_masked_by_product(program: Program) -> bool:
+    """True if a float is multiplied with a predicate: 0 times a NaN or an infinity is a NaN, and 0
+    once algsimp has written the product as a choice."""
+    return any(
+        node.opcode in _PRODUCTS and any(map(_is_mask, node.operands)) for node in program.nodes
+    )
+
+
+def _is_mask(node: Node) -> bool:
+    """True for an array of the numbers of predicates."""
+    while node.opcode in _KEEPS_ELEMENTS:
+        (node,) = node.operands
+        if node.shape.dtype == "pred":
+            return True
+    return False
+
+
+_PRODUCTS: Final = frozenset({"convolution", "dot", "multiply"})
+_KEEPS_ELEMENTS: Final = frozenset("broadcast convert reshape slice transpose".split())
 _MAKES_NAN: Final = frozenset(
     "add convolution divide dot fft multiply power reduce reduce-window scatter subtract".split()
 )

@@ -14,6 +14,7 @@ from hlo_lint.engine.values.bounds import (
     fallback_bound,
     is_by_sign_of_nan,
     is_exact_on_sparse,
+    is_masked_by_product,
     is_smooth,
     narrowed,
     rounded_share,
@@ -288,9 +289,9 @@ class Runs:
         if verdict.difference is not None and isfinite(verdict.difference.error):
             verdict = self._compared(before, after, inputs, SMALL_EDGES + seed % EDGES)
         is_other = verdict.difference is not None or verdict.reason == UNCONFIRMED
-        if is_other and any(map(is_by_sign_of_nan, (before, after))):
-            reason = "the sign of a NaN, which no operation defines, may decide"
-            return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
+        for decides, reason in UNDECIDED if is_other else ():
+            if any(map(decides, (before, after))):
+                return Comparison(StepOutcome.NOT_COMPARABLE, reason, seed=seed)
         return verdict
 
     def _rounded(
@@ -398,6 +399,11 @@ which a small addend is lost in."""
 EDGELESS: Final = frozenset({"bounded", "fft", "ragged-dot"})
 """Opcodes for which ends of ranges say nothing: a size is not the end of the integers, and a sum of
 infinities with weights, of which some are 0, is one of them or no number, by how it is written."""
+UNDECIDED: Final = (
+    (is_by_sign_of_nan, "the sign of a NaN, which no operation defines, may decide"),
+    (is_masked_by_product, "0 times a NaN may be 0"),
+)
+"""Programs whose results are not defined on infinities and NaNs, and why."""
 SIDED: Final = frozenset("clamp compare maximum minimum sort".split())
 """Opcodes whose results differ where their operands lie on another side of each other, or of 0."""
 

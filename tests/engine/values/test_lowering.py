@@ -137,20 +137,6 @@ def test_a_copy_to_another_type_rounds() -> None:
     assert equal_graphs(*(entry(rounded.replace("OPCODE", it)) for it in ("copy", "convert")))
 
 
-def test_a_product_with_a_predicate_is_a_choice_as_algsimp_writes_it() -> None:
-    given = "  x = f32[4,8] parameter(0)\n  p = pred[4] parameter(1)\n"
-    product = """  b = bf16[4] convert(p)
-  f = f32[4] convert(b)
-  m = f32[4,8] broadcast(f), dimensions={0}
-  ROOT r = f32[4,8] multiply(FACTORS)"""
-    choice = """  m = pred[4,8] broadcast(p), dimensions={0}
-  zero = f32[] constant(0)
-  zeros = f32[4,8] broadcast(zero), dimensions={}
-  ROOT r = f32[4,8] select(m, x, zeros)"""
-    products = (product.replace("FACTORS", factors) for factors in ("m, x", "x, m"))
-    assert equal_graphs(*(entry(given + lines) for lines in (*products, choice)))
-
-
 def test_another_operand_is_another_graph() -> None:
     nodes = Nodes()
     other = PLAIN.replace("add(x, x)", "subtract(x, x)")

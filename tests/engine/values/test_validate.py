@@ -445,6 +445,33 @@ ENTRY e {
     assert validate_dumps("m", run_of([text, wrong]), xla).changes
 
 
+def test_a_product_with_a_predicate_may_be_a_choice(xla: XlaCpu) -> None:
+    text = """
+HloModule m
+
+ENTRY e {
+  x = f32[8,4] parameter(0)
+  i = s32[8] parameter(1)
+  k = s32[8] iota(), iota_dimension=0
+  p = pred[8] compare(i, k), direction=EQ
+  c = f32[8] convert(p)
+  m = f32[8,4] broadcast(c), dimensions={0}
+  ROOT r = f32[8,4] multiply(m, x)
+}
+"""
+    choice = """  m = pred[8,4] broadcast(p), dimensions={0}
+  z = f32[] constant(0)
+  zeros = f32[8,4] broadcast(z), dimensions={}
+  ROOT r = f32[8,4] select(FACTORS)
+}
+"""
+    head = text.partition("  c = ")[0]
+    same, other = (head + choice.replace("FACTORS", it) for it in ("m, x, zeros", "m, zeros, x"))
+    for edges in (False, True):
+        assert not validate_dumps("m", run_of([text, same]), xla, edges=edges).changes
+    assert validate_dumps("m", run_of([text, other]), xla).changes
+
+
 def test_a_transform_of_infinities_is_no_change(xla: XlaCpu) -> None:
     text = """
 HloModule m

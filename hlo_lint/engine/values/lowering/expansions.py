@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Pairs = list[tuple[int, int]]
 """Dimensions of the left side of a dot, each with one of the right side."""
 _COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
-_KEEPS_ELEMENTS: Final = frozenset("broadcast convert reshape slice transpose".split())
 _ENDLESS: Final = ("c", "f4", "f8")
 """Types that have no infinities, some of them."""
 
@@ -225,30 +224,6 @@ def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
     if wide.shape.dims != dims:
         raise NotLowered(f"scales of {scale.shape} are not those of blocks of {node.shape}")
     return nodes.binary("multiply", nodes.convert(node, "f32"), wide)
-
-
-def product(
-    lowering: Lowering, _instruction: Instruction, leaves: list[Node], result: ArrayShape
-) -> Node | None:
-    """A product with a predicate as the choice between the other factor and 0, as algsimp writes it
-    whatever that factor is: 0 times a NaN is then 0. None for any other product."""
-    for factor, other in (leaves, leaves[::-1]):
-        mask = _mask(lowering.nodes, factor)
-        if mask is not None:
-            zero = lowering.nodes.filled(0, result)
-            return lowering.nodes.make("select", result, (mask, other, zero))
-    return None
-
-
-def _mask(nodes: Nodes, node: Node) -> Node | None:
-    """The predicates of which an array is the numbers; None if it is not."""
-    if node.opcode not in _KEEPS_ELEMENTS:
-        return None
-    (operand,) = node.operands
-    mask = operand if operand.shape.dtype == "pred" else _mask(nodes, operand)
-    if mask is None or node.opcode == "convert":
-        return mask
-    return nodes.make(node.opcode, ArrayShape("pred", node.shape.dims), (mask,), node.attributes)
 
 
 def reduce(

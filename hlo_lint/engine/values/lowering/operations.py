@@ -140,7 +140,7 @@ def on_device(
 
             largest = instruction.attribute("largest") is not False
             return assembled(shape, iter(top_k(lowering, leaves[0], list(bare(shape)), largest)))
-        case "multiply" | "scan" | "ragged-dot" | "reduce" | "reduce-window" | "scaled-dot":
+        case "scan" | "ragged-dot" | "reduce" | "reduce-window" | "scaled-dot":
             expanded = _expanded(lowering, instruction, opcode, leaves, list(bare(shape)))
             if expanded:
                 return assembled(shape, iter(expanded))
@@ -172,7 +172,6 @@ def _expanded(
     if opcode == "ragged-dot":
         return [expansions.ragged_dot(lowering, instruction, leaves, results[0])]
     lowered = {
-        "multiply": expansions.product,
         "reduce": expansions.reduce,
         "reduce-window": expansions.reduce_window,
         "scaled-dot": expansions.scaled_dot,
