@@ -249,7 +249,7 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
                 if new.name not in before.index and root and is_clone(root.row, new.row):
                     held = _names_on([new])
                     # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
-                    if ":T(" not in change.after.header:
+                    if not change.after.has_tiles:
                         held.discard("inlineable")
                     lost = [mark for mark in marks if mark not in held]
                     yield from ((call, new, mark) for mark in lost[:1])
@@ -334,8 +334,14 @@ def _fields(instruction: Instruction) -> list[str]:
 
 
 def _kind(instruction: Instruction) -> str | None:
-    """The kind of a fusion: the configuration is that of the emitter that the kind names."""
-    return instruction.attributes.get("kind") if instruction.opcode == "fusion" else None
+    """The kind of a fusion, whose emitter the configuration is for; the target of a custom call."""
+    match instruction.opcode:
+        case "fusion":
+            return instruction.attributes.get("kind")
+        case "custom-call":
+            return instruction.custom_call_target
+        case _:
+            return None
 
 
 def _lost(old: Instruction, new: Instruction) -> list[str]:

@@ -104,7 +104,7 @@ def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
             if difference and _stays(computation, old, new, names):
                 is_sure = _is_sure(new) and _changes_one_instruction(change)
                 yield MeaningChange(old, new, difference, False, is_sure)
-            elif old.operand_names == new.operand_names and (lost := _accuracy(old, new)):
+            elif old.operand_names == new.operand_names and (lost := _accuracy(old, new, change)):
                 yield MeaningChange(old, new, lost, True, False)
 
 
@@ -410,10 +410,10 @@ def _changes_one_instruction(change: PassPair) -> bool:
     return _is_only(change) and len(only.removed) == len(only.added) == 1
 
 
-def _accuracy(old: Instruction, new: Instruction) -> str:
+def _accuracy(old: Instruction, new: Instruction, change: PassPair) -> str:
     for name in _ACCURACY.get(old.opcode, ()):
         ours, theirs = old.attributes.get(name), new.attributes.get(name)
-        if ours == _OF_TPU and theirs is None and ":T(" in new.type_text:
+        if ours == _OF_TPU and theirs is None and change.after.has_tiles:
             continue
         if ours is not None and ours != theirs:
             return f"{name} from {ours} to {theirs or 'the default'}"

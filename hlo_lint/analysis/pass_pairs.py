@@ -214,21 +214,32 @@ class PassPair:
         """The relevant instructions that are gone, each with its clones in other computations.
 
         A clone has the opcode, the type and, but for its number, the name; it counts where one
-        instruction has these: a pass has fused, outlined or inlined it, unrolled or cloned a loop.
+        instruction that is gone, relevant or not, has these: a pass has fused, outlined or inlined
+        it, unrolled or cloned a loop.
         """
         changed = {id(pair.before): pair for pair in self.changed}
-        gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
+        left: list[tuple[Computation, int]] = []
         for computation in self.removed:
             pair = changed.get(id(computation))
-            for number in range(len(computation.rows)) if pair is None else pair.removed:
-                row = computation.rows[number]
-                if not (pair and name_of(row) in pair.after.index) and is_relevant(row):
-                    gone[_identity(row)].append(computation.at(number))
+            numbers = range(len(computation.rows)) if pair is None else pair.removed
+            left += [
+                (computation, number)
+                for number in numbers
+                if not (pair and name_of(computation.rows[number]) in pair.after.index)
+            ]
+        gone: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
+        for computation, number in left:
+            if is_relevant(computation.rows[number]):
+                gone[_identity(computation.rows[number])].append(computation.at(number))
         if not gone:
             return
+        opcodes = {opcode for opcode, *_ in gone}
+        for computation, number in left:
+            row = computation.rows[number]
+            if opcode_of(row) in opcodes and not is_relevant(row) and _identity(row) in gone:
+                gone[_identity(row)].append(computation.at(number))
         made = {id(pair.after): pair for pair in self.changed}
         clones: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
-        opcodes = {opcode for opcode, *_ in gone}
         for computation in self.added:
             pair = made.get(id(computation))
             for number in range(len(computation.rows)) if pair is None else pair.added:

@@ -109,7 +109,7 @@ def _status_of_loose_file(dump: PassDump) -> PreconditionStatus:
         return PreconditionStatus(Fate.NEVER, "its name says that optimization is over")
     if dump.module.is_scheduled:
         return PreconditionStatus(Fate.NEVER, "the module is scheduled, so layouts are settled")
-    if ":T(" in dump.module.header:
+    if dump.module.has_tiles:
         return PreconditionStatus(Fate.NEVER, "its layouts have tiles, so it is of XLA:TPU")
     return PreconditionStatus(Fate.UNSURE, "nothing says which passes come next")
 

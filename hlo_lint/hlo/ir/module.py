@@ -183,6 +183,11 @@ class Module:
         return "is_scheduled=true" in self.header
 
     @property
+    def has_tiles(self) -> bool:
+        """True if arrays that it takes or gives have tiles in memory: those of XLA:TPU do."""
+        return ":T(" in self.header
+
+    @property
     def stack_frames(self) -> StackFrames:
         """The places in Python that instructions come from, by `stack_frame_id`."""
         from hlo_lint.hlo.parser.stack_frames import read_stack_frames

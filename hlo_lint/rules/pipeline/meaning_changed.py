@@ -40,7 +40,9 @@ ENTRY e {{
   ROOT n = f32[8,8]{{1,0}} negate(d)
 }}
 """
-_TILED = _DOT.replace("{{1,0}}", "{{1,0:T(8,128)}}")
+_TILED = _DOT.replace(
+    "HloModule m", "HloModule m, entry_computation_layout={{()->f32[8,8]{{1,0:T(8,128)}}}}"
+)
 _ROW = """
 HloModule m
 

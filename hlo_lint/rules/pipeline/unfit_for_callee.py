@@ -377,7 +377,7 @@ class UnfitForCallee(Rule):
     def check_made(self, change: PassPair) -> Findings:
         """Each region that a pass made, or changed, and that is not what its emitter takes."""
         module = change.after
-        if ":T(" in module.header:
+        if module.has_tiles:
             return
         backend, release = (change.release or "gpu").partition("-")[0], jax_release(change.release)
         regions = [

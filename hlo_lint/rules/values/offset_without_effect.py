@@ -7,6 +7,7 @@ from typing import Final
 
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.hlo.arrays import operand_array, result_array
+from hlo_lint.hlo.constants import constant_integers
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.opcodes import FIRST_INDEX
 from hlo_lint.rules.base import Bad, Findings, Good, Rule
@@ -76,6 +77,13 @@ class OffsetWithoutEffect(Rule):
             file=_AFTER,
             beside={_BEFORE: _SCATTER},
         ),
+        Good(
+            _PROGRAM.format(size=16, operation=_UPDATE)
+            .replace("parameter(2)", "convert(n)")
+            .replace("  u =", "  n = s64[] constant(0)\n  u ="),
+            file=_AFTER,
+            beside={_BEFORE: _PLAIN},
+        ),
     )
 
     def check(self, change: PassPair) -> Findings:
@@ -112,4 +120,4 @@ def _whole(computation: Computation) -> Iterator[Instruction]:
 
 
 def _is_computed(start: Instruction | None) -> bool:
-    return start is not None and start.opcode != "constant"
+    return start is not None and constant_integers(start) is None
