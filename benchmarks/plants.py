@@ -142,6 +142,8 @@ def other_operation(instruction: Instruction, choice: random.Random) -> str | No
     other = others.get(instruction.opcode)
     if other is None:
         return None
+    if other == "subtract" and all(one.opcode == "parameter" for one in instruction.producers):
+        other = "maximum"  # by a difference, which is not associative, no reduction is defined
     return instruction.text.replace(f" {instruction.opcode}(", f" {other}(", 1)
 
 

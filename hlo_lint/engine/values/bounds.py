@@ -181,7 +181,10 @@ def is_masked_by_product(program: Program) -> bool:
     """True if a float is multiplied with a predicate: 0 times a NaN or an infinity is a NaN, and 0
     once algsimp has written the product as a choice."""
     return any(
-        node.opcode in _PRODUCTS and any(map(_is_mask, node.operands)) for node in program.nodes
+        node.opcode in _PRODUCTS
+        and _is_rounded(node.shape.dtype)
+        and any(map(_is_mask, node.operands))
+        for node in program.nodes
     )
 
 
