@@ -390,6 +390,25 @@ def test_the_halves_of_a_complex_number_are_its_parts() -> None:
     assert equal_graphs(text(0), text(1))
 
 
+def test_the_halves_of_a_float_are_the_nearest_one_and_what_it_lacks() -> None:
+    calls = entry(
+        """  x = f64[4] parameter(0)
+  low = f32[4] custom-call(x), custom_call_target="X64SplitLow"
+  high = f32[4] custom-call(x), custom_call_target="X64SplitHigh"
+  ROOT y = f64[4] custom-call(low, high), custom_call_target="X64Combine\""""
+    )
+    numbers = entry(
+        """  x = f64[4] parameter(0)
+  high = f32[4] convert(x)
+  near = f64[4] convert(high)
+  lacking = f64[4] subtract(x, near)
+  low = f32[4] convert(lacking)
+  small = f64[4] convert(low)
+  ROOT y = f64[4] add(small, near)"""
+    )
+    assert equal_graphs(calls, numbers)
+
+
 @pytest.mark.parametrize(
     ("target", "operation"),
     [

@@ -254,11 +254,25 @@ _COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh
 
 
 def _halves(lowering: Lowering, target: str, leaves: list[Node], shape: Shape) -> list[Node] | None:
-    """A 64-bit integer, or a complex number, and its halves: XLA:TPU computes with 32 bits."""
+    """A number of 64 bits and its halves: XLA:TPU computes with 32 bits.
+
+    Those of an integer are its bits, those of a complex number its parts; a float of 64 bits is the
+    sum of one of 32 and of what that one lacks.
+    """
     nodes = lowering.nodes
     result = next(bare(shape))
-    if "c64" in (result.dtype, leaves[0].shape.dtype):
+    dtypes = {result.dtype, leaves[0].shape.dtype}
+    if "c64" in dtypes:
         return [nodes.make(_COMPLEX[target], result, leaves)]
+    if dtypes == {"f64", "f32"}:
+        if target == "X64Combine":
+            low, high = (nodes.convert(leaf, "f64") for leaf in leaves)
+            return [nodes.binary("add", low, high)]
+        near = nodes.convert(leaves[0], "f32")
+        if target == "X64SplitHigh":
+            return [near]
+        lacking = nodes.binary("subtract", leaves[0], nodes.convert(near, "f64"))
+        return [nodes.convert(lacking, "f32")]
     if result.dtype[0] not in "su" or any(leaf.shape.dtype[0] not in "su" for leaf in leaves):
         return None
     dims = leaves[0].shape.dims
