@@ -274,14 +274,14 @@ class Pipeline:
         last: dict[str, int] = {}
         for at, dump in enumerate(steps):
             name = dump.name
-            met = last.get(name.pipeline)
-            if met is not None and name.after != "pipeline-start":
-                if steps[met].name.before == name.after:
-                    yield Transition(steps[met], dump)
+            before = last.get(name.pipeline)
+            if before is not None and name.after != "pipeline-start":
+                if steps[before].name.before == name.after:
+                    yield Transition(steps[before], dump)
                 elif self.records_every_change:
-                    is_inner = last.get(name.after, -1) > met  # the pass is that pipeline
-                    is_unsaid = not is_inner and _is_left_unsaid(steps[met : at + 1])
-                    yield Transition(steps[at - 1 if is_unsaid else met], dump)
+                    is_inner = last.get(name.after, -1) > before  # the pass is that pipeline
+                    is_unsaid = not is_inner and _is_left_unsaid(steps[before : at + 1])
+                    yield Transition(steps[at - 1 if is_unsaid else before], dump)
             last[name.pipeline] = at
 
     def before_autotuner(self) -> PassDump | None:

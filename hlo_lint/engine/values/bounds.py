@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.values.compare import Bound, largest_error
 from hlo_lint.engine.values.lowering.graph import nodes_in_order
 from hlo_lint.hlo.dtypes import BITS, ELEMENT_TYPES, PART_OF_COMPLEX, is_float
@@ -190,11 +191,11 @@ def is_masked_by_product(program: Program) -> bool:
 
 def _is_mask(node: Node) -> bool:
     """True for an array of the numbers of predicates."""
-    while node.opcode in _KEEPS_ELEMENTS:
-        (node,) = node.operands
-        if node.shape.dtype == "pred":
-            return True
-    return False
+    return any(one.shape.dtype == "pred" for one in reached([node], _with_the_same_elements))
+
+
+def _with_the_same_elements(node: Node) -> Sequence[Node]:
+    return node.operands if node.opcode in _KEEPS_ELEMENTS else ()
 
 
 _PRODUCTS: Final = frozenset({"convolution", "dot", "multiply"})
