@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from hlo_lint.analysis.walks import reached
 
 if TYPE_CHECKING:
+    from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
     from hlo_lint.hlo.shape import ArrayShape
 
@@ -47,6 +48,8 @@ def excuse(before: Program, after: Program) -> str:
         return "constants that are left out of the text may be others"
     if _generators(after) != _generators(before):
         return "XLA:CPU's default generator of random bits need not be the backend's"
+    if _wide_divisions(before) and not _wide_divisions(after):
+        return "an integer of 64 bits divided by 0 has no defined value, and is divided bit by bit"
     return ""
 
 
@@ -63,6 +66,20 @@ def _left_out(program: Program) -> tuple[set[str], int]:
     tables = [one for one in constants if one.type_text.startswith(_INTEGERS)]
     users = reached(tables, lambda one: one.users if one.type_text.startswith(_INTEGERS) else ())
     return names, sum(not one.type_text.startswith(_INTEGERS) for one in users)
+
+
+def _wide_divisions(program: Program) -> bool:
+    """True if integers of 64 bits are divided by what is no constant: XLA:TPU expands that."""
+    return any(
+        node.opcode in ("divide", "remainder")
+        and node.shape.dtype in ("s64", "u64")
+        and not any(one.opcode == "constant" for one in reached([node.operands[1]], _repeated))
+        for node in program.nodes
+    )
+
+
+def _repeated(node: Node) -> Sequence[Node]:
+    return node.operands if node.opcode == "broadcast" else ()
 
 
 def _generators(program: Program) -> set[tuple[ArrayShape, ...]]:

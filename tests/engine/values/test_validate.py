@@ -472,6 +472,28 @@ ENTRY e {
     assert validate_dumps("m", run_of([text, other]), xla).changes
 
 
+def test_a_division_by_zero_has_no_value_where_it_is_expanded(xla: XlaCpu) -> None:
+    text = """
+HloModule m
+
+ENTRY e {
+  a = s64[8] parameter(0)
+  b = s64[8] parameter(1)
+  ROOT r = s64[8] divide(a, b)
+}
+"""
+    expanded = text.replace(
+        "ROOT r = s64[8] divide(a, b)",
+        """f = f64[8] convert(a)
+  g = f64[8] convert(b)
+  q = f64[8] divide(f, g)
+  ROOT r = s64[8] convert(q)""",
+    )
+    assert not validate_dumps("m", run_of([text, expanded]), xla).changes
+    wrong = text.replace("divide(a, b)", "divide(b, a)")
+    assert validate_dumps("m", run_of([text, wrong]), xla).changes
+
+
 def test_a_transform_of_infinities_is_no_change(xla: XlaCpu) -> None:
     text = """
 HloModule m
