@@ -69,7 +69,7 @@ def _left_out(program: Program) -> tuple[set[str], int]:
 
 
 def _wide_divisions(program: Program) -> bool:
-    """True if integers of 64 bits are divided by what is no constant: XLA:TPU expands that."""
+    """True if integers of 64 bits are divided by another than a constant: XLA:TPU expands that."""
     return any(
         node.opcode in ("divide", "remainder")
         and node.shape.dtype in ("s64", "u64")
