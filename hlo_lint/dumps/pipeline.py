@@ -268,7 +268,8 @@ class Pipeline:
         """The passes whose input and output are both on disk for certain.
 
         Where every change was dumped, a pass met what the last dump of its own pipeline holds (a
-        pipeline within it is a pass of it); else only a dump that names it as the next pass does.
+        pipeline within it is a pass of it), or, where one within it left no dump as a pass, the
+        last dump of that one; else only a dump that names it as the next pass does.
         """
         steps = [dump for dump in self.steps if dump.name.before]  # others are of a pass's midst
         last: dict[str, int] = {}
