@@ -6,9 +6,10 @@ N errors and N rewrites that preserve every value (`benchmarks/plants.py`), as o
 them: what is planted stays in every later dump. Bisection has to name the step of an error, and no
 step for a rewrite. Half of them are planted in dumps, half in runs of four steps, which are made of
 one text of XLA's tests; there a rewrite comes before each error. An error counts if results differ
-on some of seven sets of inputs, with those passes off that XLA:CPU can do without; a rewrite if
-the graphs differ and both modules ran. With `--state` outcomes are kept, and a run that was stopped
-goes on; the page is about all of them, with `--count 0` about those of earlier runs alone.
+on some of seven sets of inputs, with those passes off that XLA:CPU can do without, and if it does
+not depend on numbers that the text leaves out; a rewrite if the graphs differ and both modules ran.
+With `--state` outcomes are kept, and a run that was stopped goes on; the page is about all of them,
+with `--count 0` about those of earlier runs alone.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from hlo_lint.dumps.names import parse_name
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.selection import in_order
 from hlo_lint.engine.values.bounds import WIDE_BOUND
-from hlo_lint.engine.values.comparable import incomparable
+from hlo_lint.engine.values.comparable import incomparable, left_out
 from hlo_lint.engine.values.compare import result_difference
 from hlo_lint.engine.values.lowering.emit import WIDE, emit_graph
 from hlo_lint.engine.values.lowering.graph import Nodes, NotLowered
@@ -185,8 +186,11 @@ def _live(module: Module) -> Iterator[Instruction]:
 
 
 def _other_programs(module: Module, text: str, layout: ProgramShardings | None) -> list[Program]:
-    """The programs of a module and of an edit of it; none for an edit in a computation that nothing
-    reads, for one: nothing has to run."""
+    """The programs of a module and of an edit of it; none for an edit that may change no value.
+
+    Nothing reads its computation, or numbers that the text leaves out may make it right:
+    `a + constant({...})` is `a` for zeros.
+    """
     nodes = Nodes()
     try:
         before, after = (
@@ -196,6 +200,8 @@ def _other_programs(module: Module, text: str, layout: ProgramShardings | None) 
     except (DumpError, NotLowered):
         return []
     if before.graph is after.graph or incomparable(before, after):
+        return []
+    if left_out(before) != left_out(after):
         return []
     return [before, after]
 

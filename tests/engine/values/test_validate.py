@@ -589,17 +589,22 @@ ENTRY e {
 
 @pytest.mark.parametrize("algorithm", ["rng_default", "rng_philox"])
 def test_the_default_generator_is_each_backends_own(algorithm: str, xla: XlaCpu) -> None:
-    before = f"""HloModule m
+    text = f"""HloModule m
 
 ENTRY e {{
   x = u64[2] parameter(0)
   g = (u64[2], u32[8]) rng-bit-generator(x), algorithm={algorithm}
-  ROOT s = u64[2] get-tuple-element(g), index=0
+  bits = u64[2] get-tuple-element(g), index=0
+  twice = u64[2] add(x, x)
+  both = u64[2] xor(bits, twice)
+  ROOT r = u64[2] copy(RESULT)
 }}
 """
-    expanded = before.replace("get-tuple-element(g), index=0", "add(x, x)")
-    validation = validate_dumps("m", run_of([before, expanded]), xla)
+    generated, expanded, both = (text.replace("RESULT", at) for at in ("bits", "twice", "both"))
+    validation = validate_dumps("m", run_of([generated, expanded]), xla)
     assert bool(validation.changes) == (algorithm == "rng_philox")
+    # Nothing new stands for the bits: they are lost.
+    assert changed(validate_dumps("m", run_of([both, expanded]), xla)) == ["after_pass1"]
 
 
 WHOLE = """HloModule m, num_partitions={devices}
