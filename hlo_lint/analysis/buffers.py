@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from hlo_lint.analysis.walks import chain
-from hlo_lint.hlo.attributes.plain import Alias
+from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
 from hlo_lint.hlo.records import attributes_of, opcode_of, references_of
 from hlo_lint.hlo.shape import ArrayShape, Index, array_indices, arrays
@@ -32,6 +32,25 @@ def input_output_aliases(module: Module) -> tuple[Alias, ...]:
     value = module.attribute_or_none("input_output_alias")
     entries = value if isinstance(value, tuple) else ()
     return tuple(entry for entry in entries if isinstance(entry, Alias))
+
+
+def donated_parts(module: Module) -> frozenset[tuple[int, Index]] | None:
+    """The parts of parameters that the caller gives away; None where that cannot be read."""
+    given: set[tuple[int, Index]] = set()
+    for name in ("input_output_alias", "buffer_donor"):
+        if name not in module.attributes:
+            continue
+        pairs = module.attribute_or_none(name)
+        if pairs is None:
+            return None
+        for pair in pairs if isinstance(pairs, tuple) else ():
+            if isinstance(pair, Alias):
+                given.add((pair.operand, pair.operand_index))
+            elif isinstance(pair, Donor):
+                given.add((pair.parameter, pair.shape_index))
+            else:
+                return None
+    return frozenset(given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hlo_lint.analysis.async_chains import is_async
-from hlo_lint.analysis.buffers import NumberedPart, ResultPart, element_taken, input_output_aliases
+from hlo_lint.analysis.buffers import (
+    NumberedPart,
+    ResultPart,
+    donated_parts,
+    element_taken,
+    input_output_aliases,
+)
 from hlo_lint.analysis.sequential_calls import sequential_calls
 from hlo_lint.analysis.shared_buffers import (
     PASSES_ON,
@@ -25,7 +31,6 @@ from hlo_lint.analysis.shared_buffers import (
     start_of,
 )
 from hlo_lint.analysis.walks import control_successors, reached
-from hlo_lint.hlo.attributes.plain import Alias, Donor
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.records import name_of, opcode_of, references_of, type_of
 from hlo_lint.hlo.shape import Index
@@ -63,7 +68,7 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
         return
     buffers = buffers_of(module)
     kept: dict[int, ResultPart] = {}
-    donated = _donated(module)
+    donated = donated_parts(module)
     for (number, index), buffer in sorted(buffers.sharing(entry).items()):
         opcode = opcode_of(entry.rows[number])
         if opcode == "constant" or (
@@ -76,25 +81,6 @@ def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
             if kept[buffer][0].number != writer:
                 yield entry.at(writer), kept[buffer]
                 break
-
-
-def _donated(module: Module) -> frozenset[tuple[int, Index]] | None:
-    """The parts of parameters that the caller gives away; None where that cannot be read."""
-    given: set[tuple[int, Index]] = set()
-    for name in ("input_output_alias", "buffer_donor"):
-        if name not in module.attributes:
-            continue
-        pairs = module.attribute_or_none(name)
-        if pairs is None:
-            return None
-        for pair in pairs if isinstance(pairs, tuple) else ():
-            if isinstance(pair, Alias):
-                given.add((pair.operand, pair.operand_index))
-            elif isinstance(pair, Donor):
-                given.add((pair.parameter, pair.shape_index))
-            else:
-                return None
-    return frozenset(given)
 
 
 def _is_given(

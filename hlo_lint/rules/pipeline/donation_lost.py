@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from hlo_lint.analysis.buffers import input_output_aliases
+from hlo_lint.analysis.buffers import donated_parts, input_output_aliases
 from hlo_lint.analysis.pass_pairs import PassPair
 from hlo_lint.analysis.verifier.scope import header_span
-from hlo_lint.hlo.attributes.plain import Donor
 from hlo_lint.hlo.ir import Module
-from hlo_lint.hlo.shape import Index, spelled_part
+from hlo_lint.hlo.shape import spelled_part
 from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.patterns import late
@@ -83,7 +82,10 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
         return  # both attributes stand there; most passes change neither
     if _interface(before) != _interface(after):
         return
-    lost = sorted(_donated(before) - _donated(after))
+    given, kept = donated_parts(before), donated_parts(after)
+    if given is None or kept is None:
+        return
+    lost = sorted(given - kept)
     if lost:
         number, index = lost[0]
         where = spelled_part(f"parameter {number}", index)
@@ -108,16 +110,6 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
             notes=("before it, input_output_alias had another parameter, or another kind, there",),
             file=file,
         )
-
-
-def _donated(module: Module) -> set[tuple[int, Index]]:
-    """The parts of parameters whose memory is given away."""
-    donors = module.attribute_or_none("buffer_donor")
-    donated = {(alias.operand, alias.operand_index) for alias in input_output_aliases(module)}
-    for donor in donors if isinstance(donors, tuple) else ():
-        if isinstance(donor, Donor):
-            donated.add((donor.parameter, donor.shape_index))
-    return donated
 
 
 def _before_layout(module: Module) -> str:

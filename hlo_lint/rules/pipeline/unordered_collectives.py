@@ -72,7 +72,9 @@ class UnorderedCollectives(Rule):
         Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),
         Good(
             _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
-                "f32[8]{0}", "f32[8]{0:T(128)}"
+                "is_scheduled=true",
+                "is_scheduled=true, entry_computation_layout={(f32[8]{0:T(128)}, f32[8]{0:T(128)})"
+                "->(f32[8]{0:T(128)}, f32[8]{0:T(128)})}",
             )
         ),
         Good(
@@ -85,7 +87,7 @@ class UnorderedCollectives(Rule):
     def check(self, final: FinalModule) -> Findings:
         """Each collective that begins while one of other groups is at work on its devices."""
         module = final.module
-        if not module.is_scheduled or not has_async(module):
+        if not module.is_scheduled or module.has_tiles or not has_async(module):
             return
         for computation in module.nonfusion_computations:
             collectives = [start for start in starts(computation) if _communicates(start)]
@@ -99,8 +101,8 @@ class UnorderedCollectives(Rule):
                 shared = _shared(groups.get(first.name, ()), groups.get(second.name, ()))
                 if shared and second.name not in reported:
                     is_same = set(groups[first.name]) == set(groups[second.name])
-                    if ":T(" in second.type_text or (is_same and _is_permute(first, second)):
-                        continue  # a TPU, or point to point
+                    if is_same and _is_permute(first, second):
+                        continue  # point to point
                     reported.add(second.name)
                     yield Finding(
                         second,
