@@ -147,6 +147,7 @@ true_computation=f, false_computation=g"""
 _BOTH: Final = """k = f32[] call(p), to_apply=f
   l = f32[] call(p), to_apply=g
   ROOT r.1 = f32[] select(o, k, l)"""
+_TWO_CALLS: Final = _CALL + _CALL.replace("c =", "d =")
 _BEFORE = "module_0001.m.0001.simplification.after_pipeline-start.before_dce.txt"
 _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
@@ -187,9 +188,14 @@ class SideEffectLost(Rule):
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
         ),
         Bad(
-            _ENTRY.format(call=_CALL + _CALL.replace("c =", "d =") + "  // error", mark=""),
+            _ENTRY.format(call=_TWO_CALLS + "  // error", mark=""),
             file=_AFTER,
             beside={_BEFORE: _ENTRY.format(call=_CALL, mark="")},
+        ),
+        Bad(  # not indented as XLA prints it
+            _ENTRY.format(call=_CALL, mark="  // error").replace("\n  ", "\n"),
+            file=_AFTER,
+            beside={_BEFORE: _ENTRY.format(call=_TWO_CALLS, mark="").replace("\n  ", "\n")},
         ),
         Bad(
             _RANDOM.format(other="r", second="", mark="  // error"),
@@ -424,8 +430,8 @@ class SideEffectLost(Rule):
             if after is not change.after.entry and after.name not in _called(change.after):
                 continue
             gone = [one for one in with_opcodes(before, EFFECTS) if has_effect(one.row)]
-            there = set(map(id, after.rows)) if gone else ()
-            gone = [one for one in gone if id(one.row) not in there]
+            there = set(after.rows) if gone else ()
+            gone = [one for one in gone if one.row not in there]
             if not gone:
                 continue
             if _is_replaced(change):
@@ -490,9 +496,9 @@ def _count(module: Module, effect: str) -> int:
 
 def _is_replaced(change: PassPair) -> bool:
     """True if something new may have the effects of what is gone."""
-    kept = {id(row) for part in change.removed for row in part.rows}
+    kept = {row for part in change.removed for row in part.rows}
     return any(
-        id(row) not in kept and (opcode_of(row) in _REPLACES or has_effect(row))
+        row not in kept and (opcode_of(row) in _REPLACES or has_effect(row))
         for part in change.added
         for row in part.rows
     )
