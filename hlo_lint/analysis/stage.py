@@ -81,7 +81,8 @@ class Stage(NamedTuple):
     next_pass: str = ""
     """The pass that runs next, if that is known for certain."""
     assumed: bool = False
-    """True if no backend is known, so that the stage is a guess from names and text."""
+    """True if the stage is a guess from names and text: no backend is known, nor is a dump after
+    layout-assignment there."""
 
     def __str__(self) -> str:
         """The fields that differ from the most permissive stage, as `parse_stage` reads them."""

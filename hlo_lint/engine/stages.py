@@ -91,7 +91,7 @@ class Stages:
             host_memory=host_memory,
             final=final,
             unique_names=backend is not None,
-            assumed=backend is None,
+            assumed=backend is None and not (layouts and self._assigned is not None),
         )
 
     @cached_property

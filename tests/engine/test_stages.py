@@ -134,6 +134,19 @@ def test_a_file_of_no_run_has_what_its_text_says(
     assert [each for _, each in stages_of(pipeline)] == [stage._replace(assumed=True)]
 
 
+def test_a_dump_after_layout_assignment_binds_the_layouts_of_an_unknown_backend(
+    tmp_path: Path,
+) -> None:
+    text = "HloModule m, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}\n\nENTRY e {\n"
+    text += "  p = f32[8,4]{1,0} parameter(0)\n  ROOT c = f32[8,4]{0,1} copy(p)\n}\n"
+    name = "module_0001.m.0001.pipeline.after_{}.before_dce.txt"
+    (tmp_path / name.format("cse")).write_text(text)
+    assert not hlo_lint.lint(tmp_path).findings
+    (tmp_path / name.format("cse")).rename(tmp_path / name.format("layout-assignment"))
+    (finding,) = hlo_lint.lint(tmp_path).findings
+    assert (finding.rule, finding.severity) == ("entry-layout-disagrees", Severity.ERROR)
+
+
 # Rules that ask for it
 
 
