@@ -17,14 +17,15 @@ from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 NO_THUNK = frozenset(
-    "abs acos acosh add and asin asinh atan2 atanh bitcast-convert broadcast cbrt ceil clamp "
-    "compare complex concatenate convert cosh cosine count-leading-zeros divide dot dynamic-slice "
-    "dynamic-update-slice erf exponential exponential-minus-one floor gather imag iota is-finite "
-    "log log-plus-one logistic map maximum minimum multiply negate not or pad popcnt power real "
-    "reduce reduce-precision reduce-window remainder reshape reverse round-nearest-afz "
-    "round-nearest-even rsqrt scatter select shift-left shift-right-arithmetic "
-    "shift-right-logical sign sine sinh slice sqrt stochastic-convert subtract tan tanh topk "
-    "transpose xor".split()
+    "abs acos acosh add and asin asinh atan2 atanh batch-norm-grad batch-norm-inference "
+    "batch-norm-training bitcast-convert broadcast cbrt ceil clamp compare complex concatenate "
+    "convert convolution cosh cosine count-leading-zeros divide dot dynamic-slice "
+    "dynamic-update-slice erf exponential exponential-minus-one floor gather imag iota "
+    "is-finite log log-plus-one logistic map maximum minimum multiply negate not or pad popcnt "
+    "power real reduce reduce-precision reduce-window remainder reshape reverse rng "
+    "rng-bit-generator round-nearest-afz round-nearest-even rsqrt scatter select shift-left "
+    "shift-right-arithmetic shift-right-logical sign sine sinh slice sqrt stochastic-convert "
+    "subtract tan tanh topk transpose xor".split()
 )
 """Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
 
@@ -81,8 +82,7 @@ def _changes_order(copy: Instruction) -> bool:
 ORDERING_COPY = m.op("copy").where("to another order", _changes_order)
 ODD_CONSTANT = m.constant().where("with a dot in its name", lambda constant: "." in constant.name)
 EXPANDED = m.op(
-    *"batch-norm-grad batch-norm-inference batch-norm-training cholesky convolution domain".split(),
-    *"dynamic-reshape get-dimension-size opt-barrier ragged-dot rng rng-bit-generator".split(),
+    *"cholesky domain dynamic-reshape get-dimension-size opt-barrier ragged-dot".split(),
     *"select-and-scatter set-dimension-size triangular-solve".split(),
 )
 NARROW_OFFSETS = m.op("ragged-all-to-all").where("of narrow offsets", _has_narrow_offsets)
