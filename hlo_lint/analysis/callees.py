@@ -29,6 +29,8 @@ class Call(NamedTuple):
     """By a name that stands in the list `ops`: the field with a value for each of them."""
     reads: tuple[str, ...] = ()
     """Names that each stand in the list `ops` for one more operand, after those of all calls."""
+    limits: Mapping[str, int | Sequence[str]] = {}
+    """The largest size that a letter may stand for, or the element types."""
 
     def holds(self, config: Mapping[str, Json]) -> bool:
         """True if the configuration has all values that the row is about."""
@@ -55,9 +57,19 @@ class Call(NamedTuple):
             return f"takes {least} operands with {names}, and not {len(operands)}"
         results = result.elements if isinstance(result, TupleShape) else (result,)
         bound: _Bound = {}
-        return _differs("takes", "operand", self.operands, operands, bound) or _differs(
+        differs = _differs("takes", "operand", self.operands, operands, bound) or _differs(
             "of these operands gives", "result", self.results, results, bound
         )
+        if differs:
+            return differs
+        for name, limit in self.limits.items():
+            held = bound.get(name)
+            if isinstance(limit, int):
+                if isinstance(held, int) and held > limit:
+                    return f"gives at most {limit} elements, and not {held}"
+            elif held not in limit:
+                return f"takes arrays of {' or '.join(limit)}, and not {held}"
+        return ""
 
 
 class EmittedRegion(NamedTuple):

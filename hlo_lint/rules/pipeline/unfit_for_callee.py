@@ -56,6 +56,10 @@ z = f32[] constant(0)
 ROOT s = (f32[100]{{0}}, u8[0]{{0}}) custom-call({operands}), \
 custom_call_target="__cub$DeviceScanUnassignedScratchSize"{mark}
 """
+_TOP = """
+p = {dtype}[100]{{0}} parameter(0)
+ROOT t = ({dtype}[{k}]{{0}}, s32[{k}]{{0}}) custom-call(p), custom_call_target="__gpu$TopK"{mark}
+"""
 _ATTENTION = """
 q = bf16[2,8,4,16]{{3,2,1,0}} parameter(0)
 k = bf16[2,32,4,16]{{3,2,1,0}} parameter(1)
@@ -359,6 +363,9 @@ class UnfitForCallee(Rule):
         Good.entry(_PLAIN.format(dimension=1, mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_CONVOLUTION.format(stride="2x2", mark=""), file=_AFTER, beside=_FITS),
         Good.entry(_GEMM.format(columns=35, mark="")),
+        Bad.entry(_TOP.format(dtype="f32", k=17, mark="  // error")),
+        Bad.entry(_TOP.format(dtype="f16", k=16, mark="  // error")),
+        Good.entry(_TOP.format(dtype="f32", k=16, mark="")),
         Good.entry(_ONEDNN.format(scales="[5,6]", mark="")),
         Good.entry(_SCAN.format(operands="p", mark="")),
         Good.entry(_ATTENTION.format(operands="q, k, k", mark="")),
