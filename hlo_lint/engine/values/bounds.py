@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.walks import reached
@@ -147,20 +148,80 @@ SMOOTH_SHARE: Final = 2.0**-16
 units are at least 2^29 times smaller."""
 
 
-def is_smooth(program: Program, also: Collection[str] = ()) -> bool:
-    """True if rounding cannot become a large difference: no float is sorted, compared, divided."""
-    for node in program.nodes:
-        read = [shape.dtype for operand in node.operands for shape in operand.shapes]
-        if any(map(_is_rounded, read)):
-            is_number = node.opcode == "convert" and not _is_rounded(node.shape.dtype)
-            if (node.opcode not in SMOOTH and node.opcode not in also) or is_number:
-                return False
-    return True
+_SMOOTH_ABOVE_0: Final = frozenset("divide log power rsqrt sqrt".split())
+"""Opcodes that are smooth where what they divide by, or read, is more than 0."""
+
+
+def is_smooth(program: Program) -> bool:
+    """True if rounding cannot become a large difference: no float is sorted, compared, or divided
+    by what may be 0."""
+    signs = _signs(program) if any(n.opcode in _SMOOTH_ABOVE_0 for n in program.nodes) else {}
+    return all(
+        _is_smooth(node)
+        or (
+            node.opcode in _SMOOTH_ABOVE_0
+            and signs[node.operands[node.opcode == "divide"]] is _Sign.POSITIVE
+        )
+        for node in program.nodes
+    )
 
 
 def is_exact_on_sparse(program: Program) -> bool:
     """True if zeros do no harm: no float is divided. In a loop rounding grows, but not on these."""
-    return is_smooth(program, ("while",))
+    return all(node.opcode == "while" or _is_smooth(node) for node in program.nodes)
+
+
+def _is_smooth(node: Node) -> bool:
+    read = [shape.dtype for operand in node.operands for shape in operand.shapes]
+    if not any(map(_is_rounded, read)):
+        return True
+    is_number = node.opcode == "convert" and not _is_rounded(node.shape.dtype)
+    return node.opcode in SMOOTH and not is_number
+
+
+class _Sign(IntEnum):
+    """The least that all elements of an array are known to be."""
+
+    ANY = 0
+    NOT_NEGATIVE = 1
+    POSITIVE = 2
+
+
+_LEAST: Final = frozenset(
+    "broadcast concatenate convert copy divide minimum multiply pad reshape reverse rsqrt slice "
+    "sqrt transpose".split()
+)
+"""Opcodes whose results are positive where all operands are."""
+
+
+def _signs(program: Program) -> Mapping[Node, _Sign]:
+    """The sign of each node of a program; where no operand cancels another one, rounding is as
+    small a part of the result as of them."""
+    signs: dict[Node, _Sign] = {}
+    for node in program.nodes:
+        operands = [signs.get(operand, _Sign.ANY) for operand in node.operands]
+        sign = _Sign.ANY
+        if node.literal is not None and _is_rounded(node.shape.dtype):
+            least = node.literal.astype("f8").min(initial=1) if is_float(node.shape.dtype) else -1
+            sign = _Sign.POSITIVE if least > 0 else _Sign.NOT_NEGATIVE if least == 0 else sign
+        elif node.opcode in ("exponential", "logistic"):
+            sign = _Sign.POSITIVE
+        elif node.opcode == "abs" or (
+            node.opcode == "multiply" and node.operands[0] is node.operands[1]
+        ):
+            sign = max(_Sign.NOT_NEGATIVE, operands[0])
+        elif node.opcode in _LEAST and operands:
+            sign = min(operands)
+        elif node.opcode == "maximum" or (node.opcode == "add" and min(operands)):
+            sign = max(operands)
+        elif node.opcode == "reduce" and len(operands) == 2:
+            reducer = node.called[0][1].roots[0]
+            if all(operand.opcode == "parameter" for operand in reducer.operands) and (
+                reducer.opcode == "maximum" or (reducer.opcode == "add" and operands[1])
+            ):
+                sign = operands[0]
+        signs[node] = sign
+    return signs
 
 
 def is_by_sign_of_nan(program: Program) -> bool:

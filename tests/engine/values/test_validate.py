@@ -587,6 +587,34 @@ ENTRY e {
     assert changed(validate_dumps("m", run_of([before, wrong]), xla)) == ["after_pass1"]
 
 
+def test_a_sum_behind_a_division_begins_with_another_number(xla: XlaCpu) -> None:
+    text = """HloModule m
+
+add {
+  a = f32[] parameter(0)
+  b = f32[] parameter(1)
+  ROOT c = f32[] add(a, b)
+}
+
+ENTRY e {
+  x = f32[64,4096] parameter(0)
+  one = f32[] constant(1)
+  ones = f32[64,4096] broadcast(one), dimensions={}
+  exp = f32[64,4096] exponential(x)
+  more = f32[64,4096] add(ones, exp)
+  part = f32[64,4096] divide(exp, more)
+  narrow = bf16[64,4096] convert(part)
+  wide = f32[64,4096] convert(narrow)
+  start = f32[] constant(0)
+  sum = f32[64] reduce(wide, start), dimensions={1}, to_apply=add
+  ROOT r = bf16[64] convert(sum)
+}
+"""
+    # One is less than the last place of most sums in bf16.
+    wrong = text.replace("start = f32[] constant(0)", "start = f32[] constant(1)")
+    assert changed(validate_dumps("m", run_of([text, wrong]), xla)) == ["after_pass1"]
+
+
 @pytest.mark.parametrize("algorithm", ["rng_default", "rng_philox"])
 def test_the_default_generator_is_each_backends_own(algorithm: str, xla: XlaCpu) -> None:
     text = f"""HloModule m
