@@ -155,7 +155,7 @@ _SMOOTH_ABOVE_0: Final = frozenset("divide log power rsqrt sqrt".split())
 def is_smooth(program: Program) -> bool:
     """True if rounding cannot become a large difference: no float is sorted, compared, or divided
     by what may be 0."""
-    signs = _signs(program) if any(n.opcode in _SMOOTH_ABOVE_0 for n in program.nodes) else {}
+    signs = _signs(program)
     return all(
         _is_smooth(node)
         or (
@@ -199,29 +199,34 @@ def _signs(program: Program) -> Mapping[Node, _Sign]:
     small a part of the result as of them."""
     signs: dict[Node, _Sign] = {}
     for node in program.nodes:
-        operands = [signs.get(operand, _Sign.ANY) for operand in node.operands]
-        sign = _Sign.ANY
-        if node.literal is not None and _is_rounded(node.shape.dtype):
-            least = node.literal.astype("f8").min(initial=1) if is_float(node.shape.dtype) else -1
-            sign = _Sign.POSITIVE if least > 0 else _Sign.NOT_NEGATIVE if least == 0 else sign
-        elif node.opcode in ("exponential", "logistic"):
-            sign = _Sign.POSITIVE
-        elif node.opcode == "abs" or (
-            node.opcode == "multiply" and node.operands[0] is node.operands[1]
-        ):
-            sign = max(_Sign.NOT_NEGATIVE, operands[0])
-        elif node.opcode in _LEAST and operands:
-            sign = min(operands)
-        elif node.opcode == "maximum" or (node.opcode == "add" and min(operands)):
-            sign = max(operands)
-        elif node.opcode == "reduce" and len(operands) == 2:
-            reducer = node.called[0][1].roots[0]
-            if all(operand.opcode == "parameter" for operand in reducer.operands) and (
-                reducer.opcode == "maximum" or (reducer.opcode == "add" and operands[1])
-            ):
-                sign = operands[0]
-        signs[node] = sign
+        signs[node] = _sign(node, [signs.get(operand, _Sign.ANY) for operand in node.operands])
     return signs
+
+
+def _sign(node: Node, operands: Sequence[_Sign]) -> _Sign:
+    """The sign of a node, by those of its operands."""
+    if not is_float(node.shape.dtype):
+        return _Sign.ANY
+    match node.opcode:
+        case "constant" if node.literal is not None:
+            least = float(node.literal.astype("f8").min(initial=1))
+            return _Sign(1 + (least > 0)) if least >= 0 else _Sign.ANY
+        case "exponential" | "logistic":
+            return _Sign.POSITIVE
+        case "abs":
+            return max(_Sign.NOT_NEGATIVE, operands[0])
+        case "multiply" if node.operands[0] is node.operands[1]:
+            return max(_Sign.NOT_NEGATIVE, operands[0])
+        case "maximum":
+            return max(operands)
+        case "add":
+            return max(operands) if min(operands) else _Sign.ANY
+        case "reduce" if len(operands) == 2:
+            root = node.called[0][1].roots[0]
+            adds = root.opcode == "add" and operands[1] is not _Sign.ANY
+            is_plain = all(operand.opcode == "parameter" for operand in root.operands)
+            return operands[0] if is_plain and (adds or root.opcode == "maximum") else _Sign.ANY
+    return min(operands) if node.opcode in _LEAST else _Sign.ANY
 
 
 def is_by_sign_of_nan(program: Program) -> bool:

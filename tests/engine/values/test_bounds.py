@@ -38,6 +38,9 @@ ENTRY e {{
   sum = f32[] reduce(exp, zero), dimensions={{0}}, to_apply=add
   rest = f32[] reduce(exp, zero), dimensions={{0}}, to_apply=difference
   sums = f32[8] broadcast(sum), dimensions={{}}
+  angle = c64[8] complex(x, x)
+  turn = c64[8] exponential(angle)
+  turned = c64[8] log(turn)
   rests = f32[8] broadcast(rest), dimensions={{}}
   ROOT r = f32[8] {expression}
 }}
@@ -61,6 +64,7 @@ ENTRY e {{
         ("divide(exp, root)", False),
         ("power(x, exp)", False),
         ("log(x)", False),
+        ("real(turned)", False),
     ],
 )
 def test_a_division_by_what_is_more_than_0_is_smooth(expression: str, smooth: bool) -> None:
