@@ -302,6 +302,8 @@ class UnfitForCallee(Rule):
         "Unsupported async done wrapped instruction:",
         "Unsupported elementwise operation",
         "Complex types are unsupported in Triton codegen:",
+        "CustomCall TopK requires k <=",
+        "Unsupported GpuTopK data type:",
     )
     severity = Severity.ERROR
     opcodes = frozenset({"async-start", "call", "custom-call", "fusion"})
