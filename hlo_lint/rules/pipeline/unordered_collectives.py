@@ -37,6 +37,7 @@ _START = (
     "  s = f32[8]{0} all-reduce-start(q), channel_id=2, use_global_device_ids=true, "
     "replica_groups={{0,1},{2,3}}, to_apply=add"
 )
+_LAYOUT = "entry_computation_layout={(f32[8]{0}, f32[8]{0})->(f32[8]{0}, f32[8]{0})}"
 _FIRST_DONE = "  rd = f32[8]{0} all-reduce-done(r)"
 _SECOND_DONE = "  sd = f32[8]{0} all-reduce-done(s)"
 
@@ -71,11 +72,9 @@ class UnorderedCollectives(Rule):
         ),
         Good(_PROGRAM.format(body="\n".join((_FIRST_DONE, _START, _SECOND_DONE)))),
         Good(
-            _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
-                "is_scheduled=true",
-                "is_scheduled=true, entry_computation_layout={(f32[8]{0:T(128)}, f32[8]{0:T(128)})"
-                "->(f32[8]{0:T(128)}, f32[8]{0:T(128)})}",
-            )
+            _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE)))
+            .replace("is_scheduled=true", f"is_scheduled=true, {_LAYOUT}")
+            .replace("f32[8]{0}", "f32[8]{0:T(128)}")
         ),
         Good(
             _PROGRAM.format(body="\n".join((_START, _FIRST_DONE, _SECOND_DONE))).replace(
