@@ -7,7 +7,7 @@ legal difference is many orders of magnitude smaller than any error worth report
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -115,24 +115,44 @@ def array_difference(
     if before.shape != after.shape:
         sizes = float(before.size), float(after.size)
         return LargestDifference(output, (), *sizes, float("inf"), 1, (), 1, bound)
-    left, right, distance, wrong = _outside(before, after, bound)
+    errors, wrong = np.full(before.size, -1.0), np.zeros(before.size, bool)
+    for span, distance, exceeds in _distances(before, after, bound):
+        errors[span], wrong[span] = np.where(exceeds, distance, -1.0), exceeds
     if not wrong.any():
         return None
-    at = np.unravel_index(int(np.argmax(np.where(wrong, distance, -1.0))), before.shape)
-    index = tuple(map(int, at))
+    index = tuple(map(int, np.unravel_index(int(np.argmax(errors)), before.shape)))
+    error = float(errors.max())
+    np.maximum(errors, TINY, out=errors, where=wrong)
+    np.maximum(errors, 0.0, out=errors)
+    placed = wrong.reshape(before.shape)
     return LargestDifference(
         output,
         index,
-        before[index].item() if before.dtype.kind in "biufc" else float(left[index].real),
-        after[index].item() if after.dtype.kind in "biufc" else float(right[index].real),
-        float(distance[index]),
+        _number(before, index),
+        _number(after, index),
+        error,
         int(wrong.sum()),
-        tuple((int(axis.min()), int(axis.max())) for axis in np.argwhere(wrong).T),
+        tuple(_ends(placed, axis) for axis in range(placed.ndim)),
         before.size,
         bound,
-        drawn(wrong),
-        error_map(np.where(wrong, np.maximum(distance, TINY), 0.0)),
+        drawn(placed),
+        error_map(errors.reshape(before.shape)),
     )
+
+
+def _number(array: NDArray[Any], index: tuple[int, ...]) -> float | int | bool | complex:
+    """An element, as a number of Python."""
+    element = array[index]
+    return element.item() if array.dtype.kind in "biufc" else float(element)
+
+
+def _ends(wrong: NDArray[Any], axis: int) -> tuple[int, int]:
+    """The first and the last place along an axis where something is wrong."""
+    import numpy as np
+
+    others = tuple(other for other in range(wrong.ndim) if other != axis)
+    places: NDArray[Any] = np.flatnonzero(wrong.any(axis=others))
+    return int(places[0]), int(places[-1])
 
 
 def keep_bound(
@@ -140,37 +160,73 @@ def keep_bound(
 ) -> bool:
     """True if `result_difference` finds none, without what it says of one."""
     return len(before) == len(after) and all(
-        left.shape == right.shape and not _outside(left, right, bound)[-1].any()
+        left.shape == right.shape
+        and not any(wrong.any() for _, _, wrong in _distances(left, right, bound))
         for left, right in zip(before, after, strict=True)
     )
 
 
-def _outside(
+PART: Final = 1 << 18
+"""Elements that are compared at a time: with what is computed of them, each takes 100 bytes."""
+
+
+def _distances(
     before: NDArray[Any], after: NDArray[Any], bound: Bound
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Both arrays in a wide type, the distances of their elements, and which exceed the bound."""
+) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
+    """The distances of the elements of two arrays of one shape, and which exceed the bound, part by
+    part in the order of memory. Parts of equal bits are left out."""
+    ours, theirs = before.reshape(-1), after.reshape(-1)
+    differing = [
+        part
+        for part in _parts(before)
+        if before.dtype != after.dtype or ours[part].tobytes() != theirs[part].tobytes()
+    ]
+    largest, are_equal = 0.0, True
+    if not is_rounded(before):
+        bound = EXACT
+    if differing and bound.of_largest:
+        largest = max(_largest(wide(ours[part]), wide(theirs[part])) for part in _parts(before))
+    for part in differing:
+        distance, wrong = _outside(wide(ours[part]), wide(theirs[part]), bound, largest)
+        are_equal = are_equal and not wrong.any()
+        yield part, distance, wrong
+    for part in differing if are_equal and bound.is_exact else ():
+        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
+        yield part, *_of_other_sign(wide(ours[part]), wide(theirs[part]))
+
+
+def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
+    """The largest finite size of an element of either array."""
     import numpy as np
 
-    if before.dtype == after.dtype and before.tobytes() == after.tobytes():
-        nothing = np.zeros((), bool)
-        return before, after, nothing, nothing
-    left, right = wide(before), wide(after)
+    sizes = np.maximum(np.abs(left), np.abs(right))
+    return float(sizes.max(initial=0.0, where=np.isfinite(sizes)))
+
+
+def _outside(
+    left: NDArray[Any], right: NDArray[Any], bound: Bound, largest: float
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The distances of elements, and which exceed the bound; `largest` is that of all elements."""
+    import numpy as np
+
     with np.errstate(all="ignore"):
         distance = np.abs(left - right)
         same = (left == right) | (np.isnan(left) & np.isnan(right))
         distance = np.where(same, 0.0, np.where(np.isnan(distance), np.inf, distance))
-        allowed = np.zeros_like(distance)
-        if not bound.is_exact and is_rounded(before):
+        allowed: NDArray[Any] | float = 0.0
+        if not bound.is_exact:
             size = np.maximum(np.abs(left), np.abs(right))
-            finite = size[np.isfinite(size)]
-            largest = finite.max() if finite.size else 0.0
             allowed = np.where(np.isfinite(size), bound.relative * size, 0.0)
             allowed = allowed + bound.of_largest * largest
-        wrong = distance > allowed
-    if bound.is_exact and not wrong.any():
-        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
-        wrong = ~same | (np.signbit(left.real) != np.signbit(right.real)) & ~np.isnan(left)
-    return left, right, distance, wrong
+        return distance, distance > allowed
+
+
+def _of_other_sign(left: NDArray[Any], right: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Distances of 0, and which elements have another sign."""
+    import numpy as np
+
+    signs = np.signbit(left.real) != np.signbit(right.real)
+    return np.zeros(left.shape), signs & ~np.isnan(left)
 
 
 TINY: Final = 1e-300
@@ -244,10 +300,17 @@ def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]
     for result, exact in zip(results, truth, strict=False):
         if not is_rounded(result) or result.shape != exact.shape:
             continue
-        left, right = wide(result), wide(exact)
-        finite = np.isfinite(left) & np.isfinite(right)
-        if finite.any():
-            scale = np.abs(right[finite]).max()
-            error = np.abs(left[finite] - right[finite]).max()
-            worst = max(worst, float(error / scale) if scale else float(error))
+        scale = error = 0.0
+        for part in _parts(result):
+            left, right = wide(result.reshape(-1)[part]), wide(exact.reshape(-1)[part])
+            finite = np.isfinite(left) & np.isfinite(right)
+            scale = max(scale, np.abs(right).max(initial=0.0, where=finite))
+            with np.errstate(invalid="ignore"):
+                error = max(error, np.abs(left - right).max(initial=0.0, where=finite))
+        worst = max(worst, float(error / scale) if scale else float(error))
     return worst
+
+
+def _parts(array: NDArray[Any]) -> list[slice]:
+    """The elements of an array in the order of memory, `PART` at a time."""
+    return [slice(at, at + PART) for at in range(0, array.size, PART)]

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlo_lint.engine.values.compare import Bound, drawn, largest_error, result_difference
+from hlo_lint.engine.values.compare import (
+    EXACT,
+    PART,
+    Bound,
+    array_difference,
+    drawn,
+    largest_error,
+    result_difference,
+)
 
 
 def test_equal_results_have_no_difference_and_a_nan_equals_a_nan() -> None:
@@ -110,3 +118,21 @@ def test_a_map_of_errors_has_a_digit_for_each_factor_of_ten() -> None:
     scalar = result_difference([np.array(0, np.int32)], [np.array(1, np.int32)])
     assert scalar is not None
     assert scalar.error_map == ()
+
+
+def test_large_arrays_are_compared_part_by_part() -> None:
+    before = np.zeros((3, PART), np.float32)
+    before[0, 0] = 1e6
+    after = before.copy()
+    after[1, 7] = -0.0
+    sign = array_difference(before, after, EXACT)
+    assert sign is not None
+    assert (sign.index, sign.error, sign.count) == ((1, 7), 0, 1)
+    after[2, 5:8] = 1e-3
+    after[2, 6] = 2e-3
+    assert array_difference(before, after, Bound(of_largest=1e-6)) is None  # of the first part
+    difference = array_difference(before, after, EXACT)
+    assert difference is not None
+    assert (difference.index, difference.count, difference.region) == ((2, 6), 3, ((2, 2), (5, 7)))
+    after[0, 0] = np.inf
+    assert largest_error([after], [before]) == np.float32(2e-3)
