@@ -93,6 +93,8 @@ MAX_FLOAT: Final = 32.0
 MAX_ELEMENTS: Final = 16
 """An array of more constants is a table."""
 _DECIDING: Final = frozenset("clamp compare maximum minimum remainder".split())
+_COMPUTING: Final = frozenset("abs add multiply negate subtract".split())
+"""Opcodes whose results are large where their operands are."""
 _MOVING: Final = frozenset(
     "broadcast clamp concatenate convert maximum minimum reshape reverse select slice "
     "transpose".split()
@@ -114,16 +116,24 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
             holds[node.number] = frozenset({int(node.attributes[0][1])}), frozenset()
         elif node.opcode in ("constant", "iota"):
             holds[node.number] = frozenset(), _numbers(node)
-        elif node.opcode in _DECIDING | _MOVING:
+        elif node.opcode in _DECIDING | _MOVING | _COMPUTING or _takes_largest(node):
             operands = [holds[source.number] for source in node.operands if source.number in holds]
             parameters = frozenset().union(*(numbers for numbers, _ in operands))
             constants = frozenset().union(*(numbers for _, numbers in operands))
-            if node.opcode in _DECIDING:
+            if node.opcode in _DECIDING or _takes_largest(node):
                 for parameter in parameters:
                     result.setdefault(parameter, set()).update(constants)
             if node.opcode in _MOVING:
                 holds[node.number] = parameters, constants
+            elif node.opcode in _COMPUTING:
+                holds[node.number] = parameters, frozenset()
     return result
+
+
+def _takes_largest(node: Node) -> bool:
+    """True for a reduction to the largest element, or the smallest: what it begins with decides."""
+    roots = [graph.roots[0].opcode for _, graph in node.called if node.opcode == "reduce"]
+    return roots in (["maximum"], ["minimum"])
 
 
 def _numbers(node: Node) -> frozenset[float]:
