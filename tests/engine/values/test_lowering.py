@@ -661,6 +661,29 @@ ENTRY e {
     assert [each.thresholds for each in inputs] == [(0, 6), (0, 4, 7), ()]
 
 
+def test_a_threshold_of_a_product_or_of_the_largest_element_is_one_of_its_factors() -> None:
+    text = """HloModule m
+
+most { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] maximum(a, b) }
+add { a = f32[] parameter(0) b = f32[] parameter(1) ROOT c = f32[] add(a, b) }
+
+ENTRY e {
+  x = f32[8] parameter(0)
+  y = f32[8] parameter(1)
+  z = f32[8] parameter(2)
+  five = f32[] constant(5)
+  zero = f32[] constant(0)
+  product = f32[8] multiply(x, y)
+  largest = f32[] reduce(product, five), dimensions={0}, to_apply=most
+  sum = f32[] reduce(z, zero), dimensions={0}, to_apply=add
+  is_more = pred[] compare(sum, five), direction=GT
+  ROOT r = f32[] select(is_more, largest, sum)
+}
+"""
+    inputs = lowered(text).inputs
+    assert [each.thresholds for each in inputs] == [(5,), (5,), ()]
+
+
 def test_a_top_k_is_the_sort_that_the_decomposer_makes_of_it() -> None:
     nodes = Nodes()
     whole = entry(

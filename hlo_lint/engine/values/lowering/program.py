@@ -120,10 +120,10 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
             operands = [holds[source.number] for source in node.operands if source.number in holds]
             parameters = frozenset().union(*(numbers for numbers, _ in operands))
             constants = frozenset().union(*(numbers for _, numbers in operands))
-            if node.opcode in _DECIDING or _takes_largest(node):
+            if node.opcode in _DECIDING:
                 for parameter in parameters:
                     result.setdefault(parameter, set()).update(constants)
-            if node.opcode in _MOVING:
+            if node.opcode in _MOVING or _takes_largest(node):
                 holds[node.number] = parameters, constants
             elif node.opcode in _COMPUTING:
                 holds[node.number] = parameters, frozenset()
@@ -131,7 +131,7 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
 
 
 def _takes_largest(node: Node) -> bool:
-    """True for a reduction to the largest element, or the smallest: what it begins with decides."""
+    """True for a reduction to the largest element, or the smallest."""
     roots = [graph.roots[0].opcode for _, graph in node.called if node.opcode == "reduce"]
     return roots in (["maximum"], ["minimum"])
 
