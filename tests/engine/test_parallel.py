@@ -6,9 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -45,6 +46,29 @@ def test_files_that_were_moved_together_have_the_same_findings_there(
         assert str(FIXTURES) not in repr(expected)
         findings += len(part.result.diagnostics)
     assert findings
+
+
+class Sent:
+    """Stands for a pipeline, and notes the thread that writes it."""
+
+    writers: ClassVar[list[threading.Thread]] = []
+
+    def __reduce__(self) -> tuple[type[Sent], tuple[()]]:
+        self.writers.append(threading.current_thread())
+        return Sent, ()
+
+
+def _name(task: Task, sent: object) -> str:
+    return type(sent).__name__
+
+
+def test_pipelines_are_written_for_others_before_this_process_goes_on_with_them() -> None:
+    Sent.writers.clear()
+    with LocalExecutor(2, TASK) as executor:
+        results = executor.map(_name, cast("Any", [{0: Sent()}, {1: Sent()}]))
+        assert Sent.writers == [threading.current_thread()] * 2
+        assert sorted(results) == [(0, "Sent"), (1, "Sent")]
+    assert len(Sent.writers) == 2
 
 
 DIES = """

@@ -57,5 +57,19 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
 
 
 def run_batch(work: Work, task: Task, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
-    """The results of one batch; what runs in another process."""
+    """The results of one batch."""
     return [(at, work(task, pipeline)) for at, pipeline in batch.items()]
+
+
+def packed(batch: Mapping[int, Pipeline]) -> bytes:
+    """A batch as it is sent: pools write in a thread of their own what this one goes on with."""
+    from pickle import dumps
+
+    return dumps(batch)
+
+
+def run_packed(work: Work, task: Task, batch: bytes) -> list[tuple[int, Any]]:
+    """The results of a batch that was sent; what runs in another process."""
+    from pickle import loads
+
+    return run_batch(work, task, loads(batch))

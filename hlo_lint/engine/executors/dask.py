@@ -8,7 +8,7 @@ from typing import Any, Self
 from distributed import Client, KilledWorker, as_completed
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.executors import Work, run_batch
+from hlo_lint.engine.executors import Work, packed, run_packed
 from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
 
@@ -39,9 +39,8 @@ class DaskExecutor:
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
     ) -> Iterator[tuple[int, Any]]:
         """The result for each pipeline, by its position."""
-        # A plain list as an argument would be searched for futures, pipeline by pipeline.
         running = [
-            self._client.submit(run_batch, work, self._shared_task, batch, pure=False)
+            self._client.submit(run_packed, work, self._shared_task, packed(batch), pure=False)
             for batch in batches
         ]
         try:

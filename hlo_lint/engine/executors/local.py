@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.engine.executors import Work, run_batch
+from hlo_lint.engine.executors import Work, packed, run_batch, run_packed
 from hlo_lint.engine.runner import Task
 from hlo_lint.text.errors import DumpError
 
@@ -59,7 +59,7 @@ class LocalExecutor:
             results = (run_batch(work, self.task, batch) for batch in batches)
             return chain.from_iterable(results)
         pool = self._started(len(batches))
-        return _results([pool.submit(_run, work, batch) for batch in batches])
+        return _results([pool.submit(_run, work, packed(batch)) for batch in batches])
 
     def _started(self, batches: int) -> ProcessPoolExecutor:
         # Imported here: they are slow to import, and most inputs are too small for workers.
@@ -107,9 +107,9 @@ def _end_with_parent() -> None:
     os._exit(1)  # it was killed, and nobody reads what is found here
 
 
-def _run(work: Work, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
+def _run(work: Work, batch: bytes) -> list[tuple[int, Any]]:
     assert _task is not None
-    return run_batch(work, _task, batch)
+    return run_packed(work, _task, batch)
 
 
 def _start_method() -> str:
