@@ -117,7 +117,7 @@ def test_a_signal_ends_the_workers_too(name: str, tmp_path: Path) -> None:
     # The workers get work without an end, so that the signal comes while they are at it.
     code = (
         "import time; from hlo_lint.engine.executors import local; "
-        "local.run_batch = lambda *_: time.sleep(1000); "
+        "local.run_packed = lambda *_: time.sleep(1000); "
         "from hlo_lint.apps.cli.program import main; main()"
     )
     command = [sys.executable, "-c", code, "check", "-j", "2", "--no-cache", SEVERAL]
@@ -222,7 +222,7 @@ def test_a_signal_ends_a_slow_command_and_its_children(
 def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     code = (
         "import os, signal; from hlo_lint.engine.executors import local; "
-        "local.run_batch = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "local.run_packed = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
         "from hlo_lint.apps.cli.program import main; main()"
     )
     report = tmp_path / "report.json"
