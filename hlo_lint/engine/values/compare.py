@@ -120,8 +120,8 @@ def array_difference(
         errors[span], wrong[span] = np.where(exceeds, distance, -1.0), exceeds
     if not wrong.any():
         return None
-    index = tuple(map(int, np.unravel_index(int(np.argmax(errors)), before.shape)))
-    error = float(errors.max())
+    at = int(np.argmax(errors))
+    index, error = tuple(map(int, np.unravel_index(at, before.shape))), float(errors[at])
     np.maximum(errors, TINY, out=errors, where=wrong)
     np.maximum(errors, 0.0, out=errors)
     placed = wrong.reshape(before.shape)
