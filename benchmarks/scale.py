@@ -11,7 +11,6 @@ row for each; all must report the same bytes.
 from __future__ import annotations
 
 import hashlib
-import os
 import resource
 import subprocess
 import sys
@@ -57,13 +56,7 @@ def make(out: Path, gigabytes: float, dumps: tuple[Path, ...]) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--jobs", multiple=True)
 @click.option("--dask", type=int, multiple=True, help="Workers of a Dask cluster.")
-@click.option("--shards", type=int, multiple=True, help="Jobs one after the other.")
-def run(
-    folder: Path,
-    jobs: tuple[str, ...],
-    dask: tuple[int, ...],
-    shards: tuple[int, ...],
-) -> None:
+def run(folder: Path, jobs: tuple[str, ...], dask: tuple[int, ...]) -> None:
     """Check FOLDER in each way."""
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     texts = sum(path.stat().st_size for path in folder.rglob("*.txt"))
@@ -76,8 +69,6 @@ def run(
     for title, (kind, count) in ways:
         with _executor(kind, count) as options:
             _row(title, folder, options, size, first, reports)
-    for count in shards:
-        _sharded(folder, count, size, first, reports)
     click.echo(f"\n{len(reports)} different reports")
     sys.exit(len(reports) != 1)
 
@@ -123,30 +114,6 @@ def _row(
     click.echo(
         f"| {title} | {wall:.1f} | {size / wall / 1e6:.0f} | {cpu:.1f} "
         f"| {after.ru_maxrss / 1024:.0f} | {first[0] / wall:.2f} |"
-    )
-
-
-def _sharded(
-    folder: Path, count: int, size: int, first: Sequence[float], reports: set[str]
-) -> None:
-    """The slowest of the jobs counts: they would run beside each other."""
-    walls = []
-    files = [folder.parent / f"shard{number}.json" for number in range(1, count + 1)]
-    for number, file in enumerate(files, 1):
-        begun = time.monotonic()
-        _check(["-j", "1", "--shard", f"{number}/{count}", "-o", str(file)], folder)
-        walls.append(time.monotonic() - begun)
-    begun = time.monotonic()
-    target = folder.parent / "report.json"
-    merge = ["merge", "--exit-zero", "--output-format", "json", "-o", str(target)]
-    subprocess.run([sys.executable, "-m", "hlo_lint", *merge, *map(str, files)], check=True)
-    wall = max(walls) + time.monotonic() - begun
-    reports.add(hashlib.sha256(target.read_bytes()).hexdigest())
-    speed = first[0] / wall if first else float("nan")
-    sizes = sum(os.path.getsize(file) for file in files) / 1e6
-    click.echo(
-        f"| {count} shards, the slowest and `merge` | {wall:.1f} | {size / wall / 1e6:.0f} "
-        f"| their files: {sizes:.1f} MB | | {speed:.2f} |"
     )
 
 

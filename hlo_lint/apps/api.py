@@ -27,7 +27,6 @@ from hlo_lint.text.errors import HloSyntaxError
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
-    from hlo_lint.engine.shards import Shard, ShardReport
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
 
@@ -139,50 +138,6 @@ def lint(
     else:
         result = checker.check_dump(dump, progress)
     return as_report(result, checker, settings, listed)
-
-
-def lint_shard(
-    dump: Dump,
-    shard: Shard,
-    settings: Settings,
-    arguments: object,
-    *,
-    resolved: bool = False,
-    executor: str | None = None,
-    progress: Progress = lambda _: None,
-) -> ShardReport:
-    """Check one shard of a dump; `arguments` is a JSON value that the report keeps.
-
-    Raises:
-        DumpError: for a file that is not a baseline.
-    """
-    from hlo_lint.engine.executors import open_executor
-    from hlo_lint.engine.parallel import parts_of
-    from hlo_lint.engine.shards import positions_in, report_of
-
-    checker = _checker(settings, baseline_of(settings), resolved=resolved)
-    cache = _cache(dump, checker, settings) if settings.cache else None
-    pipelines = {at: dump.pipelines[at] for at in positions_in(shard, dump.pipelines)}
-    with open_executor(executor, settings.jobs or 1, checker.task) as opened:
-        parts = parts_of(pipelines, opened, progress, cache)
-    if cache is not None:
-        cache.save()
-    return report_of(shard, arguments, checker, dump.pipelines, dump.skipped, parts)
-
-
-def merge_shards(
-    reports: Sequence[ShardReport], settings: Settings, *, resolved: bool = False
-) -> Report:
-    """The report of a whole dump from those of all its shards, checked with the same settings.
-
-    Raises:
-        DumpError: the reports are not all shards of one run.
-    """
-    from hlo_lint.engine.shards import merge
-
-    listed = baseline_of(settings)
-    checker = _checker(settings, listed, resolved=resolved)
-    return as_report(merge(reports, checker), checker, settings, listed)
 
 
 def _checker(

@@ -215,21 +215,15 @@ class Checker:
         run = CheckedRun(self.rules, result.checked, result.skipped, self.task.before)
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
-    def check_folders(
-        self, pipelines: Iterable[Pipeline], is_wanted: Callable[[int], bool] = lambda _: True
-    ) -> None:
-        """Check what the pipelines of a folder show together, in the folders of these numbers."""
+    def check_folders(self, pipelines: Iterable[Pipeline]) -> None:
+        """Check what the pipelines of a folder show together."""
         folders: dict[str, list[Pipeline]] = {}
         for pipeline in pipelines:
             # As text: to make a path, and its hash, takes longer than to look up what is cached.
             folder = os.path.dirname(str(pipeline.dumps[0].path))
             folders.setdefault(folder, []).append(pipeline)
-        wanted = {
-            held[0].dumps[0].path.parent: held
-            for number, held in enumerate(folders.values())
-            if is_wanted(number)
-        }
-        self._check_all(WholeRun(wanted, ()))
+        by_folder = {held[0].dumps[0].path.parent: held for held in folders.values()}
+        self._check_all(WholeRun(by_folder, ()))
 
     def conclude(self, skipped: Sequence[Skipped]) -> Result:
         """Check what all logs of the autotuner show together, and sort what was found.

@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from hlo_lint.apps.cli.main import COMMANDS, cli
+from hlo_lint.apps.cli.main import COMMANDS
 from tests.conftest import CRASH, DUMPS, FIXTURES, ROOT
 
 pytestmark = pytest.mark.slow
@@ -93,9 +92,6 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("payload", 2): ("bad.hlo", "r"),
     ("repro", 0): ("bad.hlo", "reshape-moves-data", "-o", "repro", "-q"),
     ("repro", 2): ("good.hlo", "-o", "repro"),
-    ("merge", 0): ("good.json",),
-    ("merge", 1): ("bad.json",),
-    ("merge", 2): ("good.hlo",),
     ("bisect", 1): (*map(str, (BISECTED / "all", BISECTED / "without")),),
     ("config-diff", 2): ("nothing", "nothing"),
     ("diff", 2): ("nothing.hlo", "bad.hlo"),
@@ -136,10 +132,6 @@ def test_a_command_exits_with_the_status_of_the_table(
     command: str, status: int, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
-    if command == "merge":
-        for name in ("good", "bad"):
-            shard = ["check", "--shard", "1/1", f"{name}.hlo", "-o", f"{name}.json"]
-            CliRunner().invoke(cli, shard)
     ran = subprocess.run(
         [sys.executable, "-m", "hlo_lint", command, *CASES[command, status]],
         capture_output=True,

@@ -1216,11 +1216,6 @@ def _baseline_nested(size: int) -> dict[str, bytes | str]:
     return {"b.json": "[" * size + "]" * size, "f.hlo": _module(PARAMETER)}
 
 
-@_input("merge: a report, nested", 100_000, 64, "merge", file="report.json")
-def _report_nested(size: int) -> str:
-    return '{"a":' * size + "1" + "}" * size
-
-
 @_input("server: a message of 2^62 bytes that does not come", 1_000, 64, "server")
 def _message_length(size: int) -> str:
     return f"Content-Length: {1 << 62}\r\n\r\n" + "{" * size

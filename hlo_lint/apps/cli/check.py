@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hlo_lint.apps.api import lint, lint_shard
+from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters, printing
 from hlo_lint.engine.input_size import automatic_jobs
 from hlo_lint.text.source import shown, whole_number
@@ -81,11 +81,6 @@ MAX_FINDINGS = 1000
     metavar="dask://…",
     help="Check on the workers of a Dask cluster: dask://HOST:PORT.",
 )
-@click.option(
-    "--shard",
-    metavar="I/N",
-    help="Check the I-th of N shares of the input, for `hlo-lint merge`: the report is JSON.",
-)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option(
@@ -113,7 +108,6 @@ def command(
     /,
     paths: tuple[str, ...],
     strict: bool,
-    shard: str | None,
     exit_zero: bool,
     show_files: bool,
     watch: bool,
@@ -126,7 +120,7 @@ def command(
     The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
     (`--xla_dump_to`), else the working directory.
     """
-    if options.fixes and ("-" in paths or shard is not None):
+    if options.fixes and "-" in paths:
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
@@ -140,9 +134,6 @@ def command(
         for pipeline in common.open_given(paths, common.settings_of(paths, shared), shared):
             for file in (*pipeline.dumps, *pipeline.kernels):
                 click.echo(shown(str(file.path)))
-        return
-    if shard is not None:
-        _check_shard(shard, paths, options, shared)
         return
     if watch:
         ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
@@ -260,27 +251,3 @@ def _watch(
             status = keep_checking(lambda: process.poll() is None)
         return watching.shell_status(process) or status
     return keep_checking(None if pid is None else partial(watching.is_running, pid))
-
-
-def _check_shard(
-    text: str, paths: tuple[str, ...], options: printing.ReportOptions, shared: common.SharedOptions
-) -> None:
-    """Check one shard, and write its report: JSON for `hlo-lint merge`."""
-    from hlo_lint.engine.cache.values import to_json
-    from hlo_lint.engine.shards import parse_shard
-
-    shard = parse_shard(text)
-    settings = common.settings_of(paths, shared)
-    dump = common.open_given(paths, settings, shared)
-    jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
-    with common.progress_bar(dump, wanted=not options.quiet) as progress:
-        report = lint_shard(
-            dump,
-            shard,
-            settings.overridden(jobs=jobs),
-            to_json([paths, shared, options.resolved]),
-            resolved=options.resolved,
-            executor=options.executor,
-            progress=progress,
-        )
-    printing.write_report(report.to_json(), options.output)

@@ -21,7 +21,7 @@ GROUPS = {
     "Make it smaller, hand it on": ("reduce", "repro", "hunt"),
     "Run and compile": ("exec", "capture", "run"),
     "Rules and settings": ("rules", "explain", "example", "new-rule", "config", "baseline"),
-    "Machines, editors and shells": ("cache", "merge", "server", "completion"),
+    "Machines, editors and shells": ("cache", "server", "completion"),
 }
 """The commands by what one wants to know, each the `command` of its module."""
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
