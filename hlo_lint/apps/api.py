@@ -236,17 +236,24 @@ def as_report(
     if result.diagnostics or settings.allow or baseline or has_comments:
         findings, allowed = _judged(result, checker, settings, baseline)
     findings += tuple(result.internal_errors)
+    hidden: tuple[Diagnostic, ...] = ()
+    if (least := settings.min_severity) is not None:
+        # Resolved findings are here only if the caller asked for them.
+        shown = [f.severity.is_at_least(least) or f.resolved_by is not None for f in findings]
+        hidden = tuple(f for f, is_shown in zip(findings, shown, strict=True) if not is_shown)
+        findings = tuple(f for f, is_shown in zip(findings, shown, strict=True) if is_shown)
     stats = {"files": result.files, "modules": result.modules}
     for severity in Severity:
         stats[f"{severity.value}s"] = sum(f.severity is severity for f in findings)
     stats["resolved"] = result.resolved
+    stats["hidden"] = len(hidden)
     skipped = tuple(result.skipped)
     if settings.max_findings is not None and len(findings) > settings.max_findings:
         from hlo_lint.engine.limits import within_limit
 
         findings, left_out = within_limit(findings, settings.max_findings)
         skipped += tuple(left_out)
-    return Report(findings, skipped, stats, allowed)
+    return Report(findings, skipped, stats, allowed, hidden)
 
 
 def _judged(

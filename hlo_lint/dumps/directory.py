@@ -59,6 +59,9 @@ class Skipped(NamedTuple):
     """True if the caller named the path and nothing of it was checked."""
     cut: bool = False
     """True if a limit of the settings left something unchecked."""
+    minor: bool = False
+    """True if it does not change what follows from the findings: files that hold no HLO, rules that
+    do not apply. Text reports list it with `--verbose`."""
 
 
 @dataclass(eq=False)
@@ -98,7 +101,9 @@ class Dump:
         ]
         for pipeline in self.pipelines:
             others = [dump for dump in pipeline.dumps if not _holds_hlo(dump)]
-            self.skipped += [Skipped(str(dump.path), "it holds no HLO") for dump in others]
+            self.skipped += [
+                Skipped(str(dump.path), "it holds no HLO", minor=True) for dump in others
+            ]
             left = [dump for dump in pipeline.dumps if dump not in others]
             for dump in left:
                 dump.release()
@@ -154,7 +159,7 @@ def open_dump(
     for path_or_folder in given:
         path = _existing(path_or_folder)
         if exclude_given and excludes(path):
-            dump.skipped.append(Skipped(str(path), EXCLUDED))
+            dump.skipped.append(Skipped(str(path), EXCLUDED, minor=True))
         elif path.is_dir() or is_archive(path.name):
             folders.append(path)
         else:
@@ -260,7 +265,7 @@ def _add_directory(
 
         dump.skipped += gaps(root, runs)
     if unread:
-        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given))
+        dump.skipped.append(Skipped(str(root), _unread(unread), given=empty and given, minor=True))
     elif empty:
         reason = "all HLO in it is excluded" if excluded else reason
         dump.skipped.append(Skipped(str(root), reason, given=given and not excluded))

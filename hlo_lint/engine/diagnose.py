@@ -96,14 +96,17 @@ def fix_of(place: LocatedFinding) -> Fix | None:
 
 
 def _caret(span: Span, finding: Finding, text: str) -> Span:
-    """The span to underline: an operand where the finding names one."""
-    at = finding.at
-    if finding.operand is None or not isinstance(at, Instruction):
+    """The span to underline: the name of the instruction, or the operand that the finding names."""
+    if not isinstance(finding.at, Instruction):
         return span
-    operand = InstructionSpans(text[span.start : span.end], at.row).operand_span(finding.operand)
-    if operand is None:  # an instruction of its own, written into the operands
-        return span
-    return Span(span.start + operand.start, span.start + operand.end)
+    spans = InstructionSpans(text[span.start : span.end], finding.at.row)
+    if finding.operand is None:
+        part = spans.name
+    else:
+        operand = spans.operand_span(finding.operand)
+        part = operand and Span(operand.start, operand.end)
+    # A nested instruction has no name, and no span as an operand.
+    return Span(span.start + part.start, span.start + part.end) if part else span
 
 
 def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | None:

@@ -63,7 +63,8 @@ def check_precondition(
             reporter.add_resolved(check.rule, history, DefectEnd(resolved_by))
     never = status.outcome is Fate.NEVER and not demand.only_if_certain
     if never and last.name is None:
-        reporter.skip(last, f"{check.rule.name()} does not apply: {status.why}", check.rule)
+        reason = f"{check.rule.name()} does not apply: {status.why}"
+        reporter.skip(last, reason, check.rule, minor=True)
 
 
 def unmet_preconditions(
@@ -99,7 +100,7 @@ def _skip_unassigned(
                 f"{check.rule.name()} does not apply: the layouts are those before "
                 f"layout-assignment; --before {demand.demanded_by} if that pass comes next"
             )
-            reporter.skip(dump, reason, check.rule)
+            reporter.skip(dump, reason, check.rule, minor=True)
 
 
 def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: str | None) -> bool:

@@ -159,9 +159,9 @@ class Reporter:
         is_only = isinstance(finding.at, Instruction) and len(modules) == 1
         self.add(LocatedFinding(rule, finding, dump, modules[0] if is_only else None))
 
-    def skip(self, dump: PassDump, reason: str, rule: Rule) -> None:
+    def skip(self, dump: PassDump, reason: str, rule: Rule, *, minor: bool) -> None:
         """A rule that could not be checked in a dump, and why."""
-        self.result.skipped.append(Skipped(str(dump.path), reason, rule.name()))
+        self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
 
     def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
         """The parse errors of an artefact that a rule asked for, once."""

@@ -132,7 +132,7 @@ class Checker:
                 self.result.checked.append(checked_file(file, lone=pipeline.lone))
         texts = [dump for dump in dumps if dump.file_type is FileType.HLO]
         cyclic = list(filter(has_cycle, texts))
-        self.result.skipped += [Skipped(str(dump.path), _CYCLIC) for dump in cyclic]
+        self.result.skipped += [Skipped(str(dump.path), _CYCLIC, minor=True) for dump in cyclic]
         self._path = (dumps or pipeline.dumps)[-1].path
         self._stopwatch = stopwatch or Stopwatch(self.task.limits.seconds)
         timeline = Timeline(pipeline, texts, self.memo, self.task.stage_of)

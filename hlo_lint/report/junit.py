@@ -33,7 +33,7 @@ def render(report: Report, _: Warn) -> str:
         if not report.findings:
             title = summary(report)
             SubElement(suite, "testcase", name=title, classname="hlo-lint")
-        for reason, paths in report.skipped_by_reason.items():
+        for reason, paths in report.skipped_by_reason().items():
             name = listed(map(shown, paths), 1)
             case = SubElement(suite, "testcase", name=name, classname="hlo-lint")
             SubElement(case, "skipped", message=shown(reason))

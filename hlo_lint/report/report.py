@@ -29,9 +29,12 @@ class Report:
     """Inputs that were not checked, with the reason."""
     stats: dict[str, int]
     """`files` and `modules` that were read, `errors`, `warnings`, `infos`; `resolved`, those that
-    were seen and are not among the findings, since a later pass resolved them."""
+    were seen and are not among the findings, since a later pass resolved them; `hidden`, those less
+    severe than the settings ask for."""
     allowed: tuple[SuppressedFinding, ...] = ()
     """Findings that are allowed, with the reason; they do not count."""
+    hidden: tuple[Diagnostic, ...] = ()
+    """Findings less severe than `Settings.min_severity`; they do not count."""
 
     @property
     def clean(self) -> bool:
@@ -57,11 +60,15 @@ class Report:
         """The paths that the caller named and of which nothing was checked."""
         return tuple(entry for entry in self.skipped if entry.given)
 
-    @property
-    def skipped_by_reason(self) -> dict[str, list[str]]:
-        """The paths that were skipped, by the reason: a rule or a file may have one in common."""
+    def skipped_by_reason(self, *, minor: bool = True) -> dict[str, list[str]]:
+        """The paths that were skipped, by the reason: a rule or a file may have one in common.
+
+        Without `minor`, only the reasons that change what follows from the findings.
+        """
         reasons: dict[str, dict[str, None]] = {}
         for entry in self.skipped:
+            if entry.minor and not (minor or entry.given):
+                continue
             reasons.setdefault(entry.reason, {})[entry.path] = None
         return {reason: list(paths) for reason, paths in reasons.items()}
 

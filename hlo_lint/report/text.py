@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hlo_lint.report.formats import Warn
+from hlo_lint.report.groups import Group, grouped
 from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -31,8 +33,8 @@ WIDTH = 160
 dumps run to 100 kB."""
 MIN_WIDTH = 40
 """Columns of the narrowest terminal to which text is fitted."""
-BATCH = 100
-"""Number of findings that are printed together where there are no colours."""
+MAX_RULES = 4
+"""Number of rules that are named of the findings that are not shown."""
 COMMANDS = {"safe": "hlo-lint fix", "unsafe": "hlo-lint fix --unsafe-fixes"}
 """The command that applies a fix, by its safety."""
 UNKNOWN = "a pass that left no dump"
@@ -81,49 +83,72 @@ def describe(ref: PassRef) -> str:
     return f"pass {ref.pass_name} of {ref.pipeline}, {step}"
 
 
-def plain_report(report: Report) -> Iterator[str]:
+def plain_report(report: Report, *, verbose: bool = False) -> Iterator[str]:
     """Pieces of the text that `print_report` prints without colours and where nothing is folded.
 
     To import rich takes longer than to check a small file.
     """
-    for line in _skipped(report):
-        yield f"{line.plain}\n"
-    if report.skipped and report.findings:
+    lines = [f"{line.plain}\n" for line in _skipped(report, verbose)]
+    yield from lines
+    if lines and report.findings:
         yield "\n"
-    yield from plain_findings(report.findings)
-    yield f"{summary(report)}\n"
-    if fixes := fixable(report.findings):
-        yield f"{fixes}\n"
+    yield from plain_findings(report.findings, verbose=verbose)
+    for line in closing_lines(report):
+        yield f"{line}\n"
 
 
-def plain_findings(findings: Sequence[Diagnostic]) -> Iterator[str]:
+def plain_findings(findings: Sequence[Diagnostic], *, verbose: bool = False) -> Iterator[str]:
     """Pieces of the text that `print_text` prints without colours and where nothing is folded."""
-    for finding in _worst_last(findings):
-        yield f"{as_text(finding)}\n\n"
+    for group in _worst_last(findings, verbose):
+        yield "\n".join(line.plain for line in _lines(group)) + "\n\n"
 
 
-def print_report(console: Console, report: Report, seconds: float | None = None) -> None:
-    """Print the skipped inputs, each finding, the worst last, and one or two lines that count."""
-    for line in _skipped(report):
+def print_report(
+    console: Console, report: Report, seconds: float | None = None, *, verbose: bool = False
+) -> None:
+    """Print the skipped inputs, the groups of findings, the worst last, and lines that count.
+
+    With `verbose`, each finding is printed, and each input that was skipped.
+    """
+    lines = list(_skipped(report, verbose))
+    for line in lines:
         for text in _folded(line, console):
             console.print(text, soft_wrap=True)
-    if report.skipped and report.findings:
+    if lines and report.findings:
         console.print()
-    print_text(console, report.findings)
-    _print(console, summary(report) + took(seconds, console.file))
+    print_text(console, report.findings, verbose=verbose)
+    first, *rest = closing_lines(report)
+    for closing in (first + took(seconds, console.file), *rest):
+        _print(console, closing)
+
+
+def closing_lines(report: Report) -> Iterator[str]:
+    """The summary, the number of fixes and the number of hidden findings by rule."""
+    yield summary(report)
     if fixes := fixable(report.findings):
-        _print(console, fixes)
+        yield fixes
+    if report.hidden:
+        yield hidden_line(report.hidden)
 
 
-def _skipped(report: Report) -> Iterator[_Line]:
-    for line in skipped_lines(report):
+def hidden_line(hidden: Sequence[Diagnostic]) -> str:
+    """`3 infos not shown: incomplete-dump 2, costly-transposes 1 (--min-severity info)`"""
+    numbers = [sum(at.severity is severity for at in hidden) for severity in reversed(ORDER)]
+    rules = Counter(finding.rule for finding in hidden)
+    by_rule = listed([f"{rule} {count}" for rule, count in rules.most_common()], MAX_RULES)
+    least = max((finding.severity for finding in hidden), key=list(Severity).index).value
+    return f"{severities(*numbers)} not shown: {by_rule} (--min-severity {least})"
+
+
+def _skipped(report: Report, verbose: bool) -> Iterator[_Line]:
+    for line in skipped_lines(report, verbose=verbose):
         label, _, rest = line.partition(": ")
         yield _Line(((f"{label}: ", "dim"),), ((rest, "dim"),))
 
 
-def skipped_lines(report: Report) -> Iterator[str]:
-    """A line for each reason, with the first of the paths."""
-    for reason, paths in report.skipped_by_reason.items():
+def skipped_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
+    """A line for each reason, with the first of the paths; minor reasons only with `verbose`."""
+    for reason, paths in report.skipped_by_reason(minor=verbose).items():
         label = NOT_LOOKED_AT if reason.startswith(NOT_LOOKED_AT) else "skipped: "
         where = listed(map(shown, paths), 1)
         yield f"{label}{where}: {shown(reason.removeprefix(NOT_LOOKED_AT))}"
@@ -138,25 +163,27 @@ def _print(console: Console, line: str) -> None:
     console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def print_text(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Print each finding with its excerpt, an empty line after each; the worst come last."""
+def print_text(console: Console, findings: Sequence[Diagnostic], *, verbose: bool = False) -> None:
+    """Print each group of findings with an excerpt, an empty line after each; the worst come last.
+
+    With `verbose`, print each finding.
+    """
     from rich.text import Text
 
     width = width_of(console)
-    ordered = _worst_last(findings)
     if console.color_system is None and not width:
         # rich takes a millisecond for each thing that it prints.
-        for batch in range(0, len(ordered), BATCH):
-            texts = map(as_text, ordered[batch : batch + BATCH])
-            console.out(*texts, sep="\n\n", end="\n\n", highlight=False)
+        for text in plain_findings(findings, verbose=verbose):
+            console.out(text, end="", highlight=False)
         return
-    for finding in ordered:
-        lines = [text for line in _lines(finding, width) for text in _folded(line, console)]
+    for group in _worst_last(findings, verbose):
+        lines = [text for line in _lines(group, width) for text in _folded(line, console)]
         console.print(Text("\n").join(lines), end="\n\n", soft_wrap=True)
 
 
-def _worst_last(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return sorted(findings, key=lambda finding: ORDER.index(finding.severity))
+def _worst_last(findings: Sequence[Diagnostic], verbose: bool) -> list[Group]:
+    groups = [Group(finding) for finding in findings] if verbose else grouped(findings)
+    return sorted(groups, key=lambda group: ORDER.index(group.first.severity))
 
 
 def width_of(console: Console) -> int:
@@ -166,7 +193,7 @@ def width_of(console: Console) -> int:
 
 def as_text(finding: Diagnostic) -> str:
     """A finding as `print_text` prints it, without colours."""
-    return "\n".join(line.plain for line in _lines(finding))
+    return "\n".join(line.plain for line in _lines(Group(finding)))
 
 
 def summary(report: Report) -> str:
@@ -177,9 +204,8 @@ def summary(report: Report) -> str:
     files, modules = (counted(report.stats[name], name[:-1]) for name in ("files", "modules"))
     place = f"{files}, {modules} of HLO" if report.stats["files"] else "no files of HLO"
     allowed = f", {len(report.allowed)} allowed" if report.allowed else ""
-    skipped = f", {len(report.skipped)} skipped" if report.skipped else ""
     resolved = f", {count}" if (count := resolved_count(report)) else ""
-    return f"{listed or 'no findings'} in {place}{allowed}{skipped}{resolved}"
+    return f"{listed or 'no findings'} in {place}{allowed}{resolved}"
 
 
 def resolved_count(report: Report) -> str:
@@ -205,8 +231,9 @@ def fixable(findings: Sequence[Diagnostic]) -> str:
     return f"{len(fixes)} fixable with `{COMMANDS['safe' if safe else 'unsafe']}`"
 
 
-def _lines(finding: Diagnostic, width: int = 0) -> Iterator[_Line]:
-    """The lines of a finding; `width` is that of a terminal, which shows no more of its excerpt."""
+def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
+    """The lines of an entry; `width` is that of a terminal, which shows no more of its excerpt."""
+    finding = group.first
     style = STYLES[finding.severity]
     name = f"{finding.severity.value}[{finding.rule}]"
     title = (name, _linked(style, finding.rule, width)), (f": {shown(finding.message)}", "bold")
@@ -214,7 +241,10 @@ def _lines(finding: Diagnostic, width: int = 0) -> Iterator[_Line]:
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
     yield _Line((("  --> ", "blue"), (place, "")))
     yield from _excerpt(finding, style, width)
-    for label, note in notes_of(finding):
+    notes = list(notes_of(finding))
+    if elsewhere := group.elsewhere():
+        notes.append(("also", f"{elsewhere} (--verbose lists all)"))
+    for label, note in notes:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
         yield _Line(head, ((shown(note), ""),))
     if finding.fix is not None:

@@ -26,6 +26,11 @@ class Severity(Enum):
     INFO = "info"
     """Something to know; it does not count as a finding for the exit status."""
 
+    def is_at_least(self, other: Severity) -> bool:
+        """True if this is as severe as another, or more."""
+        order = list(Severity)
+        return order.index(self) <= order.index(other)
+
 
 class Finding(NamedTuple):
     """A defect that a rule reports."""

@@ -84,7 +84,7 @@ MAX_FINDINGS = 1000
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option(
-    "-v", "--verbose", is_flag=True, help="Also print what was read, and with which settings."
+    "-v", "--verbose", is_flag=True, help="Print each finding, what was skipped, and the settings."
 )
 @click.option(
     "--show-files", is_flag=True, help="Print the files that would be read, and check nothing."

@@ -46,6 +46,7 @@ class SharedOptions(NamedTuple):
     extend_ignore: tuple[str, ...] = ()
     severity: tuple[str, ...] = ()
     """Each `RULE=LEVEL`."""
+    min_severity: str | None = None
     before: str | None = None
     stage: str | None = None
     baseline: Path | None = None
@@ -90,6 +91,10 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
     elif settings.cache is None:
         settings = replace(settings, cache=True)
     settings = settings.restaged(parse_stage(shared.stage) if shared.stage else None)
+    if shared.min_severity is not None:
+        settings = settings.overridden(min_severity=Severity(shared.min_severity))
+    elif settings.min_severity is None:
+        settings = replace(settings, min_severity=Severity.WARNING)
     return settings.overridden(
         before=shared.before,
         baseline=shared.baseline,

@@ -13,7 +13,7 @@ import click
 
 from hlo_lint.apps.cli import completion
 from hlo_lint.apps.cli.common import SharedOptions
-from hlo_lint.apps.settings.settings import LEVELS
+from hlo_lint.apps.settings.settings import LEVELS, SEVERITIES
 from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
 from hlo_lint.report.formats import FORMATS
 
@@ -102,6 +102,12 @@ _choice = (
         metavar="RULE=LEVEL",
         shell_complete=completion.levels,
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
+    ),
+    click.option(
+        "--min-severity",
+        type=click.Choice(SEVERITIES),
+        help="The least severe findings that are reported: by default errors and warnings; less "
+        "severe ones are counted.",
     ),
     before_option,
     click.option(

@@ -58,19 +58,22 @@ def output_report(
         from hlo_lint.report import text
 
         if common.is_plain(options.color):
-            plain = text.plain_findings(report.findings)
-            sys.stdout.writelines(plain if options.quiet else text.plain_report(report))
+            plain = text.plain_findings(report.findings, verbose=options.verbose)
+            whole = text.plain_report(report, verbose=options.verbose)
+            sys.stdout.writelines(plain if options.quiet else whole)
             sys.stdout.flush()
             return
-        if not (report.findings or report.skipped):  # one line: rich takes longer to import
+        if not (report.findings or report.skipped):  # rich takes longer to import than to check
             if not options.quiet:
-                write_report(f"{text.summary(report)}{text.took(seconds, sys.stdout)}\n", None)
+                first, *rest = text.closing_lines(report)
+                first += text.took(seconds, sys.stdout)
+                write_report("".join(f"{line}\n" for line in (first, *rest)), None)
             return
         console = common.console(color=options.color)
         if options.quiet:
-            text.print_text(console, report.findings)
+            text.print_text(console, report.findings, verbose=options.verbose)
         else:
-            text.print_report(console, report, seconds)
+            text.print_report(console, report, seconds, verbose=options.verbose)
         return
     write_report(_rendered(report, output_format, options), options.output)
 
@@ -92,9 +95,13 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
 
         return render_statistics(report, "json" if output_format == "json" else "text")
     if options.quiet and output_format == "text":
-        from hlo_lint.report.text import as_text
+        from hlo_lint.report.text import plain_findings
 
-        return "".join(f"{as_text(finding)}\n\n" for finding in report.findings)
+        return "".join(plain_findings(report.findings, verbose=options.verbose))
+    if options.verbose and output_format == "text":
+        from hlo_lint.report.text import plain_report
+
+        return "".join(plain_report(report, verbose=True))
     from hlo_lint.report.formats import NO_ROOM, render
 
     def warn(line: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hlo_lint.analysis.stage import parse_stage, stage_pattern
-from hlo_lint.apps.settings.settings import LEVELS, MAX_COUNT, OFF
+from hlo_lint.apps.settings.settings import LEVELS, MAX_COUNT, OFF, SEVERITIES
 from hlo_lint.apps.settings.toml import as_toml
 from hlo_lint.apps.settings.toml_locations import SettingPlace, displayed
 from hlo_lint.dumps.phases import AUTOTUNERS, DEMANDING
@@ -250,6 +250,12 @@ KEYS: Final = (
         _table(_rule, _level, "a table of rules and families with a severity each"),
         'The severity of findings of a rule: "error" and "warning" make the exit status 1, "info" '
         'does not, and "off" disables the rule.',
+    ),
+    Setting(
+        "min-severity",
+        _choice(SEVERITIES).then(lambda word, _: Severity(word)),
+        "The least severe findings that are reported; less severe ones are counted. Commands "
+        "report errors and warnings by default.",
     ),
     Setting("rules", _options, "Options of rules; the page of each rule lists its own."),
     Setting(

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 Name = TypeVar("Name", bound=object)
 
 OFF = "off"
-LEVELS = (*(severity.value for severity in Severity), OFF)
+SEVERITIES = tuple(severity.value for severity in Severity)
+"""The values of the setting `min-severity`."""
+LEVELS = (*SEVERITIES, OFF)
 """The values of the setting `severity`."""
 MAX_COUNT = (1 << 31) - 1
 """No number of a setting is larger: it is a count of things, or of bytes by the megabyte."""
@@ -96,6 +98,9 @@ class Settings:
     """CPU time for the rules of one compilation; None for no limit."""
     max_nesting: int | None = None
     """Levels of brackets in a file that is checked; None for no limit."""
+    min_severity: Severity | None = None
+    """Severity of the least severe findings that are reported; less severe ones are counted. None:
+    commands report errors and warnings, and from Python all findings are reported."""
     output_format: str = "text"
     baseline: Path | None = None
     allow: tuple[Allowance, ...] = ()

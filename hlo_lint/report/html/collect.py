@@ -195,7 +195,8 @@ def collect(
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
         skipped=[
-            (phrases.listed(paths, 1), reason) for reason, paths in report.skipped_by_reason.items()
+            (phrases.listed(paths, 1), reason)
+            for reason, paths in report.skipped_by_reason().items()
         ],
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,

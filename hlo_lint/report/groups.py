@@ -1,0 +1,64 @@
+"""Findings of one rule with one cause as one entry of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import counted
+from hlo_lint.text.source import shown
+
+if TYPE_CHECKING:
+    from hlo_lint.engine.findings import Diagnostic
+
+MAX_PLACES = 3
+"""Number of further places that an entry names."""
+
+_names = late(r"%[\w.\-]+").sub
+
+
+class Group(NamedTuple):
+    """The findings of one rule with one cause."""
+
+    first: Diagnostic
+    rest: tuple[Diagnostic, ...] = ()
+
+    def elsewhere(self) -> str:
+        """The number of further findings and the first of their places; empty without any.
+
+        `3 more in this file, at lines 12, 18, 24` or `4 more in 2 files: b.hlo:4:3, c.hlo:7:3`.
+        """
+        if not self.rest:
+            return ""
+        places = self.rest[:MAX_PLACES]
+        cut = ", …" if len(self.rest) > MAX_PLACES else ""
+        number = f"{len(self.rest)} more"
+        paths = {finding.path for finding in self.rest}
+        if paths == {self.first.path}:
+            lines = ", ".join(str(finding.line) for finding in places)
+            return f"{number} in this file, at line{'s' * (len(self.rest) > 1)} {lines}{cut}"
+        listed = ", ".join(f"{at.path}:{at.line}:{at.column}" for at in places)
+        return f"{number} in {counted(len(paths), 'file')}: {shown(listed)}{cut}"
+
+
+def grouped(findings: Iterable[Diagnostic]) -> list[Group]:
+    """Groups in the order of their first findings.
+
+    Two findings have one cause if the same pass introduced them at the same line of Python, the
+    same pass resolved them, and their messages differ only in names.
+    """
+    groups: dict[tuple[object, ...], list[Diagnostic]] = {}
+    for finding in findings:
+        introduced, resolved = finding.introduced_by, finding.resolved_by
+        key = (
+            finding.rule,
+            finding.severity,
+            _names("%", finding.message),
+            finding.origin,
+            introduced and (introduced.pass_name, introduced.pipeline),
+            resolved and (resolved.pass_name, resolved.pipeline),
+            finding.fix and (finding.fix.title, finding.fix.safety),
+        )
+        groups.setdefault(key, []).append(finding)
+    return [Group(members[0], tuple(members[1:])) for members in groups.values()]
