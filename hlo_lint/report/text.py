@@ -13,7 +13,7 @@ from hlo_lint.report.links import rule_link, shows_links
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
 from hlo_lint.text.patterns import late
-from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, listed
+from hlo_lint.text.phrases import NOT_LOOKED_AT, counted, cut_in_middle, listed
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ WIDTH = 160
 dumps run to 100 kB."""
 MIN_WIDTH = 40
 """Columns of the narrowest terminal to which text is fitted."""
+MAX_MESSAGE = 240
+"""Characters that are shown of a message, and of a note."""
 MAX_RULES = 4
 """Number of rules that are named of the findings that are not shown."""
 COMMANDS = {"safe": "hlo-lint fix", "unsafe": "hlo-lint fix --unsafe-fixes"}
@@ -147,8 +149,12 @@ def _skipped(report: Report, verbose: bool) -> Iterator[_Line]:
 
 
 def skipped_lines(report: Report, *, verbose: bool = False) -> Iterator[str]:
-    """A line for each reason, with the first of the paths; minor reasons only with `verbose`."""
-    for reason, paths in report.skipped_by_reason(minor=verbose).items():
+    """A line for each reason, with the first of the paths.
+
+    Minor reasons are among them with `verbose`, and where no file was read.
+    """
+    minor = verbose or not report.stats.get("files")
+    for reason, paths in report.skipped_by_reason(minor=minor).items():
         label = NOT_LOOKED_AT if reason.startswith(NOT_LOOKED_AT) else "skipped: "
         where = listed(map(shown, paths), 1)
         yield f"{label}{where}: {shown(reason.removeprefix(NOT_LOOKED_AT))}"
@@ -235,8 +241,10 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
     """The lines of an entry; `width` is that of a terminal, which shows no more of its excerpt."""
     finding = group.first
     style = STYLES[finding.severity]
+    # The shape of a tuple may have thousands of elements: rules say where two shapes differ.
+    message = cut_in_middle(shown(finding.message), MAX_MESSAGE)
     name = f"{finding.severity.value}[{finding.rule}]"
-    title = (name, _linked(style, finding.rule, width)), (f": {shown(finding.message)}", "bold")
+    title = (name, _linked(style, finding.rule, width)), (f": {message}", "bold")
     yield _Line((), title)
     place = shown(f"{finding.path}:{finding.line}:{finding.column}")
     yield _Line((("  --> ", "blue"), (place, "")))
@@ -246,7 +254,7 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
         notes.append(("also", f"{elsewhere} (--verbose lists all)"))
     for label, note in notes:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
-        yield _Line(head, ((shown(note), ""),))
+        yield _Line(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))
     if finding.fix is not None:
         how = f"{finding.fix.safety.value}; {COMMANDS[finding.fix.safety.value]}"
         yield _Line((("help: ", "bold green"),), ((f"{shown(finding.fix.title)} ({how})", ""),))

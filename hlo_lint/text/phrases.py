@@ -38,6 +38,18 @@ def shortened(text: str, most: int = 60) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def cut_in_middle(text: str, most: int) -> str:
+    """A text of at most so many characters, its beginning and its end.
+
+    >>> cut_in_middle("(f32[8], f32[8], f32[16])", 15)
+    '(f32[8]…32[16])'
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
 def an(noun: str) -> str:
     """The noun with its article.
 

@@ -196,7 +196,7 @@ def collect(
         quiet=len(dump.pipelines) - len(shown),
         skipped=[
             (phrases.listed(paths, 1), reason)
-            for reason, paths in report.skipped_by_reason().items()
+            for reason, paths in report.skipped_by_reason(minor=False).items()
         ],
         allowed=[_spared(suppressed) for suppressed in report.allowed[:MAX_FINDINGS]],
         left_out=left_out,
