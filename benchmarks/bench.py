@@ -73,7 +73,7 @@ COMMANDS = {
     "fix": ("fix", "--diff", DUMP),
     "passes": ("passes", DUMP),
     "diff": ("diff", "0", "1", "--in", DUMP),
-    "blame": ("blame", DUMP),
+    "blame": ("check", "--blame", "--no-cache", "--jobs", "1", DUMP),
     "report": ("report", "-o", "-", DUMP),
     "ranks": ("ranks", RANKS),
     "validate": ("validate", DUMP),

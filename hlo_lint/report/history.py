@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from hlo_lint.dumps.names import parse_name
 from hlo_lint.engine.findings import Diagnostic
-from hlo_lint.report.text import STYLES, describe
+from hlo_lint.report.report import Report
+from hlo_lint.report.text import STYLES, Spans, describe, hidden_line, skipped_lines
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -16,24 +17,40 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def print_lives(console: Console, findings: Sequence[Diagnostic]) -> None:
-    """Print the history of each finding, and one line that counts."""
+def print_history(console: Console, report: Report, *, quiet: bool, verbose: bool) -> None:
+    """Print the history of each finding, and lines that count."""
     from rich.text import Text
 
-    for finding in findings:
-        title = Text.assemble(
+    for line in _lines(report, quiet=quiet, verbose=verbose):
+        console.print(Text.assemble(*line), soft_wrap=True)
+
+
+def plain_history(report: Report, *, quiet: bool, verbose: bool) -> str:
+    """The text of `print_history` without colours."""
+    lines = _lines(report, quiet=quiet, verbose=verbose)
+    return "".join("".join(text for text, _ in line) + "\n" for line in lines)
+
+
+def _lines(report: Report, *, quiet: bool, verbose: bool) -> Iterator[Spans]:
+    skipped = [] if quiet else list(skipped_lines(report, verbose=verbose))
+    yield from (((line, "dim"),) for line in skipped)
+    if skipped and report.findings:
+        yield ()
+    for finding in report.findings:
+        yield (
             (f"{finding.severity.value}[{finding.rule}]", STYLES[finding.severity]),
             (f": {shown(finding.message)}", "bold"),
         )
-        console.print(title, soft_wrap=True)
-        for label, text in _life(finding):
-            line = Text.assemble((f"{label:>11}: ", "bold"), shown(text))
-            console.print(line, soft_wrap=True)
-        console.print()
-    console.print(_summary(findings), highlight=False, markup=False, soft_wrap=True)
+        for label, text in _history(finding):
+            yield (f"{label:>11}: ", "bold"), (shown(text), "")
+        yield ()
+    if not quiet:
+        yield ((_summary(report.findings), ""),)
+        if report.hidden:
+            yield ((hidden_line(report.hidden), ""),)
 
 
-def _life(finding: Diagnostic) -> Iterator[tuple[str, str]]:
+def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:
     line, column = finding.first_start or finding.start
     where = f"{finding.first_path or finding.path}:{line}:{column}"
     if finding.instruction is not None:

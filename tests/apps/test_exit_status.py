@@ -49,8 +49,6 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("fix", 0): ("bad.hlo", "--before", "layout_normalization"),
     ("fix", 1): ("garbage.hlo",),
     ("fix", 2): ("nothing.hlo",),
-    ("blame", 0): ("good.hlo",),
-    ("blame", 1): (str(CRASH),),
     ("report", 0): ("good.hlo", "-o", "x.html"),
     ("report", 1): ("bad.hlo", "-o", "x.html"),
     ("report", 2): ("empty", "-o", "x.html"),

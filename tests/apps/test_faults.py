@@ -174,7 +174,7 @@ SLOW = {
     "strict": ["check", "--no-cache", "--strict", "wide.hlo"],
     "fix": ["fix", "--diff", "wide.hlo"],
     "report": ["report", "-o", "page.html", "wide.hlo"],
-    "blame": ["blame", "wide"],
+    "blame": ["check", "--blame", "wide"],
     "run": ["run", "loop.hlo"],
     "validate": ["validate", "steps"],
     "all steps": ["validate", "--all-steps", "-j", "2", "steps"],

@@ -82,7 +82,7 @@ def test_no_name_is_obeyed_by_a_terminal_or_a_log(name: str, hostile: Path) -> N
 @pytest.mark.skipif(os.name == "nt", reason="a terminal of POSIX")
 @pytest.mark.parametrize(
     "words",
-    [("check",), ("check", "--color", "always"), ("fix", "--diff"), ("blame",)],
+    [("check",), ("check", "--color", "always"), ("fix", "--diff"), ("check", "--blame")],
     ids=" ".join,
 )
 def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], hostile: Path) -> None:
@@ -94,8 +94,6 @@ def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], host
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "LINES": "4000"}
     environment.pop("NO_COLOR", None)
     command = [sys.executable, "-m", "hlo_lint", *words, "--before", "layout_normalization"]
-    if words == ("blame",):
-        command = command[:-2]
     with (
         open(ours, "rb", buffering=0) as terminal,
         started(
@@ -126,7 +124,9 @@ def test_a_real_terminal_shows_names_and_obeys_none(words: tuple[str, ...], host
 EVIL = "import pathlib; pathlib.Path({mark!r}).write_text('ran')\n"
 
 
-@pytest.mark.parametrize("words", [("check",), ("fix",), ("blame",), ("report", "-o", "r.html")])
+@pytest.mark.parametrize(
+    "words", [("check",), ("fix",), ("check", "--blame"), ("report", "-o", "r.html")]
+)
 @pytest.mark.parametrize("program", ["script", "module"])
 def test_checking_a_repository_runs_no_code_of_it(
     words: tuple[str, ...], program: str, tmp_path: Path

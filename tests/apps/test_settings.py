@@ -137,8 +137,8 @@ def test_the_command_line_reads_the_file_unless_it_is_told_not_to() -> None:
     assert "info[reshape-moves-data]" in program("check", "--config", "other.toml", "a.hlo").output
     assert "settings: " in program("check", "-v", "a.hlo").stderr
     assert program("fix", "a.hlo").stderr.startswith("nothing to fix")
-    assert program("blame", "a.hlo").output == "no findings\n"
-    assert program("blame", "--isolated", "a.hlo").exit_code == 1
+    assert program("check", "--blame", "a.hlo").output == "no findings\n"
+    assert program("check", "--blame", "--isolated", "a.hlo").exit_code == 1
 
 
 def test_from_python_no_file_is_read_unless_it_is_asked_for() -> None:

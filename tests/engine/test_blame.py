@@ -280,7 +280,10 @@ def test_what_was_resolved_is_counted_where_it_is_not_told(folder: str) -> None:
 
 
 def blame(*args: str | Path) -> Result:
-    return CliRunner().invoke(cli, ["blame", *map(str, args)])
+    """`check --blame` of a path, by some rules."""
+    path, *rules = map(str, args)
+    select = [word for rule in rules for word in ("--select", rule)]
+    return CliRunner().invoke(cli, ["check", "--blame", path, *select])
 
 
 def test_the_headline_crash_is_the_autotuners() -> None:
@@ -337,6 +340,23 @@ def _until_autotuner(case: Path) -> list[Path]:
     return [dump.path for dump in dumps.dumps[: dumps.dumps.index(met) + 1]] if met else []
 
 
+def test_a_history_is_written_to_a_file_as_it_is_printed(tmp_path: Path) -> None:
+    target = tmp_path / "history.txt"
+    written = CliRunner().invoke(cli, ["check", "--blame", str(CRASH), "-o", str(target)])
+    assert (written.exit_code, written.output) == (1, "")
+    assert target.read_text("utf-8") == blame(CRASH).output
+    coloured = CliRunner().invoke(
+        cli, ["check", "--blame", str(CRASH), "--color", "always"], color=True
+    )
+    assert "\x1b[" in coloured.output
+
+
+@pytest.mark.parametrize("option", ["--fix", "--diff", "--statistics"])
+def test_a_history_goes_with_no_fix_and_no_statistics(option: str) -> None:
+    refused = CliRunner().invoke(cli, ["check", "--blame", option, str(CRASH)])
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
 def test_what_only_an_artefact_shows_has_no_life() -> None:
     done = blame(FIXTURES / "autotune" / "new.textproto")
     assert "history: unknown: the rule does not look at each dump" in done.output
@@ -344,7 +364,8 @@ def test_what_only_an_artefact_shows_has_no_life() -> None:
 
 
 def test_the_json_of_blame_is_that_of_check() -> None:
-    done = blame(FISSION, "reshape-moves-data", "--json")
+    select = ("--select", "reshape-moves-data", "--output-format", "json")
+    done = CliRunner().invoke(cli, ["check", "--blame", str(FISSION), *select])
     (found,) = json.loads(done.output)["findings"]
     report = hlo_lint.lint(FISSION, ["reshape-moves-data"], resolved=True)
     assert json.loads(done.output) == json.loads(report.to_json())

@@ -1304,12 +1304,12 @@ def _two_passes(size: int) -> dict[str, bytes | str]:
     return _passes(3, lambda i: _reshapes(size) if i else _chain(size))
 
 
-@_input("blame: reshapes", 1_000, 16, "blame")
+@_input("blame: reshapes", 1_000, 16, "check", "--blame")
 def _blame(size: int) -> dict[str, bytes | str]:
     return _two_passes(size)
 
 
-@_input("blame: many dumps", 500, 16, "blame")
+@_input("blame: many dumps", 500, 16, "check", "--blame")
 def _blame_dumps(size: int) -> dict[str, bytes | str]:
     return _passes(size, lambda i: _reshapes(4).replace("%r.0", f"%r.{i}x"))
 

@@ -70,6 +70,12 @@ MAX_FINDINGS = 1000
 )
 @click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option(
+    "--blame",
+    is_flag=True,
+    help="Print the history of each finding: the pass that introduced it, and the pass that "
+    "resolved it. Implies --resolved.",
+)
+@click.option(
     "-j",
     "--jobs",
     metavar="N|auto",
@@ -122,6 +128,8 @@ def command(
     """
     if options.fixes and "-" in paths:
         raise click.UsageError("--fix needs files: `hlo-lint fix -` prints a fixed text")
+    if options.blame and (options.fixes or options.statistics):
+        raise click.UsageError("--blame goes without --fix, --diff and --statistics")
     if strict:
         shared = shared._replace(extend_select=(*shared.extend_select, "parser-refuses"))
         if shared.jax is not None:  # here, where its progress is shown
@@ -163,7 +171,7 @@ def _checked(
         report = lint(
             dump,
             settings=settings.overridden(jobs=jobs),
-            resolved=options.resolved,
+            resolved=options.resolved or options.blame,
             executor=options.executor,
             progress=progress,
         )

@@ -15,7 +15,7 @@ from hlo_lint.text.errors import nearest
 GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
     "What the passes did": (
-        *("passes", "blame", "diff", "bisect", "compare", "validate"),
+        *("passes", "diff", "bisect", "compare", "validate"),
         *("config-diff", "ranks", "payload"),
     ),
     "Make it smaller, hand it on": ("reduce", "repro", "hunt"),

@@ -22,6 +22,8 @@ class ReportOptions(NamedTuple):
     output: Path | None = None
     statistics: bool = False
     resolved: bool = False
+    blame: bool = False
+    """True to print the history of each finding."""
     jobs: int | None = None
     """0 if the size of the input decides; None if the settings do."""
     executor: str | None = None
@@ -54,6 +56,15 @@ def output_report(
     report: Report, output_format: str, options: ReportOptions, seconds: float | None = None
 ) -> None:
     """Print a report, or write it to the file that the options name."""
+    if options.blame and output_format == "text":
+        from hlo_lint.report.history import plain_history, print_history
+
+        details = {"quiet": options.quiet, "verbose": options.verbose}
+        if options.output is not None or common.is_plain(options.color):
+            write_report(plain_history(report, **details), options.output)
+        else:
+            print_history(common.console(color=options.color), report, **details)
+        return
     if output_format == "text" and not options.statistics and options.output is None:
         from hlo_lint.report import text
 
