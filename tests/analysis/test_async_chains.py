@@ -238,7 +238,7 @@ def test_the_done_does_not_move_above_what_it_has_to_come_after() -> None:
     assert module.entry is not None
     fix = rule.fix(module.entry.at(2), module)
     assert fix is not None
-    assert fix.title == "wait at %d before %x: 2 instructions less to overlap with %s"
+    assert fix.title == "wait at %d before %x: %s overlaps 2 fewer instructions"
     lines[4] += ", control-predecessors={%x}"
     module = module_of(*lines)
     assert module.entry is not None

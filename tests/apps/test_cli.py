@@ -307,7 +307,7 @@ def test_the_caret_stands_under_the_operand_and_the_origin_and_the_pass_are_name
     assert "since: pass autotuner of post-layout_assignment, step 0030\n" in out
     assert "ShapeUtil::ReshapeIsBitcast" in out
     assert "%custom-call.1, which feeds it, is a GEMM call" in out
-    assert "took apart %gemm_fusion_dot.2" in out
+    assert "split %gemm_fusion_dot.2" in out
     assert "missing: reshape-decomposer after autotuner" in out
 
 

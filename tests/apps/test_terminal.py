@@ -113,8 +113,8 @@ def test_a_report_says_which_module_it_draws() -> None:
 def test_messages_and_notes_are_folded_between_words(columns: int) -> None:
     seen = screen(columns, "check", str(CRASH), "--select", "reshape-moves-data")
     plain = run("check", str(CRASH), "--select", "reshape-moves-data").out
-    note = next(line for line in plain.splitlines() if "took apart" in line)
-    start = next(at for at, line in enumerate(seen.lines) if "took apart" in line)
+    note = next(line for line in plain.splitlines() if "the pass split" in line)
+    start = next(at for at, line in enumerate(seen.lines) if "the pass split" in line)
     folded = [seen.lines[start]]
     for line in seen.lines[start + 1 :]:
         if not line.startswith("        "):

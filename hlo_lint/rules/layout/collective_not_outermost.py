@@ -1,4 +1,4 @@
-"""Collectives along a dimension that is not the outermost one in memory."""
+"""Collectives along a dimension that is not outermost in memory."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class CollectiveNotOutermost(Rule):
-    """A collective along a dimension that is not the most major one.
+    """A collective along a dimension that is not most major in memory.
 
     ## Why
-    NCCL joins and cuts blocks of bytes: what all-gather, reduce-scatter and all-to-all join or cut
-    has to be the most major dimension in memory. Layout assignment of XLA:GPU sees to that
-    (`backends/gpu/transforms/layout_assignment.cc:657-686`) and nobody looks again: a pass that
-    changes the layout or the dimension after it interleaves what the devices send.
+    NCCL concatenates and splits contiguous blocks of bytes, so the dimension of an all-gather,
+    reduce-scatter or all-to-all has to be the most major in memory. XLA:GPU's layout assignment
+    ensures that (`backends/gpu/transforms/layout_assignment.cc:657-686`), and no later check
+    exists: if a later pass changes the layout or the dimension, data of the devices is interleaved.
     """
 
     opcodes = frozenset({"all-gather", "all-gather-start", "all-to-all", "reduce-scatter"})
@@ -61,7 +61,7 @@ class CollectiveNotOutermost(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each such collective with an array outside of whose dimension others lie."""
+        """Collectives with a result in which another dimension is more major than theirs."""
         if not stage.layouts or stage.backend != "gpu":
             return
         for opcode in sorted(computation.opcodes & self.opcodes):
@@ -77,19 +77,19 @@ class CollectiveNotOutermost(Rule):
                         yield Finding(
                             collective,
                             f"this {opcode} is along dimension {dimension} of {shape}, which is "
-                            "not the most major one",
+                            "not the most major dimension",
                         )
                         break
 
 
 def _dimension(collective: Instruction) -> int | None:
-    """The dimension it is along; None for an all-to-all of a tuple, which has none."""
+    """The collective's dimension; None for an all-to-all of a tuple."""
     dimensions = collective.integers_attribute("dimensions") or ()
     return dimensions[0] if len(dimensions) == 1 else None
 
 
 def _results(collective: Instruction) -> list[ArrayShape]:
-    """The arrays it gives; of a start those of its second element."""
+    """The result arrays of a collective; for a start, those in its second element."""
     shape = collective.shape_or_none
     if collective.opcode == "all-gather-start" and isinstance(shape, TupleShape):
         shape = shape.elements[1] if len(shape.elements) == 2 else None

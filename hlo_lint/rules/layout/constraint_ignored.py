@@ -1,4 +1,4 @@
-"""Custom calls whose operands do not lie as the call says it needs them."""
+"""Custom calls whose operands violate `operand_layout_constraints`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class ConstraintIgnored(Rule):
-    """A custom call with an operand in another layout than its constraints demand.
+    """A custom call with an operand whose layout violates its constraints.
 
     ## Why
-    `operand_layout_constraints` says how the kernel after a custom call reads its operands. Layout
-    assignment obeys, and is the last to look: afterwards XLA's verifier compares the constraints
-    with the operands and leaves layouts out (`hlo_verifier.cc:1715-1732`), and a pass that clones
-    the call with another operand keeps the old constraints. The kernel then reads a transposed
-    array.
+    `operand_layout_constraints` states the layouts in which a custom call's kernel reads its
+    operands. Only layout assignment enforces them: XLA's verifier compares the constraints with the
+    operands but ignores layouts (`hlo_verifier.cc:1715-1732`), and a pass that clones the call with
+    a new operand keeps the old constraints. The kernel then reads a transposed array.
 
     ## Fix
-    Copies the operand into the order that the call asks for.
+    Copies the operand into the layout of the constraint.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -56,7 +55,7 @@ class ConstraintIgnored(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each operand that is an array and lies otherwise."""
+        """Array operands whose layout differs from their constraint."""
         for call in computation.with_opcode("custom-call"):
             if (
                 _CONSTRAINTS not in call.attributes_text
@@ -72,7 +71,7 @@ class ConstraintIgnored(Rule):
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """A copy of each such operand."""
+        """Copies each of these operands into its constraint's layout."""
         shapes = {}
         for number, before, wanted in _ignored(instruction):
             layout = before.layout or Layout(before.minor_to_major)
@@ -92,7 +91,7 @@ class _Ignored(NamedTuple):
 def _ignored(call: Instruction) -> list[_Ignored]:
     constraints = call.attribute_or_none("operand_layout_constraints")
     if not isinstance(constraints, tuple):
-        return []  # one that cannot be read is another rule's business
+        return []  # unreadable constraints: another rule reports them
     ignored = []
     for number, wanted in enumerate(constraints):
         before = operand_array(call, number)

@@ -1,4 +1,4 @@
-"""Fourier transforms of arrays that do not lie in the order that FFT libraries read."""
+"""Fourier transforms of arrays in an order that FFT libraries cannot read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ ROOT f = c64[4,16]{{{order}}} fft(p), fft_type=FFT, fft_length={{16}}{mark}
 
 
 class FftOffDenseOrder(Rule):
-    """A Fourier transform whose operand or result is not in descending order.
+    """A Fourier transform whose operand or result has no descending layout.
 
     ## Why
-    DUCC and cuFFT read rows one after the other: the last dimension varies fastest. Layout
-    assignment of XLA:CPU and XLA:GPU gives an fft this order on both sides. What a pass changes
-    afterwards, or a custom call hands on in another order, stops XLA:CPU at
-    `LayoutUtil::IsMonotonicWithDim0Major`, and gives wrong numbers where nothing looks.
+    DUCC and cuFFT read arrays in row-major order: the last dimension varies fastest. Layout
+    assignment of XLA:CPU and XLA:GPU gives the operand and the result of an fft this order. If a
+    later pass or a custom call changes it, XLA:CPU stops at `LayoutUtil::IsMonotonicWithDim0Major`;
+    where no check exists, the numbers are wrong.
 
     Reports: jax-ml/jax#22484.
     """
@@ -36,14 +36,14 @@ class FftOffDenseOrder(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each such transform after layout assignment."""
+        """Transforms off the descending order, after layout assignment."""
         is_placed = stage.scheduled if stage.assumed else stage.layouts
         if not is_placed or stage.backend == "tpu":
             return
         for fft, shape in judged(module, "fft", _off_order):
             yield Finding(
                 fft,
-                f"this fft is on {shape}, and no library reads that order",
+                f"this fft is on {shape}, but FFT libraries read only descending layouts",
                 severity=Severity.WARNING if stage.assumed else None,
             )
 

@@ -37,17 +37,17 @@ _COPIED = "\n  g.copy = f32[4,8,16]{2,1,0} copy(p)"
 
 
 class GemmLayoutUnsupported(Rule):
-    """A GEMM call on an array whose layout cuBLASLt has no word for.
+    """A GEMM call on an array whose layout cuBLASLt cannot express.
 
     ## Why
-    cuBLASLt takes a batch of matrices, stored by rows or by columns: the dimensions of batch, rows
-    and columns lie side by side each, and a batch does not vary fastest. XLA looks when it rewrites
-    a dot into the call and then only when it emits the thunk: `dims not physically_sequential`,
-    `batch in most minor dimension` (`matmul_utils.cc:62-197`). A pass in between that changes an
-    operand or the result is not asked.
+    cuBLASLt takes a batch of row-major or column-major matrices: the dimensions of the batch, of
+    the rows and of the columns must each be contiguous, and the batch must not be most minor. XLA
+    checks this when it rewrites a dot into the call, and next when it emits the thunk: `dims not
+    physically_sequential`, `batch in most minor dimension` (`matmul_utils.cc:62-197`). Passes in
+    between may change an operand or the result unchecked.
 
     ## Fix
-    Copies the operand into the descending order, where that is one that cuBLASLt takes.
+    Copies the operand into the descending order, where cuBLASLt supports that.
     """
 
     messages = ("batch in most minor dimension",)
@@ -63,21 +63,21 @@ class GemmLayoutUnsupported(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each operand or result that is not a batch of matrices."""
+        """Operands and results that are not a batch of row-major or column-major matrices."""
         if stage.backend != "gpu":
             return
         for call in in_other_orders(computation, self.opcodes):
             for side in _wrong_sides(call):
-                what = "result" if side.operand is None else f"operand {side.operand}"
+                role = "result" if side.operand is None else f"operand {side.operand}"
                 yield Finding(
                     call,
-                    f"cuBLASLt cannot read {side.shape}, the {what} of this GEMM: {side.why}",
+                    f"cuBLASLt cannot read {side.shape}, the {role} of this GEMM: {side.why}",
                     operand=side.operand,
                     fixable=side.operand is not None,
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """Copies of the operands."""
+        """Copies the operands into the descending order."""
         shapes = {}
         for side in _wrong_sides(instruction):
             descending = tuple(reversed(range(side.shape.rank)))
@@ -107,7 +107,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
     try:
         config = decode_payload(call)
     except PayloadError:
-        return  # another rule's business
+        return  # another rule reports the payload
     lhs, rhs, result = operand_array(call, 0), operand_array(call, 1), _product(call)
     if not isinstance(config, GemmConfig) or lhs is None or rhs is None or result is None:
         return
@@ -121,7 +121,7 @@ def _wrong_sides(call: Instruction) -> Iterator[_WrongSide]:
 
 
 def _product(call: Instruction) -> ArrayShape | None:
-    """The result of a call without its workspace."""
+    """The shape of a call's product, without the workspace."""
     shape = call.shape_or_none
     if isinstance(shape, TupleShape) and shape.elements:
         shape = shape.elements[0]

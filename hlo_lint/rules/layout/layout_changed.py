@@ -1,4 +1,4 @@
-"""Operands that lie otherwise than the result of an operation that cannot move them."""
+"""Operands and results with different layouts, around operations that cannot change layouts."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _AFTER = {
 
 
 class LayoutChanged(Rule):
-    """An operand that lies otherwise than the result, where the operation cannot move it.
+    """An operand whose layout differs from the result's, where the operation cannot change layouts.
 
     ## Why
     Elementwise operations, slices, pads, concatenations and the like read their operands in the
-    order in which they write. Layout assignment sees to that; a pass after it that puts another
-    value in an operand's place may break it. XLA looks in debug builds only (`Instruction
-    shouldn't change layouts`, `hlo_verifier.cc:4533-4571`). LayoutNormalization compares the first
-    operand of an addition and dies there, `RET_CHECK … layout`; it does not compare the second, nor
-    operands of concatenate, pad, reverse, the update of a dynamic-update-slice, the predicate of a
-    select or the bounds of a clamp (`layout_normalization.cc:178-860`). Where two dimensions have
-    one size, those are transposed silently.
+    order in which they write. Layout assignment ensures that; a later pass that replaces an operand
+    may break it. XLA checks it in debug builds only (`Instruction shouldn't change layouts`,
+    `hlo_verifier.cc:4533-4571`). LayoutNormalization compares the first operand of an addition and
+    fails there, `RET_CHECK … layout`. It does not compare the second, the operands of concatenate,
+    pad and reverse, the update of a dynamic-update-slice, the predicate of a select or the bounds
+    of a clamp (`layout_normalization.cc:178-860`). If their dimensions have equal sizes, it
+    transposes them silently.
 
     ## Fix
-    Copies the operand into the order of the result. Its values stay.
+    Copies the operand into the layout of the result; values do not change.
     """
 
     messages = (
@@ -109,27 +109,27 @@ class LayoutChanged(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if layouts do not bind."""
+        """True if layouts need not be exact at this stage."""
         return not stage.exact_layouts
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each operand of such an operation with another order, or packed otherwise."""
+        """Operands whose order or packing differs from the result's."""
         if not stage.exact_layouts:
             return
-        # XLA:TPU assigns the updates of a scatter a layout of their own, and moves them itself.
+        # XLA:TPU gives the updates of a scatter their own layout and transposes them itself.
         opcodes = KEEPS_LAYOUT - {"scatter"} if stage.backend == "tpu" else KEEPS_LAYOUT
         for instruction in in_other_orders(computation, opcodes):
             opcode = instruction.opcode
             for number, before, after in turned(instruction):
                 if before.rank != after.rank and stage.backend != "gpu":
-                    continue  # XLA:GPU makes a bitcast of it
+                    continue  # only XLA:GPU makes a bitcast of it
                 same_order = before.minor_to_major == after.minor_to_major
                 if same_order and not (stage.normalized or stage.final):
                     continue  # sub-byte-size-setter, which packs both, comes after the layouts
                 hidden = stage.normalized is False and _is_hidden(opcode, number)
                 note = (
-                    "layout_normalization does not compare the two: where sizes are equal it "
-                    "transposes the operand silently"
+                    "layout_normalization does not compare these layouts: if the dimensions have "
+                    "equal sizes, it transposes the operand silently"
                 )
                 yield Finding(
                     instruction,
@@ -140,7 +140,7 @@ class LayoutChanged(Rule):
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """A copy of each such operand, where nothing but its order differs; none in a kernel."""
+        """Copies of operands that differ only in order; no fix inside a fusion."""
         if instruction.computation.name in module.fusion_computations:
             return None
         shapes = {}
@@ -161,7 +161,7 @@ class LayoutChanged(Rule):
 
 
 def _is_hidden(opcode: str, number: int) -> bool:
-    """True if LayoutNormalization takes the operand's order for granted."""
+    """True if LayoutNormalization assumes the operand's order without a check."""
     match opcode:
         case "concatenate" | "pad" | "reverse":
             return True

@@ -1,4 +1,4 @@
-"""Operations off the descending order, once layouts are normalized."""
+"""Operations with layouts that are not descending, after layout normalization."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class NormalFormLost(Rule):
     """An operation on arrays whose layouts are not descending, after layout normalization.
 
     ## Why
-    LayoutNormalization of XLA:GPU leaves each slice, pad, broadcast, elementwise operation and the
-    like on descending layouts, with bitcasts around it (`layout_normalization.cc:79-910`). Passes
-    and emitters after it are written for that form: they look at logical dimensions, and choose
-    worse kernels or none for another order. XLA checks the form nowhere. What a pass puts back in
-    another order after the last layout_normalization stays so.
+    XLA:GPU's LayoutNormalization puts each slice, pad, broadcast, elementwise operation and the
+    like on descending layouts, with bitcasts around it (`layout_normalization.cc:79-910`). Later
+    passes and emitters assume that form: they look at logical dimensions, and choose worse kernels,
+    or fail, for any other order. XLA never checks the form, and does not repair an operation that a
+    pass adds after the last layout_normalization.
     """
 
     severity = Severity.WARNING
@@ -58,7 +58,7 @@ class NormalFormLost(Rule):
         return stage.normalized is not True or stage.backend != "gpu"
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each operation that LayoutNormalization would have rewritten."""
+        """Operations that LayoutNormalization would have rewritten."""
         if stage.normalized is not True or stage.backend != "gpu":
             return
         for instruction in in_other_orders(computation, _NORMALIZED):

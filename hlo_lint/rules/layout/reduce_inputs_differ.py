@@ -1,4 +1,4 @@
-"""The precondition of ReductionLayoutNormalizer: the inputs of a reduction have one layout."""
+"""The precondition of ReductionLayoutNormalizer: the inputs of a reduction share a layout."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class ReduceInputsDiffer(Rule):
     """A reduction of several arrays with different layouts.
 
     ## Why
-    A reduction of several arrays walks them together. Layout assignment gives them one layout;
-    where a pass after it turned one of them, ReductionLayoutNormalizer of XLA:GPU stops
-    (`reduction_layout_normalizer.cc:65`). XLA's verifier does not look at results that are tuples.
+    A reduction of several arrays walks them together. Layout assignment gives them the same layout;
+    if a later pass changes it for some of them, XLA:GPU's ReductionLayoutNormalizer fails
+    (`reduction_layout_normalizer.cc:65`). XLA's verifier skips instructions with tuple results.
     """
 
     precondition = REDUCE_INPUTS_LIE_ALIKE
@@ -53,7 +53,7 @@ class ReduceInputsDiffer(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each reduction of arrays in more than one order."""
+        """Reductions whose input arrays differ in dimension order."""
         if stage.backend != "gpu":
             return
         for reduce in in_other_orders(computation, self.opcodes):

@@ -1,4 +1,4 @@
-"""The precondition of ReductionDimensionGrouper: reductions read the descending order."""
+"""The precondition of ReductionDimensionGrouper: reductions read descending layouts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ ENTRY e {
 
 
 class ReduceOffNormalForm(Rule):
-    """A reduction that reads an array whose layout is not descending, where it has to be.
+    """A reduction of an array whose layout is not descending, although XLA:GPU requires it.
 
     ## Why
-    ReductionLayoutNormalizer of XLA:GPU gives every reduction an operand in the descending order.
-    ReductionDimensionGrouper and ReductionSplitter merge and split dimensions by their numbers and
-    end the process where one is left in another order (`reduction_dimension_grouper.cc:59`,
-    `reduction_splitter.cc:70`), dimensions of size 1 included.
+    XLA:GPU's ReductionLayoutNormalizer gives every reduction an operand in the descending order.
+    ReductionDimensionGrouper and ReductionSplitter merge and split dimensions by number, and abort
+    the process on any other order (`reduction_dimension_grouper.cc:59`,
+    `reduction_splitter.cc:70`), even if only dimensions of size 1 are out of order.
     """
 
     precondition = REDUCE_INPUTS_DESCEND
@@ -48,7 +48,7 @@ class ReduceOffNormalForm(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each input of a reduction in another order."""
+        """Reductions with an input whose layout is not descending."""
         if stage.backend != "gpu":
             return
         for reduce in in_other_orders(computation, self.opcodes):

@@ -1,4 +1,4 @@
-"""The precondition of LayoutNormalization on reshapes, and how to spell out a move."""
+"""The precondition of LayoutNormalization on reshapes, and a fix that spells out the move."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ class ReshapeMovesData(Rule):
     """A reshape whose layouts force bytes to move.
 
     ## Why
-    LayoutNormalization rewrites a `reshape` outside a fusion on the promise that no byte moves:
-    that its operand and its result, counted in row-major order, visit memory in the same order.
-    ReshapeDecomposer sees to that, but a pass that pins a layout after it (a GEMM rewritten into
-    a cuBLASLt call, a fusion taken apart because the autotuner chose another backend) breaks it
-    again. XLA then stops with `RET_CHECK … ShapeUtil::ReshapeIsBitcast(s, operand->shape())`, which
-    names neither the instruction nor the pass; it does so on the runs in which that backend won.
+    LayoutNormalization assumes that a `reshape` outside a fusion moves no byte: its operand and its
+    result, both read in row-major order, visit memory in the same order. ReshapeDecomposer ensures
+    that, but a later pass that pins a layout breaks it (a GEMM rewritten into a cuBLASLt call, a
+    fusion split because the autotuner chose another backend). XLA then fails with `RET_CHECK …
+    ShapeUtil::ReshapeIsBitcast(s, operand->shape())`, which names neither the instruction nor the
+    pass, and fails only in runs where that backend won.
 
     ## Fix
-    Spells the move out. Before LayoutNormalization as ReshapeDecomposer would: a `copy` to the
-    layout from which, or into which, the reshape is free, and a `bitcast`. In a normalized module
-    as a `transpose` between descending layouts, and `bitcast`s around it. One side is moved where
-    one side is enough.
+    Spells the move out. Before LayoutNormalization it does as ReshapeDecomposer would: a `copy` of
+    the operand or of the result, whichever makes the reshape free, and a `bitcast`. In a normalized
+    module it writes a `transpose` between descending layouts with `bitcast`s around it. It moves
+    both sides only if moving one is not enough.
     """
 
     precondition = RESHAPES_ARE_BITCASTS
@@ -130,11 +130,11 @@ class ReshapeMovesData(Rule):
     )
 
     def check(self, computation: Computation) -> Findings:
-        """Each reshape that `ShapeUtil::ReshapeIsBitcast` would refuse."""
+        """Reshapes for which `ShapeUtil::ReshapeIsBitcast` is false."""
         for reshape in instructions_in(computation, "reshape", _may_move):
             shapes = _shapes(reshape)
             if shapes is None or shapes[0].elements != shapes[1].elements:
-                continue  # no reshape at all: another rule's business
+                continue  # not a valid reshape: another rule reports it
             operand, result = shapes
             if reshape_is_bitcast(operand, result, ignore_element_type=True):
                 continue
@@ -149,7 +149,7 @@ class ReshapeMovesData(Rule):
     def introduction_notes(
         self, instruction: Instruction, before: Module, after: Module
     ) -> tuple[str, ...]:
-        """The Triton GEMM fusions that the pass took apart to make the GEMM call that feeds it."""
+        """A note naming the Triton GEMM fusions that the pass split into the feeding GEMM call."""
         producer = source_of(instruction.operands[0])
         if producer is None or GEMM_TARGET not in producer.attributes_text:
             return ()
@@ -158,10 +158,10 @@ class ReshapeMovesData(Rule):
         if not gone:
             return ()
         names = ", ".join(f"%{name}" for name in gone)
-        return (f"the pass took apart {names} ({TRITON_GEMM}): another backend won (fission)",)
+        return (f"the pass split {names} ({TRITON_GEMM}): another backend won (fission)",)
 
     def fix(self, instruction: Instruction, module: Module, stage: Stage = ANY_STAGE) -> Fix | None:
-        """Spells the move out as copy and bitcast, or as transpose and bitcast."""
+        """Spell the move out as copy and bitcast, or as transpose and bitcast."""
         shapes = _shapes(instruction)
         if shapes is None or not _can_be_moved(*shapes) or "" in instruction.attributes:
             return None
@@ -179,21 +179,21 @@ class ReshapeMovesData(Rule):
 
 
 _Step = tuple[str, ArrayShape, tuple[int, ...]]
-"""An opcode, the shape it makes of what is before it, and a transpose's dimensions."""
+"""An opcode, its result shape, and the dimensions of a transpose."""
 
 
 def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
     """`copy` and `bitcast` steps from operand to result, as ReshapeDecomposer chooses them.
 
-    Both sides hold the same bytes, so where either can be moved it is the operand. Unlike XLA's
-    (`reshape_decomposer.cc:32-77`), the shapes in between keep element size, memory space and
-    dynamic bounds, and a tiled side is always the one that is copied, out of its tiles or into
-    them: a bitcast between two tilings moves bytes.
+    Both sides hold the same bytes: if either could be moved, the operand is. Unlike in XLA
+    (`reshape_decomposer.cc:32-77`), intermediate shapes keep element size, memory space and dynamic
+    bounds, and a tiled side is always the copied side, out of its tiles or into them: a bitcast
+    between two tilings moves bytes.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> def steps(operand: str, result: str) -> str:
-    ...     made = spell_out(parse_array(operand), parse_array(result))
-    ...     return " ".join(f"{opcode} {shape}" for opcode, shape, _ in made)
+    ...     spelled = spell_out(parse_array(operand), parse_array(result))
+    ...     return " ".join(f"{opcode} {shape}" for opcode, shape, _ in spelled)
     >>> steps("f32[4,2,3]{0,1,2}", "f32[8,3]{1,0}")
     'copy f32[4,2,3]{2,1,0} bitcast f32[8,3]{1,0}'
     >>> steps("f32[8,3]{1,0}", "f32[4,2,3]{0,1,2}")
@@ -213,7 +213,7 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
         if aligned is not None:
             free = _like(result, aligned.minor_to_major)
             return [("bitcast", free, ()), ("copy", result, ())]
-    # Neither side can be aligned: both are moved, to and from the descending order.
+    # Neither side can be aligned: move both, to and from the descending order.
     straight, reshaped = (
         _like(shape, tuple(range(shape.rank - 1, -1, -1))) for shape in (operand, result)
     )
@@ -226,11 +226,11 @@ def spell_out(operand: ArrayShape, result: ArrayShape) -> list[_Step]:
 
 
 def as_transposes(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
-    """The same steps with each copy as a transpose between descending layouts.
+    """Replace each copy step by a transpose between descending layouts.
 
-    A copy is what LayoutNormalization's `HandleCopy` makes of it (`layout_normalization.cc:621`):
-    a bitcast to the order in which the bytes lie, a transpose, a bitcast to the shape asked for.
-    Bitcasts in a row are one.
+    A copy becomes what LayoutNormalization's `HandleCopy` makes of it
+    (`layout_normalization.cc:621`): a bitcast to physical order, a transpose, and a bitcast to the
+    result shape. Consecutive bitcasts are merged.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> before = parse_array("f32[16,128,32]{2,1,0}")
@@ -249,19 +249,19 @@ def as_transposes(operand: ArrayShape, steps: list[_Step]) -> list[_Step]:
             spelled.append(("transpose", normalize(shape), dimensions))
         spelled.append(("bitcast", shape, ()))
         before = shape
-    made: list[_Step] = []
-    at = operand
+    merged: list[_Step] = []
+    shape_so_far = operand
     for number, step in enumerate(spelled):
         bitcast_next = number + 1 < len(spelled) and spelled[number + 1][0] == "bitcast"
-        if step[0] == "bitcast" and (bitcast_next or step[1] == at):
+        if step[0] == "bitcast" and (bitcast_next or step[1] == shape_so_far):
             continue
-        made.append(step)
-        at = step[1]
-    return made
+        merged.append(step)
+        shape_so_far = step[1]
+    return merged
 
 
 def _like(shape: ArrayShape, order: tuple[int, ...]) -> ArrayShape:
-    """The same array in another order, without tiles."""
+    """The shape with another dimension order and without tiles."""
     bare = ArrayShape(shape.dtype, shape.dims, Layout(order), shape.dynamic)
     untiled = shape.with_layout((shape.layout or Layout(order))._replace(tiles=(), rest=()))
     return carry_layout_facts(untiled, bare)
@@ -272,14 +272,14 @@ def _is_tiled(shape: ArrayShape) -> bool:
 
 
 def _can_be_moved(operand: ArrayShape, result: ArrayShape) -> bool:
-    """True if the two hold the same kind of element in the same memory."""
+    """True if both shapes hold the same element type in the same memory."""
     if operand.dtype != result.dtype or operand.elements != result.elements:
         return False
     return packs_alike(_flat(operand), _flat(result))
 
 
 def _flat(shape: ArrayShape) -> ArrayShape:
-    """All elements in one row: what is left of a shape when tiles and order are taken away."""
+    """The shape flattened to rank 1, without tiles or dimension order."""
     layout = shape.layout or Layout(())
     return ArrayShape(
         shape.dtype,
@@ -301,7 +301,7 @@ def _is_bitcast(operand: str, result: str) -> bool:
 
 
 def _shapes(reshape: Instruction) -> tuple[ArrayShape, ArrayShape] | None:
-    """Operand and result where both are arrays that lie somewhere."""
+    """The shapes of operand and result if both are arrays with valid layouts."""
     operand = reshape.operand(0)
     if operand is None or len(reshape.operand_names) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Reshapes that were left after when fusion was over, and were wrapped into kernels."""
+"""Reshapes that fusion left at top level and that were wrapped into kernels."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class ReshapeRunsAsKernel(Rule):
     """A reshape that runs as a kernel of its own.
 
     ## Why
-    From jax 0.10.2 on the autotuner runs after fusion. Where it takes a Triton GEMM apart because
-    cuBLASLt was faster, the reshapes that the rewrite puts around the call stay at top level, and
-    no later pass removes them: each is wrapped into a kernel that reads and writes the whole array.
-    Some of these move nothing at all. No pass of XLA says so, and the autotuner did not count them.
+    From jax 0.10.2 on, the autotuner runs after fusion. If it replaces a Triton GEMM because
+    cuBLASLt was faster, the reshapes around the new call stay at top level, and no later pass
+    removes them: each becomes a kernel that reads and writes the whole array. Some of these move no
+    data at all. No pass of XLA reports this, and the autotuner did not include their time.
 
     ## Fix
-    Where no byte moves: a `bitcast`. Where bytes do move the kernel is a transpose, and only
-    another choice of layout or backend avoids it.
+    Replaces a kernel that moves no byte by a `bitcast`. Where bytes move, the kernel is a
+    transpose; only a different layout or backend avoids it.
     """
 
     severity = Severity.WARNING
     min_bytes = Option(
         1 << 16,
-        "Smallest result, in bytes, of a kernel that is reported; less takes no longer than the "
+        "Smallest reported result of such a kernel, in bytes: smaller ones take no longer than the "
         "launch.",
         least=0,
     )
@@ -78,7 +78,7 @@ class ReshapeRunsAsKernel(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each fusion of nothing but a reshape."""
+        """Fusions that consist of a single reshape."""
         for fusion, operand, result in _all_wrapped(final.module):
             size = result.byte_size
             if size is not None and size < self.min_bytes:
@@ -100,7 +100,7 @@ class ReshapeRunsAsKernel(Rule):
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """A bitcast in place of a kernel that moves nothing."""
+        """Replace a kernel that moves no data by a bitcast."""
         shapes = _wrapped(instruction, module)
         if shapes is None or not _is_free(*shapes):
             return None
@@ -110,7 +110,7 @@ class ReshapeRunsAsKernel(Rule):
 
 
 def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, ArrayShape]]:
-    """Loop fusions of one reshape, with the shapes it is between."""
+    """Loop fusions of a single reshape, with the shapes of its operand and result."""
     bodies = {
         body.name
         for body in holders(module).get("reshape", ())
@@ -124,7 +124,7 @@ def _all_wrapped(module: Module) -> Iterator[tuple[Instruction, ArrayShape, Arra
 
 
 def _wrapped(fusion: Instruction, module: Module) -> tuple[ArrayShape, ArrayShape] | None:
-    """The shapes around a reshape that is all a loop fusion does."""
+    """The operand and result shapes of a loop fusion that only reshapes."""
     body = module.callee(fusion)
     if body is None or len(body.rows) != 2 or next(m.find(ONE_RESHAPE, body), None) is None:
         return None

@@ -36,12 +36,12 @@ _ONE_ROW = "s32[6,1]{1,0}", "f32[6,4]{1,0}", 1, 1, ""
 
 
 class ScatterOffNormalForm(Rule):
-    """A scatter that LayoutNormalization cannot bring into the descending layout.
+    """A scatter that LayoutNormalization cannot normalize.
 
     ## Why
-    LayoutNormalization leaves a scatter alone if all its layouts are descending. Of any other it
-    demands that the operands share a layout, that the updates share one, and that the updates have
-    at most one scatter dimension, as ScatterSimplifier leaves them; else XLA stops with
+    LayoutNormalization skips a scatter whose layouts are all descending. In any other scatter the
+    operands must share a layout, the updates must share a layout, and the updates may have at most
+    one scatter dimension, as ScatterSimplifier leaves them. Otherwise XLA fails with
     FailedPrecondition (`layout_normalization.cc:442-481`).
     """
 
@@ -53,7 +53,7 @@ class ScatterOffNormalForm(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each scatter that is not left alone and is not of that form."""
+        """Scatters that LayoutNormalization neither skips nor supports."""
         if stage.backend != "gpu":
             return
         for scatter in in_other_orders(computation, self.opcodes):
@@ -63,7 +63,7 @@ class ScatterOffNormalForm(Rule):
 
 
 def _reason(scatter: Instruction) -> str:
-    """The reason that it cannot be normalized; empty if it can, or if it is left alone."""
+    """The reason that LayoutNormalization rejects a scatter; empty if it does not."""
     count = len(scatter.operands)
     arrays = [operand_array(scatter, number) for number in range(count)]
     with_layout = [array for array in arrays if array is not None]
@@ -80,8 +80,8 @@ def _reason(scatter: Instruction) -> str:
     dimensions = _scatter_dimensions(scatter, updates[0])
     if dimensions > 1:
         return (
-            f"this scatter has {dimensions} scatter dimensions, and there should be a single one, "
-            f"since the layout of {with_layout[0]} is not descending"
+            f"this scatter has {dimensions} scatter dimensions, expected at most 1, since the "
+            f"layout of {with_layout[0]} is not descending"
         )
     return ""
 

@@ -1,4 +1,4 @@
-"""Transposes between layouts that are not descending, once all of them should be."""
+"""Transposes between layouts that are not descending, after layout normalization."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ class TransposeOffNormalForm(Rule):
     """A transpose between layouts that are not descending, after layout normalization.
 
     ## Why
-    Once layouts are normalized, XLA:GPU's emitters and heuristics read a transpose by its logical
-    dimensions alone (`ir_emission_utils.cc:266-330`). `MakeTransposeHlo` gives its result the
-    layout in which nothing moves; a pass that uses it after the last layout_normalization makes a
-    transpose that is emitted as another one: wrong numbers (openxla/xla#17276). XLA has no check.
+    Once layouts are normalized, XLA:GPU's emitters and heuristics read only the logical dimensions
+    of a transpose (`ir_emission_utils.cc:266-330`). `MakeTransposeHlo` gives its result the layout
+    in which no data moves, so a pass that uses it after the last layout_normalization makes a
+    transpose that is emitted with a wrong permutation: wrong numbers (openxla/xla#17276). XLA does
+    not check this.
 
     ## Fix
-    Spells the same transpose between descending layouts, with bitcasts around it. Where it moves
-    nothing, a bitcast is all that is left.
+    Writes the same transpose between descending layouts, with bitcasts around it; a transpose that
+    moves no data becomes a single bitcast.
     """
 
     opcodes = frozenset({"transpose"})
@@ -64,7 +65,7 @@ class TransposeOffNormalForm(Rule):
     )
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each transpose one side of which is in another order."""
+        """Transposes whose operand or result layout is not descending."""
         if stage.normalized is not True or stage.backend != "gpu":
             return
         for transpose in in_other_orders(computation, self.opcodes):
@@ -79,7 +80,7 @@ class TransposeOffNormalForm(Rule):
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """A transpose of what the bytes spell in reading order."""
+        """Rewrite the transpose between the descending layouts of the same bytes."""
         before, after = operand_array(instruction, 0), result_array(instruction)
         if before is None or after is None:
             return None
@@ -89,13 +90,13 @@ class TransposeOffNormalForm(Rule):
         major_before, major_after = before.minor_to_major[::-1], after.minor_to_major[::-1]
         moves = compose(inverse(major_before), compose(dimensions, major_after))
         rewrite = Rewrite(instruction, module, dropping=("dimensions",))
-        at, moved = before, list(moves) != sorted(moves)
+        shape, moved = before, list(moves) != sorted(moves)
         if moved:
             if normalize(before) != before:
                 rewrite.add("bitcast", normalize(before))
-            at = normalize(after)
-            rewrite.add("transpose", at, f", dimensions={{{','.join(map(str, moves))}}}")
-        if at != after or not moved:
+            shape = normalize(after)
+            rewrite.add("transpose", shape, f", dimensions={{{','.join(map(str, moves))}}}")
+        if shape != after or not moved:
             rewrite.add("bitcast", after)
         return rewrite.fix("spell the transpose between descending layouts")
 
@@ -110,5 +111,5 @@ def _dimensions(
 
 
 def _is_special(shape: ArrayShape) -> bool:
-    """True if a layout says more than an order and a width."""
+    """True if a layout has tiles or other properties beyond order and element size."""
     return shape.layout is not None and bool(shape.layout.tiles or shape.layout.rest)

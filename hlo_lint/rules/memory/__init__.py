@@ -1,1 +1,1 @@
-"""Memory of values: the buffer assignment against the aliasing that instructions declare."""
+"""Memory of values: buffer assignments checked against schedules and declared aliasing."""

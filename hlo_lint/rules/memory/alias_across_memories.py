@@ -1,4 +1,4 @@
-"""Results that are to lie in a parameter of another memory."""
+"""Results that alias a parameter in a different memory space."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ ENTRY e {{
 
 
 class AliasAcrossMemories(Rule):
-    """A result that aliases a parameter in another memory space.
+    """A result that aliases a parameter in a different memory space.
 
     ## Why
-    `input_output_alias` gives the memory of a parameter to a result. Host memory, `S(5)`, cannot
-    become device memory: where the layouts of the entry put the two into different memories, buffer
-    assignment stops with a failed check, and the process dies. It happens where a program donates
+    `input_output_alias` gives a parameter's buffer to a result. A buffer in host memory, `S(5)`,
+    cannot hold a result in device memory: if the entry's layouts place the two in different memory
+    spaces, buffer assignment fails a check and the process dies. It happens when a program donates
     an array and moves it to the host, or back.
 
     Reports: openxla/xla#29270.
@@ -40,7 +40,7 @@ class AliasAcrossMemories(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such alias of the header."""
+        """Aliases in the module header that connect different memory spaces."""
         if "input_output_alias=" not in module.header or ":S(" not in module.header:
             return
         layout = module.attribute_or_none("entry_computation_layout")
@@ -62,7 +62,7 @@ class AliasAcrossMemories(Rule):
 
 
 def memory_space(shape: Shape | None) -> int | None:
-    """The memory of an array; None if it is not an array, or has no layout."""
+    """The memory space of an array; None for other shapes and without a layout."""
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return None
     return shape.layout.memory_space

@@ -48,24 +48,24 @@ _ON_ITSELF = _ASSIGNMENT % (1024, 4096)
 
 
 class AsynchronousBufferReused(Rule):
-    """An instruction uses memory that an asynchronous operation is still at work on.
+    """An instruction that uses memory of an asynchronous operation in flight.
 
     ## Why
-    From its start to its done a copy, a collective or a computation on another stream runs beside
-    the schedule. Until the done, nothing may write what it reads, and nothing may read or write
-    what it writes. Buffer assignment keeps the values apart by their live ranges; nothing checks
-    again when the order changes afterwards. Where two share memory, the numbers depend on timing:
-    right on a slow run, under a profiler or a sanitizer, and wrong on a fast one.
+    A copy, a collective or a computation on another stream runs concurrently with the schedule from
+    its start to its done. Until the done, no instruction may write its inputs, or read or write its
+    outputs. Buffer assignment separates the values by live range, but no check follows if the order
+    changes later. Where two values share memory, the numbers depend on timing: right on a slow run,
+    under a profiler or a sanitizer, and wrong on a fast run.
 
-    What counts is the order of a scheduled module and the buffer assignment beside it, the bodies
-    of loops, calls and conditionals that run in between included, and other operations in flight.
-    Tables of pointers around tuples and the contexts of starts hold no data.
+    The rule compares the order of a scheduled module with its buffer assignment. It includes the
+    bodies of loops, calls and conditionals that run in between, and other operations in flight. It
+    ignores tuple index tables and contexts of starts, which hold no data.
 
     ## Fix
-    Where all that happens is that an operand is overwritten too early, the done moves before the
-    instruction that overwrites it; what stood in between no longer overlaps with the operation.
-    Where the result's own memory is in use, or several operations are in flight at once, there is
-    no fix in the text: the program has to be compiled again, with other memory or another schedule.
+    If an operand is overwritten too early, moves the done before the instruction that overwrites
+    it; the instructions in between no longer overlap with the operation. There is no fix where the
+    result's memory is in use or several operations are in flight: compile again, with a different
+    buffer assignment or schedule.
     """
 
     mentions = ("-start", "-done", "send", "recv")
@@ -94,34 +94,34 @@ class AsynchronousBufferReused(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if there is an asynchronous operation in a module whose order means something."""
+        """True if the module is scheduled and has asynchronous operations."""
         return module.is_scheduled and has_async(module) and bool(async_chains(module))
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
-        """Each instruction that is in the way of an operation in flight."""
+        """Instructions that conflict with an operation in flight."""
         accesses = Accesses(final.module, buffers)
         for chain in async_chains(final.module):
             races = list(accesses.races(chain))
             waiting_helps = chain.is_simple() and not any(race.ours.writes for race in races)
-            for at in dict.fromkeys(race.instruction for race in races):
+            for instruction in dict.fromkeys(race.instruction for race in races):
                 worst = max(
-                    (race for race in races if race.instruction is at),
+                    (race for race in races if race.instruction is instruction),
                     key=lambda race: (race.theirs.writes, race.ours.writes),
                 )
                 notes = tuple(_notes(worst))
-                yield Finding(at, _message(worst), notes=notes, fixable=waiting_helps)
+                yield Finding(instruction, _message(worst), notes=notes, fixable=waiting_helps)
             for read, written in accesses.folds(chain):
                 yield Finding(
                     chain.start,
-                    f"this copies onto its own source: {_common(read, written)} bytes of it "
-                    "overlap the destination at another offset",
+                    f"this copies onto its own source: {_common(read, written)} bytes overlap at "
+                    "different offsets",
                     notes=(str(read), str(written)),
                     fixable=False,
                 )
             for loss in accesses.losses(chain):
                 yield Finding(
                     chain.start,
-                    f"this writes over {_common(loss.read, loss.ours)} bytes of "
+                    f"this overwrites {_common(loss.read, loss.ours)} bytes of "
                     f"%{loss.read.value.instruction}, which %{loss.reader.name} reads after "
                     f"{chain.until}",
                     notes=(str(loss.ours), str(loss.read)),
@@ -129,7 +129,7 @@ class AsynchronousBufferReused(Rule):
                 )
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        """The done before the instruction, where it is clear which one."""
+        """Move the done before the instruction, if a single operation is in flight there."""
         above = [
             chain
             for chain in async_chains(module)
@@ -140,7 +140,7 @@ class AsynchronousBufferReused(Rule):
             )
         ]
         if len(above) != 1 or not above[0].is_simple():
-            return None  # of several the text does not say whose memory it is
+            return None  # with several operations, the text does not tell whose memory it is
         return _await_before(instruction, above[0], module)
 
 
@@ -150,17 +150,17 @@ def _message(race: Race) -> str:
     start = race.chain.start
     until = race.chain.until
     if not ours.writes:
-        what = f"writes {size} bytes that %{start.name} still reads, until {until}"
+        access = f"writes {size} bytes that %{start.name} still reads, until {until}"
     elif theirs.writes:
-        what = f"writes {size} bytes that %{start.name} writes as well, until {until}"
+        access = f"writes {size} bytes that %{start.name} also writes, until {until}"
     else:
-        what = f"reads {size} bytes that %{start.name} is still writing, until {until}"
-    return f"this {what}"
+        access = f"reads {size} bytes that %{start.name} is still writing, until {until}"
+    return f"this {access}"
 
 
-def _common(one: MemoryAccess, other: MemoryAccess) -> int:
-    """Number of bytes that both contain."""
-    a, b = one.value.slice, other.value.slice
+def _common(left: MemoryAccess, right: MemoryAccess) -> int:
+    """The size of the overlap of two accesses, in bytes."""
+    a, b = left.value.slice, right.value.slice
     return min(a.end, b.end) - max(a.offset, b.offset)
 
 
@@ -171,15 +171,15 @@ def _notes(race: Race) -> list[str]:
         theirs += f" (in %{inside}, which %{race.instruction.name} runs)"
     ours = str(race.ours)
     if race.ours.instruction is not race.chain.start:
-        ours += f" (in what %{race.chain.start.name} runs)"
+        ours += f" (inside %{race.chain.start.name})"
     notes = [ours, theirs]
     if is_start(race.instruction):
-        notes.append("two operations are in flight on the same memory")
+        notes.append("both operations are in flight on the same memory")
     return notes
 
 
 def _await_before(instruction: Instruction, chain: AsyncChain, module: Module) -> Fix | None:
-    """The done's line moved up."""
+    """Move the done's line before the instruction; None if an operand of it comes later."""
     done = chain.dones[0]
     computation = instruction.computation
     predecessors = _predecessors(done)
@@ -196,15 +196,15 @@ def _await_before(instruction: Instruction, chain: AsyncChain, module: Module) -
     overlapping = done.number - instruction.number
     return Fix(
         f"wait at %{done.name} before %{instruction.name}: "
-        f"{overlapping} instruction{'s' if overlapping > 1 else ''} less to overlap with "
-        f"%{chain.start.name}",
+        f"%{chain.start.name} overlaps {overlapping} fewer "
+        f"instruction{'s' if overlapping > 1 else ''}",
         (Edit(Span(target.start, target.start), text), Edit(moved, "")),
         Safety.UNSAFE,
     )
 
 
 def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
-    """Its control predecessors; None if they cannot be read."""
+    """The names of its control predecessors; None if they cannot be read."""
     text = instruction.attributes.get("control-predecessors")
     if text is None:
         return ()
@@ -214,7 +214,7 @@ def _predecessors(instruction: Instruction) -> tuple[str, ...] | None:
 
 
 def _line(instruction: Instruction, module: Module) -> Span | None:
-    """Its whole line, the end of the line included; None where something else stands there."""
+    """The instruction's line with its line end; None if the line holds other text."""
     text = module.file.text
     start, end = module.span(instruction)
     begin = text.rfind("\n", 0, start) + 1

@@ -18,20 +18,19 @@ _CARRIES: Final = frozenset(
     "get-tuple-element infeed opt-barrier optimization-barrier outfeed parameter recv recv-done "
     "reshape send send-done slice transpose tuple while".split()
 )
-"""Opcodes that move values between the memories, or hand them on as they are."""
+"""Opcodes that move values between memories or pass them on unchanged."""
 
 
 class ComputesOnHostMemory(Rule):
-    """An instruction of the device that computes on a value in host memory.
+    """A device instruction that computes on a value in host memory.
 
     ## Why
-    Host offloading puts values into host memory, `S(5)`, and brings them back by copies and slices
-    before the device reads them. Where a pass replaces such a copy, or what it read, the device is
-    left to compute on host memory: XLA:TPU refuses it, and on a GPU each access goes over the bus.
-    What is stored into there piece by piece begins as memory that is allocated, not as zeros of the
-    device. Computations that run on the host (`execution_thread="host"`,
-    `_xla_compute_type="host"`) may do so; where the result is in host memory as well, a pass took
-    too much for what is offloaded.
+    Host offloading puts values into host memory, `S(5)`, and copies or slices them back before the
+    device reads them. If a pass replaces such a copy or its operand, the device computes on host
+    memory: XLA:TPU rejects that, and on a GPU each access goes over the bus. A host buffer that is
+    filled piece by piece begins as allocated memory, not as zeros written by the device.
+    Computations that run on the host (`execution_thread="host"`, `_xla_compute_type="host"`) may
+    read host memory. If the result is in host memory too, a pass marked too much as offloaded.
 
     Reports: openxla/xla#40519.
     """
@@ -69,11 +68,11 @@ class ComputesOnHostMemory(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if nothing is in host memory."""
+        """True if no type of the module is in host memory."""
         return not any("S(5)" in text for text in types_in(module))
 
     def check(self, computation: Computation) -> Findings:
-        """Each instruction that reads host memory and is not there to move it."""
+        """Device instructions that read or write host memory and do more than move it."""
         if not any("S(5)" in text for text in types_of(computation)):
             return
         if computation.thread != "main":
@@ -98,10 +97,10 @@ class ComputesOnHostMemory(Rule):
 
 
 def _memories(shape: Shape | None) -> set[int]:
-    """The memories of the arrays of a shape; 0, the device's, where no layout is printed."""
+    """The memory spaces of the arrays of a shape; 0, the device's, without a printed layout."""
     return {0 if array.layout is None else array.layout.memory_space for array in arrays(shape)}
 
 
 def _is_on_the_host(instruction: Instruction) -> bool:
-    """True if an annotation says so."""
+    """True if an annotation moves the instruction to the host."""
     return "_xla_compute_type" in instruction.attributes_text

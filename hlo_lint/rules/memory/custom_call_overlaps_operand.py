@@ -1,4 +1,4 @@
-"""Custom calls and the buffer assignment: results share memory only as the call declares."""
+"""Custom calls whose results share memory with operands without declaring it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # loaded where a module has such a call
     from hlo_lint.dumps.artefacts.buffer_assignment import BufferAssignment
 
 CONCAT_BITCAST = "ConcatBitcast"
-"""The call with which XLA's memory-space assignment joins slices of one buffer where they are
+"""The call with which XLA's memory-space assignment joins slices of a buffer in place
 (`memory_space_assignment.cc`): it computes nothing."""
 
 GEMM = "__cublas$lt$matmul"
@@ -41,14 +41,14 @@ allocation 1: size 4096, output shape is |f32[512]|, maybe-live-out:
 
 
 class CustomCallOverlapsOperand(Rule):
-    """A custom call whose result shares memory with an operand, undeclared.
+    """A custom call whose result shares memory with an operand without declaring it.
 
     ## Why
-    Whoever wrote the kernel after a custom call may read an operand after the first result is
-    written, unless `output_to_operand_aliasing` says that the two are one buffer. Buffer assignment
-    keeps everything else apart; where it did not, the kernel reads what it has just overwritten,
-    and the numbers are wrong in a way that depends on timing. cuBLASLt may put its result where
-    the matrix is that it adds (`beta`), as XLA's buffer assignment does.
+    The kernel of a custom call may read an operand after it wrote part of a result, unless
+    `output_to_operand_aliasing` says that both share a buffer. Buffer assignment separates all
+    others. If it did not, the kernel reads values that it has already overwritten, and the numbers
+    depend on timing. cuBLASLt may write its result over the matrix that it adds (`beta`), and XLA's
+    buffer assignment lets it.
     """
 
     opcodes = frozenset({"custom-call"})
@@ -74,14 +74,14 @@ class CustomCallOverlapsOperand(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if there is a custom call that the compiler hands memory to."""
+        """True if the module has a custom call outside fusions."""
         return any(
             "custom-call" in nonfusion_computation.opcodes
             for nonfusion_computation in module.nonfusion_computations
         )
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
-        """Each pair of result and operand that overlap without being declared."""
+        """Results and operands that overlap without a declared alias."""
         for computation in final.module.nonfusion_computations:
             for call in computation.with_opcode("custom-call"):
                 if call.custom_call_target == CONCAT_BITCAST:
@@ -109,7 +109,7 @@ class CustomCallOverlapsOperand(Rule):
 
 
 def _adds_matrix(call: Instruction) -> bool:
-    """True for a GEMM of cuBLASLt whose beta is not 0."""
+    """True for a cuBLASLt GEMM whose beta is not 0."""
     if call.custom_call_target != GEMM:
         return False
     from hlo_lint.kernels.custom_calls import GemmConfig, PayloadError, decode_payload

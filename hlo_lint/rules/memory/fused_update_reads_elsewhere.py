@@ -1,4 +1,4 @@
-"""Fusions that update an operand in place, and read other elements of it or update it twice."""
+"""Fusions that update an operand in place and read other elements of it, or update it twice."""
 
 from __future__ import annotations
 
@@ -92,12 +92,13 @@ class FusedUpdateReadsElsewhere(Rule):
     """A fusion that updates an operand in place and reads other elements of it.
 
     ## Why
-    A fusion whose root is a dynamic-update-slice gets the buffer of the array that it updates, and
-    writes the update alone. Its threads run in any order: where the update is computed from other
-    elements of that array, one thread reads what another one may have written already, and the
-    numbers depend on the run. Elements at the place of the update are read by the thread that
-    writes them, and an update of one element has one thread. Two results that update one array want
-    the same buffer, and one of the two is lost. A TPU, whose layouts have tiles, runs no threads.
+    A fusion whose root is a dynamic-update-slice gets the buffer of the array that it updates and
+    writes only the update. Its threads run in any order: if the update depends on other elements of
+    that array, a thread may read elements that another thread has already written, and the numbers
+    vary from run to run. Elements that the update replaces are safe, since the same thread reads
+    and writes them, and so is an update of a single element. Two results that update the same array
+    need the same buffer, so one update is lost. Modules with tiled layouts are for a TPU, which
+    runs no threads.
 
     Reports: openxla/xla#49176, jax-ml/jax#39100.
     """
@@ -117,7 +118,7 @@ class FusedUpdateReadsElsewhere(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such fusion."""
+        """Fusions whose in-place updates depend on the order of threads."""
         module = final.module
         if module.has_tiles:
             return
@@ -129,13 +130,13 @@ class FusedUpdateReadsElsewhere(Rule):
             defect = _defect(body)
             if defect is None:
                 sound.add(template_of(body) or body)
-            # A custom fusion runs one kernel of a library and a copy, one after the other.
+            # A custom fusion runs a library kernel and then a copy, in this order.
             elif fusion.attribute_text("kind") != "kCustom":
                 yield Finding(fusion, defect)
 
 
 def _defect(body: Computation) -> str | None:
-    """The reason why the updates of a fusion are not in place; None if there is none."""
+    """The reason that the in-place updates of a fusion are unsafe; None if they are safe."""
     updated: dict[str, Instruction] = {}
     for update in _updates(body):
         array = _origin(update.operands[0]) if update.operands else None
@@ -150,14 +151,14 @@ def _defect(body: Computation) -> str | None:
         reader = _reads_elsewhere(update, array)
         if reader is not None:
             return (
-                f"this updates operand {array.parameter_number} in place, and reads "
+                f"this updates operand {array.parameter_number} in place and reads "
                 f"other elements of it: %{reader.name} in %{body.name}"
             )
     return None
 
 
 def _updates(body: Computation) -> Iterator[Instruction]:
-    """The dynamic-update-slices that make the results of a fusion."""
+    """The dynamic-update-slices that are results of a fusion."""
     root = body.root
     results = [] if root is None else [root]
     if root is not None and root.opcode == "tuple":
@@ -169,38 +170,38 @@ def _updates(body: Computation) -> Iterator[Instruction]:
 
 
 def _origin(operand: Operand | None) -> Instruction | None:
-    """The instruction whose memory an operand is, through bitcasts and earlier updates."""
+    """The instruction that owns an operand's buffer, through bitcasts and earlier updates."""
     return source_of(operand, ("bitcast", "dynamic-update-slice"))
 
 
 def _reads_elsewhere(update: Instruction, array: Instruction) -> Instruction | None:
-    """An instruction that reads the array for the update, elsewhere than at the update's place."""
+    """An instruction through which the update depends on elements that it does not replace."""
     starts = update.operand_names[2:]
     part = operand_array(update, 1)
     if part is not None and prod(part.dims) == 1:
         return None
 
-    def is_slice(at: Instruction) -> bool:
-        return at.opcode == "dynamic-slice" and _origin(at.operand(0)) is array
+    def is_slice(reader: Instruction) -> bool:
+        return reader.opcode == "dynamic-slice" and _origin(reader.operand(0)) is array
 
-    def read(at: Instruction) -> Sequence[Instruction]:
-        if array.name in at.operand_names and not is_slice(at):
+    def read(reader: Instruction) -> Sequence[Instruction]:
+        if array.name in reader.operand_names and not is_slice(reader):
             return ()
-        return at.producers[1:] if is_slice(at) else at.producers
+        return reader.producers[1:] if is_slice(reader) else reader.producers
 
-    for at in reached(update.producers[1:], read):
-        if is_slice(at):
-            if at.operand_names[1:] != starts and _place(at) != _place(update):
-                return at
-        elif array.name in at.operand_names and not (
-            at.opcode == "slice" and _keeps_off(at, update)
+    for reader in reached(update.producers[1:], read):
+        if is_slice(reader):
+            if reader.operand_names[1:] != starts and _place(reader) != _place(update):
+                return reader
+        elif array.name in reader.operand_names and not (
+            reader.opcode == "slice" and _keeps_off(reader, update)
         ):
-            return at
+            return reader
     return None
 
 
 def _place(move: Instruction) -> Sequence[tuple[int, object]]:
-    """The dimensions of an array, without those of one element, and where a slice of it begins."""
+    """The start of a slice in each dimension, with its size; dimensions of size 1 are left out."""
     array = operand_array(move, 0)
     starts = move.operands[FIRST_INDEX[move.opcode] :]
     return [
@@ -211,7 +212,7 @@ def _place(move: Instruction) -> Sequence[tuple[int, object]]:
 
 
 def _keeps_off(read: Instruction, update: Instruction) -> bool:
-    """True if a slice has exactly the elements that an update writes, or none of them."""
+    """True if a slice is the region that an update writes, or disjoint from it."""
     ranges = read.attribute_or_none("slice")
     shape = operand_array(update, 1)
     starts = [constant_integers(index.instruction) for index in update.operands[2:]]
@@ -226,5 +227,5 @@ def _keeps_off(read: Instruction, update: Instruction) -> bool:
         return False
     pairs = list(zip(ranges, written, strict=True))
     return ranges == tuple(written) or any(
-        one.limit <= other.start or other.limit <= one.start for one, other in pairs
+        range_.limit <= region.start or region.limit <= range_.start for range_, region in pairs
     )

@@ -1,4 +1,4 @@
-"""Values that are handed on as if they were in another memory, or of another dynamic size."""
+"""Values that are passed on with a different memory space or dynamic size."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _CALLS: Final = ("call", "conditional", "fusion", "while")
 
 
 class HandedOnDifferently(Rule):
-    """A tuple, a call or a dynamic-update-slice that says another memory than what it hands on.
+    """A tuple, call or dynamic-update-slice whose memory space differs from its operand's.
 
     ## Why
-    A tuple, a get-tuple-element and an opt-barrier move nothing: what they give is what they take.
-    Neither does a call, a loop or a fusion on the way to its parameters and back, nor a copy-done
-    on its start's result; a dynamic-update-slice writes into the memory of its operand. Where a
-    pass changes the shape of an operand (a fusion gives device memory where a copy gave host
-    memory; a dimension becomes static) and not what follows, each reader believes something else.
-    From layout assignment on, XLA's verifier refuses it; where the stage is known, the rules of the
-    family verifier report it as an error instead. In a scheduled module the result of the entry
-    lies in the memory that the header says.
+    A tuple, a get-tuple-element and an opt-barrier move no data: their results are their operands.
+    Calls, loops and fusions do not move their arguments and results either, nor does a copy-done
+    its start's result; a dynamic-update-slice writes into the memory of its operand. If a pass
+    changes the shape of an operand (a fusion in device memory replaces a copy in host memory; a
+    dimension becomes static) without updating its users, they disagree about the value. From layout
+    assignment on, XLA's verifier rejects that; where the stage is known, the rules of the family
+    verifier report it as an error instead. In a scheduled module the entry's result must be in the
+    memory space that the header states.
 
     Reports: openxla/xla#20006, tensorflow/tensorflow#53685.
     """
@@ -77,9 +77,9 @@ class HandedOnDifferently(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each instruction that hands an array on as another."""
+        """Instructions that pass on an array with a different memory space or dynamic size."""
         if not stage.assumed:
-            return  # the verifier's rules find it, as errors
+            return  # the verifier's rules report it, as errors
         if module.is_scheduled and "S(" in module.header:
             yield from _in_header(module)
         if not any(map(_may_differ, types_in(module))):
@@ -99,26 +99,26 @@ class HandedOnDifferently(Rule):
 
 
 def _in_header(module: Module) -> Findings:
-    """The result of the entry, where the header says another memory."""
+    """The root of the entry, if the header states a different memory space."""
     root = None if module.entry is None else module.entry.root
     program = module.attribute_or_none("entry_computation_layout")
     if root is not None and isinstance(program, ProgramShape):
         place = _other_memory(root.shape_or_none, program.result)
         if place is not None:
             ours, theirs = place
-            yield Finding(root, f"this gives {ours}, and entry_computation_layout says {theirs}")
+            yield Finding(root, f"this returns {ours}, but entry_computation_layout says {theirs}")
 
 
 def _passed(
     computation: Computation, module: Module, placed: Mapping[str, Computation]
 ) -> Findings:
-    """Check operands and results of calls and dynamic-update-slices, where memories are spelled."""
+    """Calls and dynamic-update-slices whose operands and results disagree about memory spaces."""
     for update in computation.with_opcode("dynamic-update-slice"):
         if update.operands:
             place = _other_memory(update.operands[0].shape, update.shape_or_none)
             if place is not None:
                 ours, theirs = place
-                yield Finding(update, f"this writes into {ours}, but gives {theirs}", operand=0)
+                yield Finding(update, f"this writes into {ours}, but returns {theirs}", operand=0)
     for opcode in _CALLS:
         for call in computation.with_opcode(opcode):
             names = call.called_computations
@@ -127,7 +127,7 @@ def _passed(
             for callee in map(module.computation, names):
                 if callee is not None and (place := _at_boundary(call, callee)) is not None:
                     taken, given = place
-                    yield Finding(call, f"this passes {taken} on as {given}, to %{callee.name}")
+                    yield Finding(call, f"this passes {taken} to %{callee.name} as {given}")
                     break
 
 
@@ -136,7 +136,7 @@ def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, Ar
     for parameter in callee.parameters:
         number = parameter.parameter_number
         if call.opcode == "conditional" or number is None or number >= len(operands):
-            continue  # each branch has an operand of its own
+            continue  # the operands of a conditional belong to different branches
         place = _other_memory(operands[number].shape, parameter.shape_or_none)
         if place is not None:
             return place
@@ -147,17 +147,17 @@ def _at_boundary(call: Instruction, callee: Computation) -> tuple[ArrayShape, Ar
 
 
 def _other_memory(taken: Shape | None, given: Shape | None) -> tuple[ArrayShape, ArrayShape] | None:
-    """The first array that is host memory as taken and not as given, or the other way round."""
+    """The first array that only the operand or only the result places in host memory."""
     if taken is None or given is None:
         return None
     theirs = dict(leaves(taken))
     for place, ours in leaves(given):
-        other = theirs.get(place)
-        if isinstance(ours, ArrayShape) and isinstance(other, ArrayShape):
-            memories = _memory(ours), _memory(other)
-            # XLA:TPU writes its own memories into the bodies of fusions, in a pass after others.
+        source = theirs.get(place)
+        if isinstance(ours, ArrayShape) and isinstance(source, ArrayShape):
+            memories = _memory(ours), _memory(source)
+            # Only host memory counts: XLA:TPU writes its own memory spaces into fusion bodies late.
             if None not in memories and memories[0] != memories[1] and _HOST in memories:
-                return other, ours
+                return source, ours
     return None
 
 
@@ -167,12 +167,12 @@ def _memory(array: ArrayShape) -> int | None:
 
 @lru_cache(maxsize=1 << 14)
 def _may_differ(type_text: str) -> bool:
-    """True if a type spells a memory or a dynamic dimension."""
+    """True if a type states a memory space or a dynamic dimension."""
     return any(mark in type_text for mark in ("S(", "<=", "?"))
 
 
 def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
-    """Numbers of operands, and the arrays that are not handed on as they are."""
+    """The number of each operand that is passed on differently, with a message."""
     for number, operand in enumerate(instruction.operands):
         taken: Shape | None = operand.shape
         given: Shape | None = instruction.shape_or_none
@@ -187,18 +187,18 @@ def _differences(instruction: Instruction) -> Iterator[tuple[int, str]]:
             continue
         theirs = dict(leaves(taken))
         for place, ours in leaves(given):
-            other = theirs.get(place)
-            if not isinstance(ours, ArrayShape) or not isinstance(other, ArrayShape):
+            source = theirs.get(place)
+            if not isinstance(ours, ArrayShape) or not isinstance(source, ArrayShape):
                 continue
-            if ours.dims == other.dims and _differ(ours, other):
-                yield number, _message(operand.name, place, other, ours)
+            if ours.dims == source.dims and _differ(ours, source):
+                yield number, _message(operand.name, place, source, ours)
 
 
-def _differ(one: ArrayShape, other: ArrayShape) -> bool:
-    """True if the memories or the dynamic dimensions are spelled, and are not the same."""
-    if any(one.dynamic) != any(other.dynamic):
+def _differ(given: ArrayShape, taken: ArrayShape) -> bool:
+    """True if dynamic dimensions or stated memory spaces differ."""
+    if any(given.dynamic) != any(taken.dynamic):
         return True
-    memories = _memory(one), _memory(other)
+    memories = _memory(given), _memory(taken)
     return None not in memories and memories[0] != memories[1]
 
 

@@ -1,4 +1,4 @@
-"""Host memory where no pass has put anything yet, and slices that would cross over to it."""
+"""Values in host memory before HostOffloader, and slices that would move data between memories."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class HostMemoryLeak(Rule):
-    """A value in host memory that no pass has moved there.
+    """A value in host memory without a pass or a copy that moved it there.
 
     ## Why
-    HostOffloader of XLA:GPU puts values into host memory, `S(5)`, and makes the copies that carry
-    them across; before it, only the entry's layout speaks of host memory, and normalization would
-    turn a copy between two memories into a transpose (`layout_normalization.cc:621`). From it on, a
-    dynamic-slice does not carry device memory to the host, nor a dynamic-update-slice host memory
-    to the device (`hlo_verifier.cc:4596-4625`): no kernel does that. Release builds look once, and
-    only for the first.
+    XLA:GPU's HostOffloader puts values into host memory, `S(5)`, and makes the copies that move
+    them. Before it, only the entry's layout may mention host memory, and LayoutNormalization would
+    turn a copy between two memories into a transpose (`layout_normalization.cc:621`). After it, a
+    dynamic-slice must not move device memory to the host, nor a dynamic-update-slice host memory to
+    the device (`hlo_verifier.cc:4596-4625`): no kernel does that. Release builds check this once,
+    and only the dynamic-slice.
     """
 
     skip_fusion_bodies = False
@@ -77,11 +77,11 @@ class HostMemoryLeak(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if the stage does not bind, or if everything is in the default memory."""
+        """True if the stage is unknown, or if all values are in the default memory."""
         return not _binds(stage) or not any(map(_is_placed, types_in(module)))
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each result in host memory too early, and each slice that crosses the wrong way."""
+        """Results in host memory before HostOffloader, and slices between memory spaces."""
         if not _binds(stage):
             return
         if not any(map(_is_placed, types_of(computation))):
@@ -89,9 +89,9 @@ class HostMemoryLeak(Rule):
         if not stage.host_memory:
             for number, row in enumerate(computation.rows):
                 if _holds_host(type_of(row)):
-                    result = f"this {opcode_of(row)} gives {type_of(row)}, which is host memory"
+                    result = f"this {opcode_of(row)} returns {type_of(row)} in host memory"
                     yield Finding(
-                        computation.at(number), f"{result}, and host-offloader has not run"
+                        computation.at(number), f"{result}, but host-offloader has not run"
                     )
             return
         for opcode in _SLICES:
@@ -105,7 +105,7 @@ def _binds(stage: Stage) -> bool:
 
 
 def _crossings(instruction: Instruction, backend: str | None) -> Findings:
-    """The moves between memories that a slice must not make."""
+    """Moves between memory spaces that a slice must not make."""
     after, is_update = result_array(instruction), instruction.opcode == "dynamic-update-slice"
     if after is None:
         return
@@ -116,7 +116,7 @@ def _crossings(instruction: Instruction, backend: str | None) -> Findings:
         was, becomes = before.memory_space, after.memory_space
         to_host = not is_update and was != HOST == becomes
         from_host = is_update and not number and was == HOST != becomes
-        # On TPU it is VMEM, between which and HBM memory-space assignment moves slices.
+        # On TPU, space 1 is VMEM, and memory-space assignment moves slices between it and HBM.
         fast = backend != "tpu" and was == FAST != becomes
         if to_host or from_host or fast:
             message = f"this {instruction.opcode} moves data from memory space {was} to {becomes}"

@@ -17,14 +17,14 @@ class HugeConstant(Rule):
     """Constants of hundreds of megabytes in the module.
 
     ## Why
-    An array that a traced function takes from around it, and not as an argument, becomes a constant
-    of the module. It is copied with each pass, hashed for the cache of compiled programs, folded
-    with what reads it, and lies in device memory besides the array itself. A module of 2 GiB cannot
-    be serialized at all. Pass the array as an argument, or compute it where it is read.
+    An array that a traced function closes over, instead of taking it as an argument, becomes a
+    constant of the module. Passes copy it, the compilation cache hashes it, constant folding reads
+    it, and it takes device memory in addition to the array itself. A module of 2 GiB cannot be
+    serialized at all. Pass the array as an argument, or compute it where it is read.
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(1 << 28, "Bytes of all constants together.", least=1)
+    min_bytes = Option(1 << 28, "Smallest total size of constants, in bytes.", least=1)
     opcodes = frozenset({"constant"})
     examples = (
         Bad.entry("""
@@ -41,7 +41,7 @@ class HugeConstant(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """One finding, at the largest constant."""
+        """A finding at the largest constant, if all of them reach the limit."""
         holding = holders(final.module).get("constant", ())
         counts = Counter(
             [
@@ -65,5 +65,5 @@ class HugeConstant(Rule):
 
 
 def _size(text: str) -> int:
-    """The bytes of a constant; 0 of a scalar, which is part of the code."""
+    """The size of a constant in bytes; 0 for a scalar, which is part of the code."""
     return 0 if "[]" in text else bytes_on_device(text)

@@ -1,4 +1,4 @@
-"""Values that no device has room for."""
+"""Temporary values too large for any device."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ DEVICE: Final = 0
 _WITHOUT_MEMORY: Final = frozenset(
     "bitcast constant dynamic-update-slice get-tuple-element iota parameter reshape tuple".split()
 )
-"""Opcodes whose result is another value's memory, is given, or is always computed where it is
-read."""
+"""Opcodes whose result aliases another value, is an input, or is always fused into its users."""
 _PARTITIONS = late(r"\bnum_partitions=(\d+)")
 
 
 class HugeTemporary(Rule):
-    """A value between the parameters and the results that takes many gigabytes.
+    """A temporary value that takes many gigabytes.
 
     ## Why
-    Broadcasts and element-wise operations cost nothing where they are fused with what reads them.
-    Where one of them is not, its whole result is written to memory, and a broadcast of a few
-    megabytes asks for tens of gigabytes: RESOURCE_EXHAUSTED when the program is compiled or run.
-    Before fusion this is a warning of what will happen if the fusion is not made; the instruction
-    names the line of the program. The sizes of a module that is not partitioned yet are shared
-    between its partitions.
+    Broadcasts and elementwise operations cost no memory if they are fused with their users.
+    Otherwise the whole result is written to memory, and a broadcast of a few megabytes may take
+    tens of gigabytes: RESOURCE_EXHAUSTED when the program is compiled or run. Before fusion the
+    finding is a warning in case the fusion does not happen; the instruction names the line of the
+    program. Before partitioning, sizes are divided by the number of partitions.
 
     Reports: jax-ml/jax#23548.
     """
 
     severity = Severity.WARNING
     min_bytes = Option(
-        1 << 35, "Bytes of one value, in one partition: half of a large GPU's memory.", least=1
+        1 << 35,
+        "Smallest reported value, in bytes per partition: half of a large GPU's memory.",
+        least=1,
     )
     examples = (
         Bad.entry("""
@@ -62,7 +62,7 @@ class HugeTemporary(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """The first of the largest values, with the others that are as large as the option says."""
+        """A finding at the largest value, with notes on others that reach the limit."""
         if max(map(bytes_on_device, types_in(final.module)), default=0) < self.min_bytes:
             return
         shared = 1 if final.is_final else _partitions_to_come(final.module)
@@ -82,12 +82,12 @@ class HugeTemporary(Rule):
             _MAX_NAMED,
         )
         yield Finding(
-            first, f"this {first.opcode} gives {first.type_text}: {sized(largest)}", notes
+            first, f"this {first.opcode} returns {first.type_text}: {sized(largest)}", notes
         )
 
 
 def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]]:
-    """The arrays of so many bytes that instructions outside fusions give, with their bytes."""
+    """Instructions outside fusions that return at least `least` bytes, with that size."""
     sizes = {text: bytes_on_device(text) for text in types_in(module)}
     large = {text: size for text, size in sizes.items() if size >= max(least, 1)}
     for computation in module.nonfusion_computations if large else ():
@@ -103,7 +103,7 @@ def _temporaries(module: Module, least: int) -> Iterator[tuple[int, Instruction]
 
 @lru_cache(maxsize=1 << 14)
 def bytes_on_device(text: str) -> int:
-    """The bytes of an array in device memory, by its type; 0 of anything else."""
+    """The size in bytes of an array type in device memory; 0 for any other type."""
     shape = shape_or_none(text)
     return (shape.byte_size or 0) if _is_on_device(shape) else 0
 
@@ -115,7 +115,7 @@ def _is_on_device(shape: Shape | None) -> TypeGuard[ArrayShape]:
 
 
 def _partitions_to_come(module: Module) -> int | None:
-    """Number of partitions that share the values; None if the shardings do not say."""
+    """The number of partitions that will share the values; None if shardings leave it open."""
     if module.is_scheduled:
         return 1
     count = _PARTITIONS.search(module.header)

@@ -1,4 +1,4 @@
-"""Values that are alive at once and share memory."""
+"""Values with overlapping live ranges that share memory."""
 
 from __future__ import annotations
 
@@ -35,16 +35,15 @@ allocation 2: size 4096, preallocated-temp:
 
 
 class LiveValuesShareMemory(Rule):
-    """A write into memory whose value is still to be read.
+    """A write to memory that holds a value still to be read.
 
     ## Why
-    Buffer assignment lets values share memory whose live ranges do not meet, in the schedule that
-    it was given. Where the two disagree (the schedule changed afterwards, a live range was counted
-    wrongly, an alias was not known), an instruction writes over a value that a later one reads, and
-    the numbers are wrong. Asynchronous operations are the business of asynchronous-buffer-reused.
-
-    What counts is the order of a scheduled module and the buffer assignment beside it; what loops,
-    calls and conditionals write inside counts for them.
+    Buffer assignment lets values share memory if their live ranges are disjoint in the schedule. If
+    it is out of step with the schedule (the schedule changed later, a live range was wrong, an
+    alias was unknown), an instruction overwrites a value that a later instruction reads, and the
+    numbers are wrong. The rule compares the order of a scheduled module with its buffer assignment;
+    a loop, call or conditional counts as writing what its computations write.
+    asynchronous-buffer-reused covers asynchronous operations.
     """
 
     mentions = ("is_scheduled=true",)
@@ -64,16 +63,16 @@ class LiveValuesShareMemory(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if the order of the text is the order of execution."""
+        """True if the module is scheduled, so that text order is execution order."""
         return module.is_scheduled
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
-        """Each value that is lost, at what writes over it."""
+        """Writes that destroy a value before its last read."""
         for clash in clashes(final.module, buffers):
             value = clash.lost.read.value
             yield Finding(
                 clash.writer,
-                f"this writes over %{value.instruction}, which %{clash.lost.reader.name} reads "
-                "after it",
+                f"this overwrites %{value.instruction}, which %{clash.lost.reader.name} reads "
+                "later",
                 notes=(str(clash.written), str(clash.lost.read)),
             )

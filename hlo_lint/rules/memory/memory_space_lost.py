@@ -1,4 +1,4 @@
-"""Memory spaces that a pass takes from values and from the interface of the program."""
+"""Memory spaces that a pass drops from values or from the entry's layout."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ _AFTER = "module_0001.m.0002.layout_assignment.after_layout-assignment.before_pi
 
 
 class MemorySpaceLost(Rule):
-    """A value, a parameter or a result that a pass moves back to the default memory.
+    """A value, parameter or result that a pass moved back to the default memory.
 
     ## Why
-    The caller says in `entry_computation_layout` where arguments lie and where it wants results:
-    host memory is S(5). A pass that sets the layout of the entry anew has to keep that. Where it
-    does not, the caller and the program disagree about whose memory a buffer is in: a result that
-    was offloaded takes device memory, or a kernel reads from another device's address. Within the
-    program, an instruction that kept its name, its operation and its operands is where it was: a
-    copy to the host that stays on the device frees nothing. Offloaders choose anew; but where the
-    host-offloader takes the last `MoveToHost` away, something is in host memory.
+    `entry_computation_layout` states the memory spaces of arguments and results: host memory is
+    S(5). A pass that rewrites the entry's layout has to keep them. Otherwise the caller and the
+    program disagree about a buffer: an offloaded result takes device memory, or a kernel reads an
+    address of the wrong memory. Within the program, an instruction that keeps its name, opcode and
+    operands must keep its memory space: a copy to the host that stays on the device frees nothing.
+    Offloading passes may choose other memory spaces; but once host-offloader has removed the last
+    `MoveToHost`, some value must be in host memory.
     """
 
     severity = Severity.WARNING
@@ -86,15 +86,15 @@ class MemorySpaceLost(Rule):
     )
 
     def check_values(self, change: PassPair) -> Findings:
-        """One finding, with the first instruction that lost the memory space of its result."""
+        """A finding at the first instruction whose result lost its memory space."""
         if may(change.pass_name, "placement"):
             return
         lost: list[tuple[Instruction, Instruction]] = []
         for computation in change.changed:
             rows, others = computation.before.rows, computation.after.rows
             for number, position in computation.kept:
-                row, other = rows[number], others[position]
-                if opcode_of(row) != opcode_of(other) or ":S(" not in type_of(row):
+                row, new_row = rows[number], others[position]
+                if opcode_of(row) != opcode_of(new_row) or ":S(" not in type_of(row):
                     continue
                 old, new = computation.before.at(number), computation.after.at(position)
                 if _has_moved(old, new):
@@ -108,7 +108,7 @@ class MemorySpaceLost(Rule):
             )
 
     def check_marks(self, change: PassPair) -> Findings:
-        """One finding, where all that was to move to the host is on the device."""
+        """A finding if every value marked MoveToHost stayed on the device."""
         if MARKERS["MoveToHost"] != change.pass_name:
             return
         marks = [
@@ -120,12 +120,12 @@ class MemorySpaceLost(Rule):
         if marks[0] and not marks[1] and not any("S(5)" in text for text in types_in(change.after)):
             yield Finding(
                 header_span(change.after),
-                f"{change.pass_name} has nothing in host memory for %{marks[0][0].name}, "
-                "a MoveToHost",
+                f"{change.pass_name} removed %{marks[0][0].name}, a MoveToHost, but no value is in "
+                "host memory",
             )
 
     def check(self, change: PassPair) -> Findings:
-        """One finding, with the first parameter or result that lost its memory space."""
+        """A finding naming the first parameter or result that lost its memory space."""
         before, after = change.before, change.after
         if ":S(" not in before.header or before.header == after.header:
             return
@@ -133,7 +133,7 @@ class MemorySpaceLost(Rule):
             return
         ours, theirs = _arrays(before), _arrays(after)
         if ours.keys() != theirs.keys():
-            return  # the program has another interface now
+            return  # the program's interface changed
         lost = [
             (place, shape.memory_space)
             for place, shape in ours.items()
@@ -151,7 +151,7 @@ class MemorySpaceLost(Rule):
 
 
 def _has_moved(old: Instruction, new: Instruction) -> bool:
-    """True if an array that is computed as before is in the default memory now."""
+    """True if an unchanged operation now has its result in the default memory."""
     ours, theirs = old.shape_or_none, new.shape_or_none
     return (
         isinstance(ours, ArrayShape)

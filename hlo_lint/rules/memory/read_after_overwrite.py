@@ -1,4 +1,4 @@
-"""Values that are read after another value was written into their buffer."""
+"""Values that are read after their buffer was overwritten."""
 
 from __future__ import annotations
 
@@ -195,23 +195,23 @@ _COPY_DONE = "c = f32[8]{0:S(5)} copy-done(s)"
 
 
 class ReadAfterOverwrite(Rule):
-    """A value that is read after another one was written over it.
+    """A value that is read after its buffer was overwritten.
 
     ## Why
-    Some values have to share a buffer: the state of a loop through all iterations, what calls and
-    conditionals take and give, a dynamic-update-slice or a scatter and its operand, alone or at the
-    end of a fusion, results with `output_to_operand_aliasing`. An asynchronous operation reads its
-    operands until its done. Copy insertion puts copies where two of them would be alive at
-    once, then removes those that are not needed. If it removes one too many, or a later pass moves
-    an instruction over such a write, the old value is gone when it is read, and the numbers are
-    wrong. Nothing in XLA checks it again.
+    Some values must share a buffer: a loop's state in all iterations, arguments and results of
+    calls and conditionals, a dynamic-update-slice or a scatter and its operand (alone or at the end
+    of a fusion), results with `output_to_operand_aliasing`. An asynchronous operation reads its
+    operands until its done. Copy insertion adds copies where such values would be live at the same
+    time, then removes the unnecessary copies. If it removes too many, or a later pass moves an
+    instruction past such a write, the old value is gone when it is read, and the numbers are wrong.
+    XLA does not check this.
 
-    A parameter that the caller did not donate, and a constant, are read again by the next run:
-    nothing may be written over them. Two elements of a loop's state cannot change places without a
-    copy, nor can a parameter be the result that is to lie in another one.
+    A constant, or a parameter that the caller did not donate, is read again by the next run and
+    must not be overwritten. Without a copy, two elements of a loop's state cannot swap, and a
+    parameter cannot be a result that aliases a different parameter.
 
-    It is checked where the module is scheduled, and in the dumps after copy insertion. In a module
-    that is not scheduled, only a reader that depends on the writer is certain to come after it.
+    The rule checks scheduled modules and dumps after copy insertion. In an unscheduled module, it
+    reports only readers that depend on the writer: the order of others is open.
 
     Reports: openxla/xla@dadbe2c566.
     """
@@ -252,13 +252,13 @@ class ReadAfterOverwrite(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such read of a scheduled module, unless copy insertion may be still to come."""
+        """Reads of overwritten values in a scheduled module, unless copy insertion may follow."""
         if final.module.is_scheduled and final.next_pass is None:
-            # A loose file may come from before copy insertion all the same.
+            # A file without its dump directory may come from before copy insertion.
             yield from _all(final.module, None if final.is_final else Severity.WARNING)
 
     def check_unscheduled(self, compilation: Compilation) -> Findings:
-        """Each such read in the last dump after copy insertion, where that is not scheduled."""
+        """Reads of overwritten values in an unscheduled last dump after copy insertion."""
         dumps = compilation.dumps
         last = len(dumps) - 1
         if any(_is_copied(dump.name) for dump in dumps) and not dumps[last].module.is_scheduled:
@@ -270,46 +270,46 @@ def _all(module: Module, severity: Severity | None, file: int = 0) -> Findings:
     for root, element, target in swapped:
         yield Finding(
             root,
-            f"this gives element {element} of the loop's state back as element {target}, without a "
-            "copy: each element has one buffer through all iterations",
+            f"this returns element {element} of the loop's state as element {target} without a "
+            "copy: each element keeps its buffer in all iterations",
             severity=severity,
             file=file,
         )
     for root, index, value in swapped_results(module):
         yield Finding(
             root,
-            f"result {spelled_index(index)} is to lie in another parameter than %{value.name}, "
-            "which it is: no copy takes it there",
+            f"result {spelled_index(index)} is %{value.name}, but aliases a different parameter: a "
+            "copy is missing",
             severity=severity,
             file=file,
         )
     if swapped:
-        return  # their buffers are one now, and all else follows from that
+        return  # their buffers are merged: all further overwrites follow from that
     writers: set[Instruction] = set()
     for overwrite in overwrites(module):
         if overwrite.writer.computation in uncalled_computations(module):
-            continue  # nothing runs it; XLA's canonical form prints the bodies of fusions so
+            continue  # dead code: XLA's canonical form prints fusion bodies without a caller
         writers.add(overwrite.writer)
         message = _message(overwrite)
-        note = f"the two share a buffer, and no copy keeps {_spelled(overwrite)}"
+        note = f"both share a buffer, and no copy preserves {_spelled(overwrite)}"
         yield Finding(overwrite.writer, message, (note,), severity=severity, file=file)
     for writer, (kept, index) in kept_writes(module):
-        # People who write a module by hand begin a loop's counter with a constant.
+        # Handwritten modules often initialize a loop's counter with a constant.
         is_counter = severity is Severity.WARNING and kept.type_text.endswith("[]")
         if writer not in writers and not (is_counter and kept.opcode == "constant"):
             place = f"%{kept.name}" + (spelled_index(index) if index else "")
             reason = "is a constant" if kept.opcode == "constant" else "is not donated"
             yield Finding(
                 writer,
-                f"this writes over {place}, which {reason}",
-                ("the two share a buffer, and no copy lies between them",),
+                f"this overwrites {place}, which {reason}",
+                ("both share a buffer, without a copy between them",),
                 severity=severity,
                 file=file,
             )
 
 
 def _is_copied(name: DumpName | None) -> bool:
-    """True if a dump was written when copy insertion had removed what copies it could."""
+    """True if a dump was written after copy insertion had removed unnecessary copies."""
     if name is None:
         return False
     return _COPIED.endswith(f"_{name.after}") or name.after == "copy-insertion"
@@ -318,8 +318,8 @@ def _is_copied(name: DumpName | None) -> bool:
 def _message(overwrite: Overwrite) -> str:
     reader = overwrite.reader
     is_result = reader.opcode == "tuple" and reader.is_root
-    after = "the computation gives back" if is_result else f"%{reader.name} reads after it"
-    return f"this writes over {_spelled(overwrite)}, which {after}"
+    after = "the computation returns" if is_result else f"%{reader.name} reads later"
+    return f"this overwrites {_spelled(overwrite)}, which {after}"
 
 
 def _spelled(overwrite: Overwrite) -> str:

@@ -1,4 +1,4 @@
-"""Starts and dones of asynchronous operations, which XLA's verifier pairs one to one."""
+"""Starts and dones of asynchronous operations, which must form pairs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _UNKNOWN = ("parameter", "while", "call", "conditional", "custom-call")
 
 
 class StartWithoutDone(Rule):
-    """An asynchronous operation that nothing waits for, or a done that waits for nothing.
+    """An asynchronous start without a done, or a done without a start.
 
     ## Why
-    The done is where the result of an asynchronous operation may be used and where its memory
-    becomes free. Without one, the program may end, or give the memory away, while a copy or a
-    collective is still running. XLA's verifier wants one done for each start and the start before
-    it, of the same kind (`xla/service/hlo_verifier.cc`); it does not run on texts that a tool
-    or a person wrote, nor after the last pass.
+    After its done, the result of an asynchronous operation may be used and its memory is free.
+    Without a done, the program may end, or reuse the memory, while a copy or a collective is still
+    running. XLA's verifier requires a done of the same operation after each start
+    (`xla/service/hlo_verifier.cc`), but it does not run on texts written by a tool or a person, or
+    after the last pass.
     """
 
     mentions = ("-start", "-update", "-done", "send", "recv")
@@ -87,7 +87,7 @@ class StartWithoutDone(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if there is a start or a done."""
+        """True if the module has a start or a done."""
         return has_async(module)
 
     def check(self, final: FinalModule) -> Findings:
@@ -115,18 +115,16 @@ def _starts(chain: AsyncChain, module: Module) -> Findings:
     start = chain.start
     if not chain.dones and not chain.escapes:
         if chain.is_carried:
-            message = f"a loop carries this {start.opcode} along, and no done ever reads it"
+            message = f"a loop carries this {start.opcode}, but no done ever reads it"
             yield Finding(start, message, severity=Severity.WARNING)
         else:
-            users = ", ".join(f"%{user.name}" for user in start.users) or "it has no users"
-            yield Finding(
-                start, f"nothing waits for this {start.opcode}", notes=(f"users: {users}",)
-            )
+            users = ", ".join(f"%{user.name}" for user in start.users) or "none"
+            yield Finding(start, f"this {start.opcode} has no done", notes=(f"users: {users}",))
     for done in chain.dones:
         if not _is_of(done, chain, module):
             yield Finding(
                 done,
-                f"this {done.opcode} waits for %{start.name}, which is of another kind: "
+                f"this {done.opcode} waits for %{start.name}, which is a different operation: "
                 f"{start.opcode}",
                 notes=(f"%{start.name} = {start.type_text} {start.opcode}",),
                 operand=0,
@@ -140,7 +138,7 @@ def _starts(chain: AsyncChain, module: Module) -> Findings:
         yield Finding(
             done,
             f"this {done.opcode} waits for %{start.name}, "
-            f"and %{in_computation[0].name} has already done so",
+            f"which already has a done, %{in_computation[0].name}",
             operand=0,
         )
     for done in in_computation[:1]:
@@ -148,42 +146,44 @@ def _starts(chain: AsyncChain, module: Module) -> Findings:
             yield Finding(
                 done,
                 f"this {done.opcode} is scheduled before its start, %{start.name}",
-                notes=(f"instruction {done.number} of the schedule, and {start.number}",),
+                notes=(f"the done is instruction {done.number}, its start {start.number}",),
                 operand=0,
             )
 
 
 def _is_of(done: Instruction, chain: AsyncChain, module: Module) -> bool:
-    """True if XLA takes a done for that of a start."""
+    """True if XLA accepts a done for a start."""
     start = chain.start
     ours, theirs = operation(done), operation(start)
     if ours == theirs:
         return True
-    if theirs == "async":  # a done may be printed as what the computation does
+    if theirs == "async":  # a done may be printed with the opcode of the wrapped operation
         callee = module.callee(start)
         root = None if callee is None else callee.root
         return root is None or root.opcode == ours
-    # A loop that is pipelined in part may carry a send where a recv was.
+    # A partially pipelined loop may carry a send in the place of a recv.
     return chain.is_carried and {ours, theirs} <= _TRANSFERS
 
 
 def _lone(done: Instruction) -> Findings:
-    at: Instruction | None = done
+    start: Instruction | None = done
     name = ""
     for _ in range(64):
-        operand = at.operands[0] if at is not None and at.operands else None
+        operand = start.operands[0] if start is not None and start.operands else None
         if operand is None:
             break
-        at, name = operand.instruction, operand.name
-        if at is None or at.opcode not in _THROUGH:
+        start, name = operand.instruction, operand.name
+        if start is None or start.opcode not in _THROUGH:
             break
-    if at is None:
+    if start is None:
         yield Finding(done, f"this {done.opcode} waits for %{name}, which is not defined")
-    elif at is done:
-        yield Finding(done, f"this {done.opcode} has no operand: there is no start to wait for")
-    elif at.opcode not in _UNKNOWN or (at.opcode == "parameter" and at.computation.is_entry):
+    elif start is done:
+        yield Finding(done, f"this {done.opcode} has no operand: expected a start")
+    elif start.opcode not in _UNKNOWN or (
+        start.opcode == "parameter" and start.computation.is_entry
+    ):
         yield Finding(
             done,
-            f"this {done.opcode} waits for %{at.name}, which is not a start but {at.opcode}",
+            f"this {done.opcode} waits for %{start.name}, which is not a start but {start.opcode}",
             operand=0,
         )

@@ -1,4 +1,4 @@
-"""Elements of less than a byte that take a byte each in what is going to run."""
+"""Unpacked arrays of sub-byte elements in a final module."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class SubbyteSizeMissing(Rule):
-    """An array of elements narrower than a byte, without the size that packs them.
+    """An array of sub-byte elements without the element size that packs them.
 
     ## Why
     SubByteSizeSetter gives every array of s4, u4, s2 … its `E(4)` or `E(2)` after layout
-    assignment, and XLA:GPU runs it once more after normalization, because layouts that passes make
-    of an order alone have none. An array left without one takes a byte for each element. What reads
-    it reads packed elements: half of the data is wrong, or a bitcast has two sizes. XLA refuses an
-    `E` where none belongs and says nothing where one is missing.
+    assignment. XLA:GPU runs it again after normalization, because layouts that passes build from a
+    dimension order lack it. An array without it takes a byte per element, but its users read packed
+    elements: half of the data is wrong, or the sizes of a bitcast differ. XLA rejects a superfluous
+    `E`, but not a missing `E`.
     """
 
     examples = (
@@ -47,10 +47,10 @@ class SubbyteSizeMissing(Rule):
     mentions = tuple(f"{dtype}[" for dtype in SUBBYTE)
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each instruction with such an array in its type, in what a compiler ended with."""
+        """Instructions of a final module with an unpacked sub-byte array in their type."""
         if not stage.final or stage.backend is None:
             return
-        # Releases before sub-byte-size-setter print no E anywhere, and pack nothing.
+        # Releases before sub-byte-size-setter print no E and pack no array.
         if stage.release is not None or any("E(" in type_text for type_text in types_in(module)):
             for computation in module.computations:
                 yield from _unpacked_arrays(computation)
@@ -71,7 +71,7 @@ def _unpacked_arrays(computation: Computation) -> Findings:
 
 @lru_cache(maxsize=1 << 14)
 def _unpacked(text: str) -> ArrayShape | None:
-    """The first array of a type that should be packed and is not; scalars are not packed."""
+    """The first unpacked sub-byte array of a type; scalars need no packing."""
     if not any(dtype in text for dtype in SUBBYTE):
         return None
     try:

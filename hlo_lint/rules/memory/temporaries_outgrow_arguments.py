@@ -1,4 +1,4 @@
-"""Programs whose temporary memory is many times what they take and give."""
+"""Programs whose temporary memory is many times the size of arguments and results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEMPORARY: Final = "preallocated-temp"
 _LIVE_OUT: Final = "maybe-live-out"
 _SHOWN: Final = 3
 _SHARE: Final = 32
-"""A module whose largest array is smaller by this factor than the limit is not looked at."""
+"""Skip modules whose largest array is smaller than the limit by more than this factor."""
 _PROGRAM = """
 HloModule m, is_scheduled=true
 
@@ -43,19 +43,21 @@ allocation 2: size 2147483648, preallocated-temp:
 
 
 class TemporariesOutgrowArguments(Rule):
-    """A program whose temporary memory is many times as large as its arguments and results.
+    """A program whose temporary memory is many times the size of its arguments and results.
 
     ## Why
     Temporaries are invisible in the source: the activations that a gradient keeps, a broadcast that
-    was not fused, an array that a gather made whole on each device. Where they are many times as
-    large as arguments and results, one line of the program mostly asks for them, and
-    rematerialization, a scan over parts or another sharding gives the memory back. The
-    finding stands at the largest value, which names its line; buffer assignment says the sizes.
+    was not fused, an array that an all-gather materialized on each device. If they are many times
+    as large as arguments and results, a single line of the program usually causes most of them, and
+    rematerialization, a scan over parts or a different sharding saves the memory. The finding is at
+    the largest value, which names its line; sizes come from the buffer assignment.
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(1 << 30, "Bytes of temporary memory that make a finding.", least=1)
-    times = Option(8.0, "How many times as large as arguments and results together.", least=0)
+    min_bytes = Option(1 << 30, "Smallest reported temporary memory, in bytes.", least=1)
+    times = Option(
+        8.0, "Smallest reported ratio of temporary memory to arguments and results.", least=0
+    )
     examples = (
         Bad(
             _PROGRAM.format(mark="  // error"),
@@ -68,7 +70,7 @@ class TemporariesOutgrowArguments(Rule):
     )
 
     def is_applicable(self, module: Module) -> bool:
-        """True if an array is large enough that temporary memory may be."""
+        """True if the module has arrays large enough to reach the limit."""
         least = self.min_bytes // _SHARE
         return module.is_scheduled and any(
             bytes_on_device(text) >= least
@@ -77,7 +79,7 @@ class TemporariesOutgrowArguments(Rule):
         )
 
     def check(self, final: FinalModule, buffers: BufferAssignment) -> Findings:
-        """One finding, at the largest temporary value."""
+        """A finding at the largest temporary value, if the total reaches both limits."""
         temporary = passed = 0
         values: list[AssignedValue] = []
         for allocation in buffers.allocations:
@@ -92,10 +94,10 @@ class TemporariesOutgrowArguments(Rule):
             return
         largest = sorted(values, key=lambda value: -value.size)
         places = {value.id: _instruction(final.module, value) for value in largest[:_SHOWN]}
-        at = next((place for place in places.values() if place is not None), None)
-        if at is not None:
+        largest_known = next((place for place in places.values() if place is not None), None)
+        if largest_known is not None:
             yield Finding(
-                at,
+                largest_known,
                 f"{sized(temporary)} of temporary memory, {sized(passed)} of arguments and results",
                 first_of(
                     [f"%{value.instruction}: {sized(value.size)}" for value in largest],
