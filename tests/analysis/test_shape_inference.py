@@ -199,11 +199,11 @@ add                     | f32[3,4]; f32[3,5]              |                     
 add                     | f32[3]; f32[3,4]                |                      | 1 and 2 dimensions
 add                     | (f32[3]); f32[3]                |                      | operand 0 of add has to be an array
 complex                 | f16[3]; f16[3]                  |                      | no complex type of f16
-select                  | s32[3]; f32[3]; f32[3]          |                      | by a s32
+select                  | s32[3]; f32[3]; f32[3]          |                      | a pred, got s32
 select                  | pred[2]; f32[3]; f32[3]         |                      | by pred[2] among f32[3]
 clamp                   | f32[2]; f32[3]; f32[]           |                      | operand 0 of clamp
 map                     | f32[3]                          | dimensions={0}, to_apply=%add | 2 parameters
-transpose               | f32[3,4]                        | dimensions={1,1}     | {1,1} does not permute
+transpose               | f32[3,4]                        | dimensions={1,1}     | {1,1} is not a permutation
 reverse                 | f32[3]                          | dimensions={1}       | dimensions=1
 slice                   | f32[9]                          | slice={[1:10]}       | [1:10] out of 9
 slice                   | f32[9]                          | slice={[1:3:0]}      | a stride of 0
@@ -219,9 +219,9 @@ set-dimension-size      | f32[3]; s64[]                   | dimensions={0}      
 dot                     | f32[3,4]; f32[5,6]              | lhs_contracting_dims={1}, \
 rhs_contracting_dims={0} | contracting dimensions differ: 1 of the lhs has 4
 dot                     | f32[3,4]; f32[4,6]              | lhs_contracting_dims={2}, \
-rhs_contracting_dims={0} | lhs_contracting_dims names 2
+rhs_contracting_dims={0} | lhs_contracting_dims names dimension 2
 dot                     | f32[3,4]; f32[4,6]              | lhs_batch_dims={1}, lhs_contracting_dims={1}, \
-rhs_batch_dims={0}, rhs_contracting_dims={0} | name one twice
+rhs_batch_dims={0}, rhs_contracting_dims={0} | contracting dimension twice
 ragged-dot              | f32[11,5]; f32[3,5,7]; s32[4]   | lhs_contracting_dims={1}, \
 rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0} | 3 right sides for 4 groups
 convolution             | f32[1,4,4,6]; f32[3,3,5,8]      | window={size=3x3}, \
@@ -231,20 +231,20 @@ dim_labels=b01f_01io->b01f | the window has size 2
 gather                  | f32[8,9]; s32[5,1]              | offset_dims={1}, collapsed_slice_dims={0}, \
 start_index_map={0}, index_vector_dim=1, slice_sizes={1,10} | takes 10 out of 9
 gather                  | f32[8,9]; f32[5,1]              | offset_dims={1}, collapsed_slice_dims={0}, \
-start_index_map={0}, index_vector_dim=1, slice_sizes={1,9} | no integers
+start_index_map={0}, index_vector_dim=1, slice_sizes={1,9} | not integers
 scatter                 | f32[8,9]; s32[5,1]; f32[6,9]    | update_window_dims={1}, \
 inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1, to_apply=%add | \
 dimension 0 of the updates has 6
 reduce                  | f32[3,4]; f32[]                 | dimensions={2}, to_apply=%add | dimensions=2
-reduce                  | f32[3,4]; f32[]                 | dimensions={0,0}, to_apply=%add | one twice
+reduce                  | f32[3,4]; f32[]                 | dimensions={0,0}, to_apply=%add | a dimension twice
 reduce                  | s32[3,4]; f32[]                 | dimensions={0}, to_apply=%add | folds s32[]
-reduce                  | f32[3,4]; f32[]                 | dimensions={0}, to_apply=%largest | 2 parameters, and not 4
-reduce-window           | f32[9,8]; f32[]                 | window={size=3}, to_apply=%add | rank 2, and not 1
+reduce                  | f32[3,4]; f32[]                 | dimensions={0}, to_apply=%largest | 2 parameters, got 4
+reduce-window           | f32[9,8]; f32[]                 | window={size=3}, to_apply=%add | rank 2, got 1
 select-and-scatter      | f32[4,5]; f32[3,5]; f32[]       | window={size=3x1 stride=2x1 pad=0_1x0_0}, \
 select=%less, scatter=%add | takes f32[2,5]
 sort                    | f32[3]; f32[4]                  | dimensions={0}, to_apply=%less | differ in their sizes
 topk                    | f32[3,8]                        | k=9, largest=true    | 9 out of 8
-fft                     | f32[3,8]                        | fft_type=RFFT, fft_length={7} | says 7
+fft                     | f32[3,8]                        | fft_type=RFFT, fft_length={7} | needs 7
 fft                     | f32[8]                          | fft_type=FFT, fft_length={8} | complex numbers
 cholesky                | f32[3,4]                        | lower=true           | square matrices
 triangular-solve        | f32[3,3]; f32[4,5]              | left_side=true, lower=true, \
@@ -254,7 +254,7 @@ get-tuple-element       | (f32[3], s32[])                 | index=2             
 get-tuple-element       | f32[3]                          | index=0              | not a tuple
 call                    | f32[4]                          | to_apply=%double     | the parameter is f32[3]
 while                   | f32[4]                          | condition=%always, body=%double | takes f32[3]
-while                   | f32[3]                          | condition=%double, body=%double | no pred[]
+while                   | f32[3]                          | condition=%double, body=%double | expected pred[]
 conditional             | f32[]; f32[3]                   | branch_computations={%double} | pred[] or s32[]
 conditional             | s32[]; f32[4]                   | branch_computations={%double} | branch 0 takes
 copy-done               | (f32[3], f32[4], u32[])         |                      | f32[4] into f32[3]
@@ -268,7 +268,7 @@ operands 2 and 3
 
 WRONG = """
 add                     | f32[3]; f32[3]      |                        | f32[4]      | expected f32[3], is f32[4]
-add                     | f32[3]; f32[]       |                        | f32[3]      | nothing broadcasts it
+add                     | f32[3]; f32[]       |                        | f32[3]      | no implicit broadcast
 copy                    | f32[3]              |                        | f32[4]      | expected f32[3]
 reshape                 | f32[6]              |                        | f32[2,4]    | 6 elements cannot give 8
 reshape                 | f32[6]              |                        | s32[6]      | of f32 cannot give s32
@@ -290,16 +290,16 @@ infeed                  | token[]             |                        | f32[3] 
 recv                    | token[]             | channel_id=1           | f32[3]      | the type of recv
 rng                     | s32[]; s32[]        | distribution=rng_normal | s32[3]     | rng_normal cannot give s32
 rng-bit-generator       | u64[2]              | algorithm=rng_default  | (u64[3], u32[4]) | gives u64[3]
-slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | makes f32[4]
+slice-start             | f32[9]              | slice={[0:4]}          | ((f32[9]), f32[5], s32[]) | returns f32[4]
 fusion-start            | f32[4]              | kind=kLoop, calls=%cut | ((f32[5]), f32[3], s32[]) | f32[4] at index {0}
 async-start             | f32[4]              | calls=%cut             | ((f32[4]), f32[4], s32[]) | its computation's f32[3]
 reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%boxed | f32[] | expected (f32[])
 reduce                  | f32[3]; f32[]       | dimensions={0}, to_apply=%add | (f32[]) | expected f32[]
 scan                    | f32[7]; f32[]       | dimensions={0}, num_carries=1, to_apply=%add | f32[7] | expected f32[]
 all-gather              | f32[3]              | replica_groups={{0,1}}, dimensions={0} | f32[9] | expected f32[6]
-all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | makes 7 of 3
-all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[9]) | makes f32[6]
-collective-permute-start | f32[3]             | source_target_pairs={{0,1}} | (f32[3], f32[4], u32[], u32[]) | makes f32[3]
+all-gather              | f32[3]              | channel_id=1, replica_groups={{0,1}}, dimensions={0} | f32[7] | 3 elements in dimension 0 cannot give 7
+all-gather-start        | f32[3]              | replica_groups={{0,1}}, dimensions={0} | (f32[3], f32[9]) | returns f32[6]
+collective-permute-start | f32[3]             | source_target_pairs={{0,1}} | (f32[3], f32[4], u32[], u32[]) | returns f32[3]
 """  # noqa: E501
 
 RIGHT = """

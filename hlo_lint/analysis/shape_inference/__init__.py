@@ -1,10 +1,9 @@
-"""Shape inference: the shape that XLA would give an instruction, from what it reads.
+"""Shape inference: the shape that XLA would give an instruction, from its operands and attributes.
 
-`ShapeInference` infers the shapes of a module's instructions, and says why printed ones cannot be.
-What XLA's `shape_inference.cc`
-infers and its `hlo_verifier.cc` demands of shapes is in one table an opcode family; XLA's leniency
-is ours: precisions of floats may mix, dynamic flags are not compared, layouts only where an opcode
-hands on what lies in memory.
+`ShapeInference` infers the shapes of a module's instructions, and gives the errors of printed
+shapes. A table for each opcode family mirrors XLA's `shape_inference.cc`, and the conditions on
+shapes in `hlo_verifier.cc`. It is as lenient as XLA: float precisions may mix, dynamic flags are
+not compared, and layouts only where an opcode passes on a buffer.
 """
 
 from hlo_lint.analysis.shape_inference.module import ShapeInference, inference_in, signature_of

@@ -1,4 +1,4 @@
-"""Opcodes that move elements and compute none: slices, padding, permutations, casts of sizes."""
+"""Opcodes that move elements without computing: slices, padding, permutations, reshapes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape
 
 
 def _untyped_broadcast(operation: Operation) -> Shape:
-    """The shape that XLA's parser takes where none is printed: it reads `dimensions` as sizes."""
+    """The shape of a broadcast without a type: XLA's parser reads `dimensions` as sizes."""
     if operation.is_typed:
         raise Unknowable
     operand = operation.array(0)
@@ -48,8 +48,8 @@ def _broadcast(operation: Operation, printed: Shape) -> None:
             raise Impossible(f"dimensions={dim} is not a dimension of the result {result}")
         if not same_size(result.dims[dim], size):
             raise Impossible(
-                f"dimension {number} of the operand has {size} elements, and dimension {dim} of "
-                f"the result, where it goes, has {result.dims[dim]}"
+                f"dimension {number} of the operand has {size} elements, dimension {dim} of "
+                f"the result has {result.dims[dim]}"
             )
 
 
@@ -122,7 +122,7 @@ def _transpose(operation: Operation) -> Shape:
     dims = operation.integers("dimensions")
     if sorted(dims) != list(range(operand.rank)):
         numbers = ",".join(map(str, dims))
-        raise Impossible(f"dimensions={{{numbers}}} does not permute those of {operand}")
+        raise Impossible(f"dimensions={{{numbers}}} is not a permutation for {operand}")
     dynamic = flags(operand)
     return array_without_layout(
         operand.dtype, [operand.dims[n] for n in dims], [dynamic[n] for n in dims]
@@ -133,7 +133,7 @@ def _reverse(operation: Operation) -> Shape:
     operand = operation.array(0)
     dims = operation.integers("dimensions")
     if len(set(dims)) != len(dims):
-        raise Impossible("dimensions of reverse names one twice")
+        raise Impossible("dimensions of reverse names a dimension twice")
     for dim in dims:
         if not 0 <= dim < operand.rank:
             raise Impossible(f"dimensions={dim} of reverse is not a dimension of {operand}")
@@ -171,7 +171,7 @@ def _pad(operation: Operation) -> Shape:
     if not isinstance(paddings, tuple):
         raise Unknowable
     if value.rank:
-        raise Impossible(f"pad fills with a scalar, and not with {value}")
+        raise Impossible(f"pad fills with a scalar, got {value}")
     if len(paddings) != operand.rank:
         raise Impossible(f"padding names {len(paddings)} dimensions for {operand}")
     if not same_type(operand.dtype, value.dtype):
@@ -217,7 +217,7 @@ def _concatenate(operation: Operation) -> Shape:
 
 
 def _demand_starts(operation: Operation, first: int, rank: int) -> None:
-    """Start indices: a scalar for each dimension, or one array of them as in early releases."""
+    """Demand start indices: a scalar for each dimension, or an array as in early releases."""
     starts = operation.arrays(first)
     for number, start in enumerate(starts, first):
         demand_known(start.dtype)
@@ -228,7 +228,7 @@ def _demand_starts(operation: Operation, first: int, rank: int) -> None:
             raise Impossible(f"{operation.opcode} needs {rank} start indices")
         return
     if len(starts) != rank:
-        raise Impossible(f"{operation.opcode} needs {rank} start indices, and has {len(starts)}")
+        raise Impossible(f"{operation.opcode} needs {rank} start indices, got {len(starts)}")
     for number, start in enumerate(starts, first):
         if start.rank or start.dtype != starts[0].dtype:
             raise Impossible(f"operand {number} of {operation.opcode} has to be a scalar")
@@ -276,7 +276,7 @@ def _set_dimension_size(operation: Operation) -> Shape:
     operand, size = operation.array(0), operation.array(1)
     dimension = operation.dimension(operand.rank)
     if size.with_layout(None) != S32:
-        raise Impossible(f"operand 1 of set-dimension-size has to be an s32[], and is {size}")
+        raise Impossible(f"operand 1 of set-dimension-size has to be an s32[], got {size}")
     dynamic = [flag or dim == dimension for dim, flag in enumerate(flags(operand))]
     return array_without_layout(operand.dtype, operand.dims, dynamic)
 

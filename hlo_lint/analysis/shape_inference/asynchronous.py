@@ -1,4 +1,4 @@
-"""Pairs of a start and a done: what the start gives says what the done will."""
+"""Starts, updates and dones: the type of a start determines the type of its done."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hlo_lint.hlo.shape import Shape, TupleShape
 
 def _elements(shape: Shape, least: int, what: str) -> tuple[Shape, ...]:
     if not isinstance(shape, TupleShape) or len(shape.elements) < least:
-        raise Impossible(f"{what} has to be a tuple of {least} or more, and is {brief(shape)}")
+        raise Impossible(f"{what} has to be a tuple of {least} or more, got {brief(shape)}")
     return shape.elements
 
 
@@ -35,28 +35,28 @@ def _copy_start(operation: Operation) -> Shape:
 
 def _copy_done(operation: Operation) -> Shape:
     taken = operation.shape(0)
-    destination, source, *_ = _elements(taken, 2, "what copy-done takes")
+    destination, source, *_ = _elements(taken, 2, "the operand of copy-done")
     demand_compatible(source, destination, "copy-done of {} into {}")
     return destination
 
 
 def _recv(operation: Operation, printed: Shape) -> None:
     operation.token(0)
-    # XLA's parser takes the data from the printed type, and makes the rest itself.
+    # XLA's parser takes the data from the printed type, and derives the rest.
     _elements(printed, 1, "the type of recv")
 
 
 def _takes_send(operation: Operation, printed: Shape) -> None:
-    _elements(operation.shape(0), 3, "what send-done takes")
+    _elements(operation.shape(0), 3, "the operand of send-done")
 
 
 def _recv_done(operation: Operation) -> Shape:
-    data, *_ = _elements(operation.shape(0), 3, "what recv-done takes")
+    data, *_ = _elements(operation.shape(0), 3, "the operand of recv-done")
     return TupleShape((data, TOKEN))
 
 
 def prefix_error(prefix: Shape, whole: Shape, what: str = "", of: str = "") -> str:
-    """The error of bound shapes that are not the first of all that are to be bound, or ""."""
+    """The error if `prefix`, the shapes bound so far, is not the start of `whole`, or ""."""
     if compatible(prefix, whole) or prefix == TupleShape(()):
         return ""
     if isinstance(prefix, TupleShape) and isinstance(whole, TupleShape):
@@ -91,7 +91,7 @@ def _async_parts(shape: Shape) -> tuple[tuple[Shape, ...], Shape]:
     bound, result, *_ = _elements(shape, 2, "the type of an async-start")
     if not isinstance(bound, TupleShape):
         first = brief(bound)
-        raise Impossible(f"the type of an async-start begins with its operands, and not {first}")
+        raise Impossible(f"the type of an async-start begins with its operands, got {first}")
     return bound.elements, result
 
 
@@ -105,11 +105,11 @@ def _async_update(operation: Operation) -> Shape:
 
 
 def _bound_by_update(operation: Operation, printed: Shape) -> None:
-    """Demand the operands of the start and those of the update, and no less of the result."""
+    """Demand the operands of start and update, and a result that extends the earlier result."""
     before, old_result = _async_parts(operation.shape(0))
     after, result = _async_parts(printed)
     operands = TupleShape((*before, *operation.shapes()[1:]))
-    demand_compatible(operands, TupleShape(after), "async-update binds {}, and its type has {}")
+    demand_compatible(operands, TupleShape(after), "async-update binds {}, its type has {}")
     if error := prefix_error(old_result, result, "the result before", "of async-update"):
         raise Impossible(error)
 
@@ -128,7 +128,7 @@ def _result_of_done(operation: Operation, printed: Shape) -> None:
 
 
 def _done_of_collective(operation: Operation) -> Shape:
-    return _elements(operation.shape(0), 2, f"what {operation.opcode} takes")[1]
+    return _elements(operation.shape(0), 2, f"the operand of {operation.opcode}")[1]
 
 
 def _done_of_all_reduce(operation: Operation) -> Shape:
@@ -138,12 +138,12 @@ def _done_of_all_reduce(operation: Operation) -> Shape:
         and taken.elements
         and isinstance(taken.elements[0], TupleShape)
     ):
-        return _async_parts(taken)[1]  # an async-done that is printed by what it wraps
+        return _async_parts(taken)[1]  # an async-done, printed by its wrapped opcode
     return taken
 
 
 def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
-    """The inference of one part of an asynchronous instruction, from the wrapped opcode."""
+    """The inference of a start, an update or a done, from that of the wrapped opcode."""
     if part != "start":
         return OPCODES[f"async-{part}"]
 
@@ -157,10 +157,10 @@ def sugar(opcode: str, part: str, wrapped: Inference) -> Inference:
         if operation.callees and len(operation.callee().parameters) > len(bound):
             return
         inner = Operation(opcode, operation.operands, operation.tail, operation.callees)
-        made = None if wrapped.infer is None else wrapped.infer(inner)
-        if made is not None:
-            message = f"{operation.opcode} makes {{}}, and its type has {{}}"
-            demand_compatible(made, result, message, any_precision=True)
+        inferred = None if wrapped.infer is None else wrapped.infer(inner)
+        if inferred is not None:
+            message = f"{operation.opcode} returns {{}}, its type has {{}}"
+            demand_compatible(inferred, result, message, any_precision=True)
 
     return Inference(None, start, None, wrapped.attributes, wrapped.calls)
 

@@ -1,4 +1,4 @@
-"""Opcodes by which devices exchange data; sizes follow from the size of a group of devices."""
+"""Opcodes that exchange data between devices; group sizes determine the result's sizes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Shape, TupleShape
 
 
 def _group_size(operation: Operation) -> int:
-    """The number of devices in a group, if the instruction alone tells it."""
+    """The number of devices in a group, if the instruction alone determines it."""
     from hlo_lint.hlo.attributes.devices import (
         IotaReplicaGroups,
         MeshReplicaGroups,
@@ -53,9 +53,9 @@ def _group_size(operation: Operation) -> int:
     return group_size
 
 
-def _each(operation: Operation, one: Callable[[ArrayShape], ArrayShape]) -> Shape:
-    """One result for each operand; a tuple where there are several."""
-    results = tuple(map(one, operation.arrays()))
+def _each(operation: Operation, result_of: Callable[[ArrayShape], ArrayShape]) -> Shape:
+    """A result for each operand; a tuple if there are several."""
+    results = tuple(map(result_of, operation.arrays()))
     if not results:
         raise Impossible(f"{operation.opcode} needs an operand")
     return results[0] if len(results) == 1 else TupleShape(results)
@@ -70,16 +70,16 @@ def _same(operation: Operation) -> Shape:
 
 
 def _gathered(operation: Operation) -> Shape:
-    """The operands, made longer by the number of devices."""
+    """The operands, with a dimension multiplied by the number of devices."""
     devices = _group_size(operation)
 
-    def one(shape: ArrayShape) -> ArrayShape:
+    def gathered(shape: ArrayShape) -> ArrayShape:
         along = operation.dimension(shape.rank)
         if devices == 1:
             raise Unknowable  # XLA then takes the printed size
         return _resized(shape, along, shape.dims[along] * devices)
 
-    return _each(operation, one)
+    return _each(operation, gathered)
 
 
 def _resized(shape: ArrayShape, along: int, size: int) -> ArrayShape:
@@ -108,11 +108,11 @@ def _scattered(operation: Operation) -> Shape:
 
 
 def _differs_only_along(operation: Operation, printed: Shape) -> None:
-    """Demands results that differ from the operands in one dimension, by a whole factor."""
+    """Demand results that differ from the operands by a whole factor in a single dimension."""
     operands = operation.arrays()
     results = printed.elements if isinstance(printed, TupleShape) else (printed,)
     if len(results) != len(operands):
-        raise Impossible(f"{operation.opcode} of {len(operands)} operands gives {len(results)}")
+        raise Impossible(f"{operation.opcode} of {len(operands)} operands returns {len(results)}")
     for operand, result in zip(operands, results, strict=True):
         given = operation.as_array(result, "a result")
         along = operation.dimension(operand.rank)
@@ -131,8 +131,8 @@ def _differs_only_along(operation: Operation, printed: Shape) -> None:
             large != small and grows != operation.opcode.startswith("all-gather")
         ):
             raise Impossible(
-                f"{operation.opcode} makes {given.dims[along]} of {operand.dims[along]} elements "
-                f"in dimension {along}"
+                f"{operation.opcode} of {operand.dims[along]} elements in dimension {along} cannot "
+                f"give {given.dims[along]}"
             )
 
 
@@ -153,7 +153,7 @@ def _all_to_all(operation: Operation) -> Shape:
                 raise Impossible(f"operands 0 and {number} of all-to-all have different shapes")
         return TupleShape(tuple(map(_plain, arrays)))
     if len(arrays) != 1:
-        raise Impossible(f"all-to-all along a dimension takes one operand, and not {len(arrays)}")
+        raise Impossible(f"all-to-all along a dimension takes one operand, got {len(arrays)}")
     along = operation.dimension(arrays[0].rank)
     size = arrays[0].dims[along]
     try:
@@ -190,41 +190,41 @@ def _permuted(operation: Operation) -> Shape:
 
 
 def _start(operation: Operation, printed: Shape) -> None:
-    """Demands `(operands, results, contexts…)`, results as long as a group makes them."""
+    """Demand `(operands, results, contexts…)`, with results sized by the group."""
     if not isinstance(printed, TupleShape) or len(printed.elements) < 2:
-        raise Impossible(f"{operation.opcode} gives what it takes and what it makes")
+        raise Impossible(f"{operation.opcode} returns a tuple of its operands and results")
     shapes = operation.shapes()
     in_place = len(shapes) == 4 and isinstance(shapes[2], TupleShape)
     if in_place:
         return
     taken: Shape = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
     if isinstance(printed.elements[0], TupleShape):
-        taken = TupleShape(shapes)  # an async-start that is printed by what it wraps
-    message = f"{operation.opcode} takes {{}}, and its type begins with {{}}"
+        taken = TupleShape(shapes)  # an async-start, printed by its wrapped opcode
+    message = f"{operation.opcode} takes {{}}, its type begins with {{}}"
     demand_compatible(taken, printed.elements[0], message)
     if operation.opcode == "all-gather-start":
         _differs_only_along(operation, printed.elements[1])
         try:
-            made = _gathered(operation)
+            expected = _gathered(operation)
         except Unknowable:
             return
     else:
-        made = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
-    message = f"{operation.opcode} makes {{}}, and its type has {{}}"
-    demand_compatible(made, printed.elements[1], message)
+        expected = shapes[0] if len(shapes) == 1 else TupleShape(shapes)
+    message = f"{operation.opcode} returns {{}}, its type has {{}}"
+    demand_compatible(expected, printed.elements[1], message)
 
 
 def _all_reduce_start(operation: Operation, printed: Shape) -> None:
-    """Demands what an all-reduce gives; or all of an async-start, which is printed alike."""
-    made = _same(operation)
-    wrapped = TupleShape((TupleShape(operation.shapes()), made))
+    """Demand the result of all-reduce; or the type of async-start, which is printed alike."""
+    expected = _same(operation)
+    wrapped = TupleShape((TupleShape(operation.shapes()), expected))
     if (
         isinstance(printed, TupleShape)
         and printed.elements
         and isinstance(printed.elements[0], TupleShape)
     ):
-        printed, made = TupleShape(printed.elements[:2]), wrapped
-    demand_compatible(made, printed, WRONG_RESULT, any_precision=True)
+        printed, expected = TupleShape(printed.elements[:2]), wrapped
+    demand_compatible(expected, printed, WRONG_RESULT, any_precision=True)
 
 
 def _ragged_all_to_all(operation: Operation) -> Shape:

@@ -1,4 +1,4 @@
-"""`dot` and its relatives: batch dimensions, then what is left of each side."""
+"""`dot` and its relatives: batch dimensions, then the free dimensions of each side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hlo_lint.hlo.shape import ArrayShape, Shape
 def _demand_dims(name: str, dims: Sequence[int], shape: ArrayShape) -> None:
     for dim in dims:
         if not 0 <= dim < shape.rank:
-            raise Impossible(f"{name} names {dim}, and the operand is {shape}")
+            raise Impossible(f"{name} names dimension {dim} of {shape}")
 
 
 def _sides(
@@ -33,7 +33,7 @@ def _sides(
         _demand_dims(f"{side}_contracting_dims", contracting, shape)
         together = (*batch, *contracting)
         if len(set(together)) != len(together):
-            raise Impossible(f"batch and contracting dimensions of the {side} name one twice")
+            raise Impossible(f"the {side} has a batch or contracting dimension twice")
         sides += [batch, contracting]
     left_batch, left_contracting, right_batch, right_contracting = sides
     return left_batch, left_contracting, right_batch, right_contracting
@@ -89,19 +89,19 @@ def _scaled(operation: Operation, printed: Shape) -> None:
             continue
         if scale.rank != shape.rank:
             raise Impossible(
-                f"the scale of the {side} takes {shape.rank} dimensions, and not {scale.rank}"
+                f"the scale of the {side} takes {shape.rank} dimensions, got {scale.rank}"
             )
         for dim, (size, count) in enumerate(zip(shape.dims, scale.dims, strict=True)):
             if count and size % count:
                 raise Impossible(
-                    f"dimension {dim} of the {side} has {size} elements, and its scale {count}"
+                    f"dimension {dim} of the {side} has {size} elements, its scale {count}"
                 )
     if not left_scale.rank and not right_scale.rank:
         raise Impossible("both scales of scaled-dot are scalars")
 
 
 def _ragged_dot(operation: Operation) -> Shape:
-    """Rows, what is contracted, or batches come in groups, whose sizes are operand 2.
+    """Rows, contracted dimensions or batches come in groups; operand 2 holds their sizes.
 
     With ragged rows, each group has a right side of its own; with a ragged contraction each group
     has a result of its own; ragged batches are a plain dot.
@@ -110,7 +110,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     ragged = operation.integers("lhs_ragged_dims")
     group_dims = operation.integers("rhs_group_dims", ())
     if len(ragged) != 1:
-        raise Impossible(f"ragged-dot has one ragged dimension, and not {len(ragged)}")
+        raise Impossible(f"ragged-dot has one ragged dimension, got {len(ragged)}")
     _demand_dims("lhs_ragged_dims", ragged, left)
     _demand_dims("rhs_group_dims", group_dims, right)
     if not groups.rank:
@@ -133,7 +133,7 @@ def _ragged_dot(operation: Operation) -> Shape:
     before = dims_before_ragged(ragged[0], left_batch, free, left_contracting)
     wanted = (*(left.dims[dim] for dim in before), count)
     if groups.rank > 1 and groups.dims != wanted:
-        raise Impossible(f"ragged-dot takes sizes of groups of {wanted}, and not {groups.dims}")
+        raise Impossible(f"ragged-dot takes sizes of groups of {wanted}, got {groups.dims}")
     gone = {*right_batch, *right_contracting, *group_dims}
     places = [(left, dim) for dim in (*left_batch, *free)]
     places += [(right, dim) for dim in range(right.rank) if dim not in gone]

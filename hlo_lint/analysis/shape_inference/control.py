@@ -39,7 +39,7 @@ def _demand_arguments(operation: Operation, called: Signature, shapes: tuple[Sha
             f"{len(called.parameters)} parameters"
         )
     for number, (text, shape) in enumerate(zip(called.parameters, shapes, strict=True)):
-        message = f"{operation.opcode} passes {{}} as operand {number}, and the parameter is {{}}"
+        message = f"{operation.opcode} passes {{}} as operand {number}, the parameter is {{}}"
         demand_compatible(shape, known(text), message)
 
 
@@ -57,11 +57,11 @@ def _while(operation: Operation) -> Shape:
     for name, called in (("condition", condition), ("body", body)):
         if len(called.parameters) != 1:
             raise Impossible(f"the {name} of while has {len(called.parameters)} parameters")
-        message = f"while carries {{}}, and its {name} takes {{}}"
+        message = f"while carries {{}}, its {name} takes {{}}"
         demand_compatible(carried, known(called.parameters[0]), message)
     if not compatible(known(condition.root), PRED):
         given = brief(known(condition.root))
-        raise Impossible(f"the condition of while gives {given}, and no pred[]")
+        raise Impossible(f"the condition of while returns {given}, expected pred[]")
     demand_compatible(carried, known(body.root), "while carries {}, and its body gives {}")
     return carried
 
@@ -79,16 +79,16 @@ def _conditional(operation: Operation) -> Shape:
     selector = operation.shape(0)
     passed = operation.shapes()[1:]
     if not isinstance(selector, ArrayShape) or selector.rank:
-        raise Impossible(f"conditional selects by a scalar, and not by {brief(selector)}")
+        raise Impossible(f"conditional selects by a scalar, got {brief(selector)}")
     if not compatible(selector, PRED) and not compatible(selector, S32):
-        raise Impossible(f"conditional selects by pred[] or s32[], and not by {selector}")
+        raise Impossible(f"conditional selects by pred[] or s32[], got {selector}")
     branches = [operation.callee(number) for number in range(len(operation.callees))]
     if 0 <= operation.tail.find("false_computation=") < operation.tail.find("true_computation="):
         branches.reverse()
     if not branches:
         raise Unknowable
     if selector.dtype == "pred" and len(branches) != 2:
-        raise Impossible(f"conditional on a pred has two branches, and not {len(branches)}")
+        raise Impossible(f"conditional on a pred has two branches, got {len(branches)}")
     if len(passed) != len(branches):
         raise Impossible(f"conditional passes {len(passed)} operands to {len(branches)} branches")
     result = known(branches[0].root)
@@ -96,9 +96,9 @@ def _conditional(operation: Operation) -> Shape:
         if len(branch.parameters) != 1:
             raise Impossible(f"branch {number} has {len(branch.parameters)} parameters")
         taken = known(branch.parameters[0])
-        demand_compatible(taken, shape, f"branch {number} takes {{}}, and gets {{}}")
+        demand_compatible(taken, shape, f"branch {number} takes {{}}, got {{}}")
         given = known(branch.root)
-        demand_compatible(given, result, f"branch {number} gives {{}}, and branch 0 {{}}")
+        demand_compatible(given, result, f"branch {number} returns {{}}, branch 0 {{}}")
     return result
 
 
@@ -109,14 +109,14 @@ def _infeed(operation: Operation, printed: Shape) -> None:
         or len(printed.elements) != 2
         or printed.elements[1] != TOKEN
     ):
-        raise Impossible(f"infeed gives data and a token, and not {brief(printed)}")
+        raise Impossible(f"infeed returns data and a token, got {brief(printed)}")
 
 
 def _feeds(operation: Operation, printed: Shape) -> None:
     operation.token(1)
     text = operation.text("outfeed_shape")
     if text is not None:
-        message = "outfeed_shape is {}, and what is fed {}"
+        message = "outfeed_shape is {}, operand 0 is {}"
         demand_compatible(known(text), operation.shape(0), message)
 
 

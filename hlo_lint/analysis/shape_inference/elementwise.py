@@ -82,7 +82,7 @@ def _demand_type(operation: Operation, dtype: str) -> None:
 
 def _unary(operation: Operation) -> Shape:
     if isinstance(operation.shape(0), BufferShape):
-        raise Impossible(f"operand 0 of {operation.opcode} has to be an array, and is a buffer")
+        raise Impossible(f"operand 0 of {operation.opcode} has to be an array, got a buffer")
     operand = operation.array(0)
     _demand_type(operation, operand.dtype)
     if operation.opcode in ("abs", "real", "imag"):
@@ -140,7 +140,7 @@ def _no_stretching(operation: Operation, printed: Shape) -> None:
         if not same_dims(operand, printed):
             raise Impossible(
                 f"operand {number} of {operation.opcode} is {_plain(operand)}, "
-                f"and the result {_plain(printed)}: nothing broadcasts it"
+                f"the result {_plain(printed)}: HLO has no implicit broadcast"
             )
 
 
@@ -168,12 +168,12 @@ def _clamp(operation: Operation) -> Shape:
     for number, bound in ((0, low), (2, high)):
         if not same_type(bound.dtype, operand.dtype):
             raise Impossible(
-                f"operand {number} of clamp has the type {bound.dtype}, what it bounds has "
+                f"operand {number} of clamp has the type {bound.dtype}, operand 1 has "
                 f"{operand.dtype}"
             )
         if bound.rank and not same_dims(bound, operand):
             raise Impossible(
-                f"operand {number} of clamp is {_plain(bound)}, what it bounds is {_plain(operand)}"
+                f"operand {number} of clamp is {_plain(bound)}, operand 1 is {_plain(operand)}"
             )
     return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
@@ -183,7 +183,7 @@ def _select(operation: Operation) -> Shape:
     if not (same_type(true.dtype, false.dtype) and same_dims(true, false)):
         raise Impossible(f"select chooses between {_plain(true)} and {_plain(false)}")
     if predicate.dtype != "pred":
-        raise Impossible(f"select chooses by a {predicate.dtype}, and not by a pred")
+        raise Impossible(f"select chooses by a pred, got {predicate.dtype}")
     if predicate.rank and not same_dims(predicate, true):
         raise Impossible(f"select chooses by {_plain(predicate)} among {_plain(true)}")
     dynamic = [
@@ -218,13 +218,13 @@ def _converted(operation: Operation, printed: Shape) -> None:
 
 
 def _reinterpreted(operation: Operation, printed: Shape) -> None:
-    """A narrower type adds a last dimension of as many parts as fit, a wider one takes it away."""
+    """A narrower type adds a last dimension for the parts; a wider type removes it."""
     operand = operation.array(0)
     result = operation.as_array(printed, "the result")
     demand_known(operand.dtype)
     demand_known(result.dtype)
     if is_complex(operand.dtype) != is_complex(result.dtype):
-        raise Impossible(f"bitcast-convert makes no {result.dtype} of a {operand.dtype}")
+        raise Impossible(f"bitcast-convert of {operand.dtype} cannot give {result.dtype}")
     for before in _widths(operand.dtype):
         for after in _widths(result.dtype):
             dims = _reinterpreted_dims(operand.dims, before, after)
@@ -276,9 +276,9 @@ def _map(operation: Operation) -> Shape:
         raise Impossible(f"map has to name all dimensions in their order, {first.rank} of them")
     if len(called.parameters) != len(arrays):
         raise Impossible(f"map calls a computation of {len(called.parameters)} parameters")
-    result = operation.as_array(known(called.root), "what is called by map")
+    result = operation.as_array(known(called.root), "the result of the computation")
     if result.rank:
-        raise Impossible(f"what map calls has to give a scalar, and gives {_plain(result)}")
+        raise Impossible(f"the computation that map calls returns a scalar, got {_plain(result)}")
     for number, (text, array) in enumerate(zip(called.parameters, arrays, strict=True)):
         wanted = array_without_layout(array.dtype, ())
         if not compatible(known(text), wanted, any_precision=True):

@@ -24,19 +24,19 @@ def _demand_dims(name: str, dims: Sequence[int], rank: int, *, ordered: bool = T
         raise Impossible(f"{name} names a dimension twice")
     for dim in dims:
         if not 0 <= dim < rank:
-            raise Impossible(f"{name} names {dim}, and there are {rank} dimensions")
+            raise Impossible(f"{name} names {dim}, there are {rank} dimensions")
 
 
 def _index_dims(indices: ArrayShape, vector: int) -> list[int]:
-    """The dimensions of the indices over which windows are taken, without that of the vector."""
+    """The dimensions of the indices without `vector`, that of the index vectors."""
     return [dim for dim in range(indices.rank) if dim != vector]
 
 
 def _demand_indices(operation: Operation, indices: ArrayShape) -> int:
-    """Demands integers; gives `index_vector_dim`."""
+    """Demand integers; return `index_vector_dim`."""
     demand_known(indices.dtype)
     if not is_integer(indices.dtype):
-        raise Impossible(f"the indices of {operation.opcode} are {indices.dtype}, and no integers")
+        raise Impossible(f"the indices of {operation.opcode} are {indices.dtype}, not integers")
     vector = operation.integer("index_vector_dim")
     if not 0 <= vector <= indices.rank:
         raise Impossible(f"index_vector_dim={vector} for indices of {indices.rank} dimensions")
@@ -48,7 +48,7 @@ def _demand_index_map(
 ) -> None:
     size = indices.dims[vector] if vector < indices.rank else 1
     if not same_size(len(mapped), size):
-        raise Impossible(f"{name} has {len(mapped)} numbers, and each index has {size}")
+        raise Impossible(f"{name} has {len(mapped)} numbers, each index has {size}")
     _demand_dims(name, mapped, operand.rank, ordered=False)
 
 
@@ -95,7 +95,7 @@ def _gather(operation: Operation) -> Shape:
         if size < 0 or (whole >= 0 and size > whole):
             raise Impossible(f"slice_sizes takes {size} out of {whole} in dimension {dim}")
         if dim in gone and size > 1:
-            raise Impossible(f"slice_sizes takes {size} in dimension {dim}, which goes away")
+            raise Impossible(f"slice_sizes takes {size} in dimension {dim}, which the result drops")
 
     windows = [dim for dim in range(operand.rank) if dim not in gone]
     return _assembled(operand, indices, vector, offsets, windows, sizes)
@@ -164,7 +164,7 @@ def _demand_scatter_dims(
 
     if len(scattered) + len(windows) != update.rank:
         raise Impossible(
-            f"the updates of scatter need {len(scattered) + len(windows)} dimensions, and have "
+            f"the updates of scatter need {len(scattered) + len(windows)} dimensions, got "
             f"{update.rank}"
         )
     _demand_dims("update_window_dims", windows, update.rank)
@@ -184,7 +184,7 @@ def _demand_scatter_dims(
     for ours, theirs in zip(windows, into, strict=True):
         if update.dims[ours] > operand.dims[theirs] >= 0:
             raise Impossible(
-                f"dimension {ours} of the updates has {update.dims[ours]} elements, and dimension "
+                f"dimension {ours} of the updates has {update.dims[ours]} elements, dimension "
                 f"{theirs} of the operand {operand.dims[theirs]}"
             )
     of_window = set(windows)
@@ -192,7 +192,7 @@ def _demand_scatter_dims(
     for ours, theirs in zip(free, scattered, strict=True):
         if not same_size(update.dims[ours], indices.dims[theirs]):
             raise Impossible(
-                f"dimension {ours} of the updates has {update.dims[ours]} elements, and dimension "
+                f"dimension {ours} of the updates has {update.dims[ours]} elements, dimension "
                 f"{theirs} of the indices {indices.dims[theirs]}"
             )
 

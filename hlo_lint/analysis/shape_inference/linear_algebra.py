@@ -28,18 +28,18 @@ def _fft(operation: Operation) -> Shape:
         raise Unknowable
     rank = len(lengths)
     if not 1 <= rank <= 3:
-        raise Impossible(f"fft transforms one to three dimensions, and not {rank}")
+        raise Impossible(f"fft transforms one to three dimensions, got {rank}")
     if operand.rank < rank:
         raise Impossible(f"fft of {rank} dimensions of {operand}")
     demand_known(operand.dtype)
     last = operand.dims[-1]
     if fft_type in ("FFT", "IFFT"):
         if not is_complex(operand.dtype):
-            raise Impossible(f"{fft_type} takes complex numbers, and not {operand.dtype}")
+            raise Impossible(f"{fft_type} takes complex numbers, got {operand.dtype}")
         return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
     if fft_type == "RFFT":
         if operand.dtype not in COMPLEX_OF_PART:
-            raise Impossible(f"RFFT takes f32 or f64, and not {operand.dtype}")
+            raise Impossible(f"RFFT takes f32 or f64, got {operand.dtype}")
         _demand_lengths(fft_type, operand, lengths)
         halved = last // 2 + 1 if last > 0 else last
         return array_without_layout(
@@ -48,11 +48,11 @@ def _fft(operation: Operation) -> Shape:
     if fft_type != "IRFFT":
         raise Unknowable
     if not is_complex(operand.dtype):
-        raise Impossible(f"IRFFT takes complex numbers, and not {operand.dtype}")
+        raise Impossible(f"IRFFT takes complex numbers, got {operand.dtype}")
     _demand_lengths(fft_type, operand, lengths[:-1], after=1)
     half = lengths[-1] // 2 + 1 if lengths[-1] else 0
     if not same_size(last, half):
-        raise Impossible(f"IRFFT of {last} elements, and fft_length wants {half}")
+        raise Impossible(f"IRFFT of {last} elements, fft_length needs {half}")
     return array_without_layout(
         part_of(operand.dtype), (*operand.dims[:-1], lengths[-1]), operand.dynamic
     )
@@ -61,21 +61,21 @@ def _fft(operation: Operation) -> Shape:
 def _demand_lengths(
     fft_type: str, operand: ArrayShape, lengths: tuple[int, ...], after: int = 0
 ) -> None:
-    """Demands that the last sizes, but for those `after`, be the lengths."""
+    """Demand that the last dimensions, before `after` further ones, have the lengths."""
     start = operand.rank - after - len(lengths)
     for dim, length in enumerate(lengths, start):
         if operand.dims[dim] not in (length, UNBOUNDED):
             raise Impossible(
-                f"{fft_type} of {operand.dims[dim]} elements in dimension {dim}, and fft_length "
-                f"says {length}"
+                f"{fft_type} of {operand.dims[dim]} elements in dimension {dim}, fft_length "
+                f"needs {length}"
             )
 
 
 def _demand_square(operation: Operation, matrix: ArrayShape) -> None:
     if matrix.rank < 2:
-        raise Impossible(f"{operation.opcode} takes matrices, and not {matrix}")
+        raise Impossible(f"{operation.opcode} takes matrices, got {matrix}")
     if not same_size(*matrix.dims[-2:]):
-        raise Impossible(f"{operation.opcode} takes square matrices, and not {matrix}")
+        raise Impossible(f"{operation.opcode} takes square matrices, got {matrix}")
 
 
 def _demand_field(operation: Operation, dtype: str) -> None:
@@ -114,7 +114,7 @@ def _triangular_solve(operation: Operation) -> Shape:
 
 
 def _batch_norm(operation: Operation) -> Shape:
-    """The normalized operand, and arrays of one number a feature: all of them floats."""
+    """The normalized operand, and vectors with an element for each feature, all of floats."""
     operand = operation.array(0)
     feature = operation.integer("feature_index")
     if not 0 <= feature < operand.rank:
@@ -133,8 +133,8 @@ def _batch_norm(operation: Operation) -> Shape:
             raise Impossible(f"operands 0 and {number} of {operation.opcode} differ in type")
         if not same_size(array.dims[0], features) and UNBOUNDED not in array.dims:
             raise Impossible(
-                f"operand {number} of {operation.opcode} has {array.dims[0]} elements, and there "
-                f"are {features} features"
+                f"operand {number} of {operation.opcode} has {array.dims[0]} elements for "
+                f"{features} features"
             )
     if grad:
         _demand_gradient(operation, operand)

@@ -31,7 +31,7 @@ _MAX_CALL_DEPTH = 100
 
 
 class ShapeInference:
-    """The shapes that XLA would infer in computations that may call each other."""
+    """The shapes that XLA would infer in computations, and in their callees among them."""
 
     def __init__(self, computations: Iterable[Computation]) -> None:
         self._computations: dict[str, Computation] = {}
@@ -42,28 +42,28 @@ class ShapeInference:
         self._being_read: list[Computation] = []
 
     def infer(self, instruction: Instruction) -> Inferred:
-        """The shape that follows from what an instruction reads; or why there is none.
+        """Infer the shape of an instruction; on failure, return the error or the reason.
 
         Layouts are given where the opcode constrains them.
         """
         return self._check(instruction.computation, instruction.number, typed=False).inferred
 
     def check_shape(self, computation: Computation, number: int) -> ShapeCheck:
-        """The inferred shape of an instruction by its position, and why the printed cannot be."""
+        """The inferred shape of an instruction by its position, and the printed shape's errors."""
         return self._check(computation, number)
 
     def shape(self, instruction: Instruction) -> Shape | None:
-        """The printed shape, else the inferred one; None where neither is known."""
+        """The printed shape, else the inferred shape, else None."""
         return shape_or_none(self._type(instruction.computation, instruction.number))
 
     def errors(
         self, computation: Computation, *, calls: bool = False, layouts: bool = True
     ) -> Iterator[tuple[Instruction, str]]:
-        """Each printed shape that cannot be, and why.
+        """The instructions whose printed shape is wrong, with the errors.
 
-        With `calls`, of the instructions whose shape depends on what they call; else of the others,
-        which say the same in every module. `layouts` is True if layouts are assigned: before, the
-        printed ones do not bind.
+        With `calls`, those whose shape depends on their callees; else all others, whose errors are
+        the same in every module. `layouts` is True if layouts are assigned: before that, printed
+        layouts do not bind.
         """
         for number, row in enumerate(computation.rows):
             inference = inference_of(opcode_of(row))
@@ -85,11 +85,11 @@ class ShapeInference:
         _rows, index = computation.rows, computation.index
         operands = []
         for name in references_of(row):
-            at = index.get(name)
-            if at is None:
+            position = index.get(name)
+            if position is None:
                 operands.append(self._element(computation, name))
             else:
-                operands.append(self._type(computation, at))
+                operands.append(self._type(computation, position))
         callees: tuple[Signature | None, ...] = ()
         if inference.calls:
             callees = tuple(map(self._signature, computation.at(number).called_computations))
@@ -101,8 +101,8 @@ class ShapeInference:
     def _element(self, computation: Computation, reference: str) -> str:
         """The type of an element of a tuple, read as `name#1`."""
         name, _, index = reference.partition("#")
-        at = computation.index.get(name)
-        text = "" if at is None else self._type(computation, at)
+        position = computation.index.get(name)
+        text = "" if position is None else self._type(computation, position)
         return element_type(text, index) if text else ""
 
     def _type(self, computation: Computation, number: int) -> str:
@@ -130,12 +130,12 @@ class ShapeInference:
         if name not in self._signatures:
             computation = self._computations.get(name)
             if computation in self._being_read or len(self._being_read) >= _MAX_CALL_DEPTH:
-                return None  # it calls itself, which nothing can
+                return None  # a recursive call, which HLO forbids
             self._signatures[name] = None if computation is None else self._seen(computation)
         return self._signatures[name]
 
     def _seen(self, computation: Computation) -> Signature | None:
-        """A computation from outside; None where it has no root, or something was not read."""
+        """The signature of a computation; None if it has no root or unreadable text."""
         if (printed := signature_of(computation)) is not None:
             return printed
         if computation.root is None or computation.parse_errors:
@@ -154,7 +154,7 @@ def inference_in(module: Module) -> ShapeInference:
 
 @cached_analysis
 def signature_of(computation: Computation) -> Signature | None:
-    """A computation from outside as it is printed; None if a type is left out or was not read."""
+    """The signature of a computation as printed; None if a type is left out or unreadable."""
     rows = computation.rows
     if not rows or computation.parse_errors or not all(map(type_of, rows)):
         return None
@@ -168,12 +168,12 @@ def signature_of(computation: Computation) -> Signature | None:
 
 
 _MIN_INDEXED = 256
-"""Instructions from which on a computation is looked through once for all opcodes."""
+"""The number of instructions from which on an index by opcode is worth building."""
 
 
 @cached_analysis
 def parameter_types(computation: Computation) -> tuple[str, ...]:
-    """The types of its parameters as they are spelled, by number; "" for one that is missing."""
+    """The parameter types as spelled, by number; "" for a missing parameter."""
     rows = computation.rows
     parameters = (
         [row for row in rows if opcode_of(row) == "parameter"]

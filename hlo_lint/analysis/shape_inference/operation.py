@@ -1,7 +1,7 @@
-"""One instruction as shape inference sees it: shapes, attributes, signatures, and no graph.
+"""The input of shape inference: an instruction's operand shapes, attributes and callees.
 
-An inference reads what it needs and returns a shape. It stops with `Impossible` where XLA
-would infer none, and with `Unknowable` where the text does not say what it needs.
+An inference reads these and returns a shape. It raises `Impossible` where XLA would infer none,
+and `Unknowable` where the text lacks a fact that it needs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ S32: Final = ArrayShape("s32", ())
 
 
 class Impossible(Exception):
-    """XLA would infer no shape: the message says what is wrong."""
+    """XLA would infer no shape; the message is the error."""
 
 
 class ImpossibleMix(Impossible):
@@ -31,24 +31,24 @@ class ImpossibleMix(Impossible):
 
 
 class Unknowable(Exception):
-    """The text does not say what would have to be known."""
+    """The text lacks a fact that the inference needs."""
 
 
 class Signature(NamedTuple):
-    """A computation from outside: the types of its parameters and of its root, as text."""
+    """The types of a computation's parameters and of its root, as text."""
 
     parameters: tuple[str, ...]
-    """In the order of their numbers; empty text where a type cannot be known."""
+    """In the order of their numbers; "" for an unknown type."""
     root: str
 
 
 class Inference(NamedTuple):
-    """The shape of one opcode as a function of its operands and attributes."""
+    """The shape of an opcode as a function of its operands and attributes."""
 
     infer: Callable[[Operation], Shape] | None = None
-    """None where the printed type says what the opcode makes."""
+    """None if the opcode takes any printed type as its result."""
     check: Callable[[Operation, Shape], None] | None = None
-    """XLA's demands on the printed shape beyond being the inferred one: may raise."""
+    """XLA's further conditions on the printed shape. It raises if they do not hold."""
     arity: int | None = None
     """The number of operands; None where it may vary."""
     attributes: bool = False
@@ -62,7 +62,7 @@ class Inference(NamedTuple):
 
 
 class Operation:
-    """Operands, attributes and callees of one instruction. Unknown shapes are None."""
+    """The operands, attributes and callees of an instruction. Unknown shapes are None."""
 
     __slots__ = ("_spans", "callees", "is_typed", "opcode", "operands", "tail")
 
@@ -108,12 +108,12 @@ class Operation:
         return self.as_array(shape, f"operand {number}")
 
     def as_array(self, shape: Shape, what: str) -> ArrayShape:
-        """A shape that has to be an array's; buffers are not looked into."""
+        """Demand the shape of an array; for a buffer, raise `Unknowable`."""
         if isinstance(shape, ArrayShape):
             return shape
         if isinstance(shape, TupleShape | OpaqueShape):
             noun = "a tuple" if isinstance(shape, TupleShape) else shape
-            raise Impossible(f"{what} of {self.opcode} has to be an array, and is {noun}")
+            raise Impossible(f"{what} of {self.opcode} has to be an array, got {noun}")
         raise Unknowable
 
     def arrays(self, start: int = 0, stop: int | None = None) -> tuple[ArrayShape, ...]:
@@ -175,11 +175,11 @@ class Operation:
         raise Unknowable
 
     def dimension(self, rank: int, name: str = "dimensions") -> int:
-        """The one number of an attribute, which has to be a dimension of an array of that rank."""
+        """The single dimension that an attribute names, of an array of that rank."""
         value = self.attribute(name)
         if isinstance(value, tuple):
             if len(value) != 1:
-                raise Impossible(f"{name} of {self.opcode} is one number, and not {len(value)}")
+                raise Impossible(f"{name} of {self.opcode} has to be one number, got {len(value)}")
             (value,) = value
         if not isinstance(value, int):
             raise Unknowable
@@ -190,7 +190,7 @@ class Operation:
     # Called computations
 
     def callee(self, number: int = 0) -> Signature:
-        """A computation that it calls."""
+        """The signature of a called computation."""
         if number >= len(self.callees):
             raise Unknowable
         signature = self.callees[number]
@@ -200,7 +200,7 @@ class Operation:
 
 
 def known(text: str) -> Shape:
-    """The shape that a text spells, where somebody needs it."""
+    """The shape that a text spells; raises `Unknowable` if it is unreadable."""
     shape = shape_or_none(text)
     if shape is None:
         raise Unknowable

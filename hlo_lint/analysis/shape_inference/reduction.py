@@ -33,49 +33,48 @@ def demand_reducer(
     inputs: Sequence[ArrayShape],
     number: int = 0,
 ) -> tuple[ArrayShape, ...]:
-    """Demands a computation of scalars that folds `inputs` into `initial`; gives what it gives."""
+    """Demand a scalar computation that folds `inputs` into `initial`; return its results."""
     called = operation.callee(number)
     count = len(inputs)
     what = f"the computation that {operation.opcode} calls"
     if len(called.parameters) != 2 * count:
-        raise Impossible(f"{what} takes {2 * count} parameters, and not {len(called.parameters)}")
+        raise Impossible(f"{what} takes {2 * count} parameters, got {len(called.parameters)}")
     root = known(called.root)
     given = root.elements if isinstance(root, TupleShape) else (root,)
     if len(given) != count or (count > 1 and not isinstance(root, TupleShape)):
-        raise Impossible(f"{what} gives {counted(count, 'scalar')}, and not {brief(root)}")
-    scalars = tuple(
-        operation.as_array(text, f"what is called by {operation.opcode}, a result")
-        for text in given
-    )
+        raise Impossible(f"{what} returns {counted(count, 'scalar')}, got {brief(root)}")
+    scalars = tuple(operation.as_array(text, "a result of the computation") for text in given)
     parameters = tuple(map(known, called.parameters))
-    for at, scalar in enumerate(scalars):
-        accumulated, taken = parameters[at], parameters[count + at]
+    for index, scalar in enumerate(scalars):
+        accumulated, taken = parameters[index], parameters[count + index]
         if scalar.rank:
-            raise Impossible(f"{what} gives {scalar.with_layout(None)}, and no scalar")
+            raise Impossible(f"{what} returns {scalar.with_layout(None)}, expected a scalar")
         if not compatible(accumulated, scalar):
-            raise Impossible(f"{what} gives {scalar} and takes {accumulated} as parameter {at}")
+            raise Impossible(
+                f"{what} returns {scalar} and takes {accumulated} as parameter {index}"
+            )
         for shape, of in (
-            (initial[at], "starts with"),
-            (array_without_layout(inputs[at].dtype, ()), "folds"),
+            (initial[index], "starts with"),
+            (array_without_layout(inputs[index].dtype, ()), "folds"),
         ):
             against = scalar if of == "starts with" else taken
             if not compatible(against, shape.with_layout(None), any_precision=True):
-                raise Impossible(
-                    f"{operation.opcode} {of} {shape}, and what it calls has {against}"
-                )
+                raise Impossible(f"{operation.opcode} {of} {shape}, its computation has {against}")
         if not compatible(scalar, taken, any_precision=True):
-            raise Impossible(f"{what} gives {scalar} and takes {taken} as parameter {count + at}")
+            raise Impossible(
+                f"{what} returns {scalar} and takes {taken} as parameter {count + index}"
+            )
     return scalars
 
 
 def as_folded(operation: Operation, results: tuple[ArrayShape, ...]) -> Shape:
-    """A tuple of the results where the computation gives one, also of one element."""
+    """The results; a tuple if the computation returns a tuple, even of a single element."""
     is_tuple = isinstance(known(operation.callee().root), TupleShape)
     return TupleShape(results) if is_tuple else results[0]
 
 
 def demand_operand_types(operation: Operation, _printed: Shape) -> None:
-    """Demands that a computation take the types of the operands, one by one.
+    """Demand that each parameter of a computation has its operand's element type.
 
     `SameElementTypesForOperandsAndToApplyParameters`, which XLA skips where types may mix.
     """
@@ -84,8 +83,8 @@ def demand_operand_types(operation: Operation, _printed: Shape) -> None:
         taken = known(text)
         if isinstance(taken, ArrayShape) and taken.dtype != array.dtype:
             raise ImpossibleMix(
-                f"operand {number} of {operation.opcode} is {array.dtype}, and parameter {number} "
-                f"of what it calls {taken.dtype}"
+                f"operand {number} of {operation.opcode} is {array.dtype}, parameter {number} "
+                f"of its computation {taken.dtype}"
             )
 
 
@@ -105,7 +104,7 @@ def _reduce(operation: Operation) -> Shape:
             raise Impossible(f"dimensions={dim} of reduce is not a dimension of {first}")
     gone = set(dims)
     if len(gone) != len(dims):
-        raise Impossible("dimensions of reduce names one twice")
+        raise Impossible("dimensions of reduce names a dimension twice")
     kept = [dim for dim in range(first.rank) if dim not in gone]
     sizes, dynamic = [first.dims[dim] for dim in kept], [first.is_dynamic(dim) for dim in kept]
     results = tuple(array_without_layout(array.dtype, sizes, dynamic) for array in folded)
@@ -134,17 +133,19 @@ def _compared(operation: Operation, printed: Shape) -> None:
     called = operation.callee()
     if len(called.parameters) != 2 * len(arrays):
         raise Impossible(
-            f"sort calls a computation of {len(called.parameters)} parameters, and not "
-            f"{2 * len(arrays)}"
+            f"the computation that sort calls takes {2 * len(arrays)} parameters, got "
+            f"{len(called.parameters)}"
         )
     if not compatible(known(called.root), PRED):
         given = brief(known(called.root))
-        raise Impossible(f"sort calls a computation that gives {given}, and no pred[]")
+        raise Impossible(f"the computation that sort calls returns {given}, expected pred[]")
     for number, text in enumerate(called.parameters):
         wanted = array_without_layout(arrays[number // 2].dtype, ())
         if not compatible(known(text), wanted, any_precision=True):
             taken = brief(known(text))
-            raise Impossible(f"sort compares {wanted} by a parameter {number} of {taken}")
+            raise Impossible(
+                f"sort compares {wanted}, parameter {number} of its computation is {taken}"
+            )
 
 
 def _topk(operation: Operation) -> Shape:
@@ -164,9 +165,9 @@ def _topk(operation: Operation) -> Shape:
 
 
 def _scan(operation: Operation, printed: Shape) -> None:
-    """Demands what a scan gives; of one result also the array alone, whatever its step gives.
+    """Demand the type of a scan: stacked outputs, then carries; a single result may be an array.
 
-    Carries come last among what it reads and what it gives; the rest has the scan's dimension.
+    Carries come last among operands and results; the others have the scan's dimension.
     `to_apply` takes a slice of each input and the carries, and gives a slice of each output and the
     carries.
     """
@@ -174,37 +175,37 @@ def _scan(operation: Operation, printed: Shape) -> None:
     inputs = operation.arrays(0, len(operation.operands) - carried)
     dimension = operation.integers("dimensions")
     if len(dimension) != 1:
-        raise Impossible(f"scan goes along one dimension, and not {len(dimension)}")
+        raise Impossible(f"scan goes along one dimension, got {len(dimension)}")
     if not inputs:
         raise Unknowable  # XLA then takes the printed length
     for number, array in enumerate(inputs):
         if not 0 <= dimension[0] < array.rank:
             raise Impossible(f"operand {number} of scan has no dimension {dimension[0]}: {array}")
         if array.dims[dimension[0]] != inputs[0].dims[dimension[0]]:
-            raise Impossible("the operands of scan differ in the length of what it goes along")
+            raise Impossible(f"the operands of scan differ in dimension {dimension[0]}")
     length = inputs[0].dims[dimension[0]]
     outputs = len(results) - carried
     stacked = [
         _stacked(operation.as_array(result, "a result"), dimension[0], length)
         for result in results[:outputs]
     ]
-    made = TupleShape((*stacked, *results[outputs:]))
+    expected = TupleShape((*stacked, *results[outputs:]))
     if isinstance(printed, ArrayShape):
         printed = TupleShape((printed,))
-    demand_compatible(made, printed, WRONG_RESULT)
+    demand_compatible(expected, printed, WRONG_RESULT)
     _demand_step(operation, carried, results)
 
 
 def _scan_results(operation: Operation) -> tuple[int, tuple[Shape, ...]]:
-    """The number of carried operands, which are the last, and the results of one step."""
+    """The number of carried operands, which come last, and the results of a step."""
     called, carried = operation.callee(), operation.integer("num_carries")
     root = known(called.root)
     results = root.elements if isinstance(root, TupleShape) else (root,)
     most = min(len(operation.operands), len(results))
     if len(called.parameters) != len(operation.operands) or not 0 <= carried <= most:
         raise Impossible(
-            f"scan reads {len(operation.operands)} operands, {carried} of them carried; what it "
-            f"calls has {len(called.parameters)} parameters and {len(results)} results"
+            f"scan reads {len(operation.operands)} operands, {carried} of them carried; its "
+            f"computation has {len(called.parameters)} parameters and {len(results)} results"
         )
     return carried, results
 
@@ -218,7 +219,7 @@ def _stacked(shape: ArrayShape, dimension: int, length: int) -> ArrayShape:
 
 
 def _demand_step(operation: Operation, carried: int, results: tuple[Shape, ...]) -> None:
-    """Demands that a step take slices of the inputs, and give the carries that it takes."""
+    """Demand that a step takes slices of the inputs, and returns the carries that it takes."""
     dimension = operation.integers("dimensions")[0]
     taken = tuple(map(known, operation.callee().parameters))
     first = len(operation.operands) - carried

@@ -1,4 +1,4 @@
-"""The shape check of one instruction from its text alone: a pure function, cached by text."""
+"""The shape check of an instruction from its text alone: a pure function, cached by text."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ _FAMILIES: Final = {
     "reduction": "reduce scan sort topk",
     "windows": "convolution reduce-window select-and-scatter",
 }
-"""The opcodes of each module of inferences: a small text needs few of them, which take long to
-import."""
+"""The opcodes of each module of inferences. Modules are imported on demand: imports are slow, and
+a small text needs few."""
 FAMILY_OF: Final = {
     opcode: family for family, opcodes in _FAMILIES.items() for opcode in opcodes.split()
 }
-"""The module of each opcode; one that is not here is unknown."""
+"""The module of each known opcode."""
 IGNORES_TYPE: Final = frozenset("add-dependency after-all outfeed recv-done send send-done".split())
-"""Opcodes whose type XLA's parser makes from their operands, whatever is printed."""
+"""Opcodes whose type XLA's parser derives from their operands; it ignores the printed type."""
 
 
 class Refusal(NamedTuple):
@@ -72,28 +72,28 @@ class Refusal(NamedTuple):
 
 
 class Open(Enum):
-    """The reason why no shape follows, although nothing is wrong."""
+    """The reason for inferring no shape of an instruction without errors."""
 
     FREE = "free"
     """The opcode leaves its shape to the printed type."""
     UNKNOWN = "unknown"
-    """The text does not say what would have to be known, or the opcode is not known."""
+    """The text lacks a fact that the inference needs, or the opcode is unknown."""
 
 
 Inferred = Shape | Refusal | Open
 
 
 class ShapeCheck(NamedTuple):
-    """The inferred shape of an instruction, and the errors of the printed one."""
+    """The inferred shape of an instruction, and the errors of the printed shape."""
 
     inferred: Inferred
     errors: tuple[str, ...] = ()
-    """The messages of what is wrong at any stage."""
+    """Errors at any stage."""
     layout_error: str = ""
-    """The inferred and the printed array, if their layouts differ: once layouts are assigned,
-    opcodes that pass a value on keep its layout."""
+    """The inferred and the printed array, if their layouts differ: an error once layouts are
+    assigned, of opcodes that keep their operand's layout."""
     precision_error: str = ""
-    """The message of what is wrong unless floating-point types may mix."""
+    """The error unless floating-point types may mix."""
     exact_error: str = ""
     """The inferred and the printed array, if only tiles, element sizes, memory spaces, dynamic
     dimensions or layouts that are left out differ: where layouts are known to be assigned,
@@ -136,9 +136,9 @@ def check_shape(
     tail: str,
     callees: tuple[Signature | None, ...],
 ) -> ShapeCheck:
-    """The shape check from the types as text: the printed one, and those of the operands.
+    """Check the printed type of an instruction, with all types as text.
 
-    Empty texts stand for types that are left out or cannot be known.
+    Empty texts stand for types that are left out or unknown.
     """
     inference = inference_of(opcode)
     if inference is None:
@@ -173,7 +173,7 @@ def check_shape(
 def _infer(inference: Inference, operation: Operation) -> Inferred:
     if inference.arity is not None and len(operation.operands) != inference.arity:
         given = len(operation.operands)
-        return Refusal(f"{operation.opcode} takes {inference.arity} operands, and has {given}")
+        return Refusal(f"{operation.opcode} takes {inference.arity} operands, got {given}")
     if inference.infer is None:
         return Open.FREE
     try:
@@ -187,7 +187,7 @@ def _infer(inference: Inference, operation: Operation) -> Inferred:
 def _errors(
     inference: Inference, operation: Operation, inferred: Inferred, printed: Shape
 ) -> tuple[tuple[str, ...], str]:
-    """The errors at any stage, and the one unless floating-point types may mix."""
+    """The errors at any stage, and the error unless floating-point types may mix."""
     precision_error = ""
     if not isinstance(inferred, Refusal | Open) and not compatible(inferred, printed):
         ours, theirs = describe_mismatch(inferred, printed)

@@ -1,4 +1,4 @@
-"""Element types and what XLA asks of two shapes that have to agree."""
+"""Element types, and XLA's conditions for two shapes to agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hlo_lint.hlo.shape import (
 
 
 def demand_known(dtype: str) -> None:
-    """Stops where an element type is of a release that is not known here."""
+    """Raise `Unknowable` for an element type of a release that is not known here."""
     if dtype not in BITS:
         raise Unknowable
 
@@ -39,7 +39,7 @@ def part_of(dtype: str) -> str:
 
 
 def same_type(left: str, right: str) -> bool:
-    """True if types are the same but for the precision of real floats, or may be: new ones."""
+    """True if two types differ at most in float precision; unknown types agree with any."""
     return (
         left == right
         or (left in FLOATS and right in FLOATS)
@@ -49,7 +49,7 @@ def same_type(left: str, right: str) -> bool:
 
 
 def promote_types(left: str, right: str) -> str:
-    """The type of more range, then of more precision, then of more bits, then the signed one."""
+    """The type of larger range; ties are decided by precision, then bits, then signedness."""
     if left == right:
         return left
     demand_known(left)
@@ -66,7 +66,7 @@ def _rank(dtype: str) -> tuple[int, int, int, bool]:
 
 
 def same_dims(left: ArrayShape, right: ArrayShape) -> bool:
-    """True if all sizes agree; one that is unbounded agrees with any."""
+    """True if all sizes agree; an unbounded size agrees with any."""
     return left.dims == right.dims or (
         len(left.dims) == len(right.dims) and all(map(same_size, left.dims, right.dims))
     )
@@ -90,7 +90,7 @@ def flags(shape: ArrayShape) -> tuple[bool, ...]:
 
 
 def without_layout(shape: Shape) -> Shape:
-    """The same value, wherever it lies."""
+    """The shape with all layouts removed."""
     match shape:
         case ArrayShape(layout=None) | OpaqueShape():
             return shape
@@ -105,33 +105,33 @@ def without_layout(shape: Shape) -> Shape:
 class ShapeDifference(NamedTuple):
     """The first place where two shapes differ."""
 
-    at: tuple[int, ...]
+    index: tuple[int, ...]
     """The index into the tuples: `(1, 0)`; empty if the shapes themselves differ."""
     left: Shape
     right: Shape
 
 
 def shape_difference(
-    left: Shape, right: Shape, *, any_precision: bool = False, at: tuple[int, ...] = ()
+    left: Shape, right: Shape, *, any_precision: bool = False, index: tuple[int, ...] = ()
 ) -> ShapeDifference | None:
     """The first difference in types, sizes or structure; layouts and dynamic flags do not count."""
     match left, right:
         case ArrayShape(), ArrayShape():
             types = same_type if any_precision else str.__eq__
             same = types(left.dtype, right.dtype) and same_dims(left, right)
-            return None if same else ShapeDifference(at, left, right)
+            return None if same else ShapeDifference(index, left, right)
         case TupleShape(), TupleShape() if len(left.elements) == len(right.elements):
             pairs = zip(left.elements, right.elements, strict=True)
             for number, (a, b) in enumerate(pairs):
-                inner = shape_difference(a, b, any_precision=any_precision, at=(*at, number))
+                inner = shape_difference(a, b, any_precision=any_precision, index=(*index, number))
                 if inner is not None:
                     return inner
             return None
         case BufferShape(), BufferShape():
             inner = shape_difference(left.element, right.element, any_precision=any_precision)
-            return None if inner is None else ShapeDifference(at, left, right)
+            return None if inner is None else ShapeDifference(index, left, right)
         case _:
-            return None if left == right else ShapeDifference(at, left, right)
+            return None if left == right else ShapeDifference(index, left, right)
 
 
 def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> bool:
@@ -145,22 +145,22 @@ def compatible(left: Shape, right: Shape, *, any_precision: bool = False) -> boo
 
 
 def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False) -> tuple[str, str]:
-    """Two shapes that are not compatible, as text: of tuples the first elements that differ."""
+    """Two incompatible shapes as text; of tuples, the first elements that differ."""
     mismatch = shape_difference(left, right, any_precision=any_precision) or ShapeDifference(
         (), left, right
     )
-    place = f" at index {{{','.join(map(str, mismatch.at))}}}" if mismatch.at else ""
+    place = f" at index {{{','.join(map(str, mismatch.index))}}}" if mismatch.index else ""
     return brief(mismatch.left) + place, brief(mismatch.right) + place
 
 
 WRONG_RESULT: Final = "expected {}, is {}"
-"""The message for a shape that is not the one which XLA infers, both as text."""
+"""The message for a wrong shape: the inferred shape, then the printed shape, as text."""
 
 
 def demand_compatible(
     left: Shape, right: Shape, message: str, *, any_precision: bool = False
 ) -> None:
-    """Demands compatible shapes; in the message `{}` stands for either of them."""
+    """Demand compatible shapes; `message` has a `{}` for each of them."""
     if not compatible(left, right, any_precision=any_precision):
         raise Impossible(
             message.format(*describe_mismatch(left, right, any_precision=any_precision))
@@ -183,14 +183,14 @@ def layout_mismatch(
         return "" if is_same else f"{left} and {right}"
     theirs = dict(leaves(right))
     for index, ours in leaves(left):
-        other = theirs.get(index)
-        if isinstance(ours, BufferShape) and isinstance(other, BufferShape):
-            ours, other = ours.element, other.element
-        if not isinstance(ours, ArrayShape) or not isinstance(other, ArrayShape):
+        counterpart = theirs.get(index)
+        if isinstance(ours, BufferShape) and isinstance(counterpart, BufferShape):
+            ours, counterpart = ours.element, counterpart.element
+        if not isinstance(ours, ArrayShape) or not isinstance(counterpart, ArrayShape):
             continue
-        if not _same_layout(ours, other, exact=exact, filled=filled or exact):
+        if not _same_layout(ours, counterpart, exact=exact, filled=filled or exact):
             place = f" at index {spelled_index(index)}" if index else ""
-            return f"{ours}{place} and {other}"
+            return f"{ours}{place} and {counterpart}"
     return ""
 
 
@@ -206,7 +206,7 @@ def _same_layout(left: ArrayShape, right: ArrayShape, *, exact: bool, filled: bo
 
 
 def without_memory_space(shape: Shape, *, tiles: bool = True) -> Shape:
-    """An array in the default memory; with `tiles` false without these."""
+    """The array in the default memory space; without tiles if `tiles` is false."""
     if not isinstance(shape, ArrayShape) or shape.layout is None:
         return shape
     kept = shape.layout.tiles if tiles else ()
@@ -214,7 +214,7 @@ def without_memory_space(shape: Shape, *, tiles: bool = True) -> Shape:
 
 
 def brief(shape: Shape) -> str:
-    """A shape as text without layouts; of a long tuple its length."""
+    """A shape as text without layouts; a long tuple as its length."""
     if isinstance(shape, TupleShape) and len(shape.elements) > _MAX_TUPLE_LENGTH:
         return f"a tuple of {len(shape.elements)}"
     if isinstance(shape, TupleShape):

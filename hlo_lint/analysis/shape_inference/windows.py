@@ -43,7 +43,7 @@ def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
     if not isinstance(window, tuple):
         raise Unknowable
     if len(window) != rank:
-        raise Impossible(f"{operation.opcode} takes a window of rank {rank}, and not {len(window)}")
+        raise Impossible(f"{operation.opcode} takes a window of rank {rank}, got {len(window)}")
     dimensions = []
     for dimension in window:
         if not isinstance(dimension, WindowDimension):
@@ -53,12 +53,12 @@ def _window(operation: Operation, rank: int) -> tuple[WindowDimension, ...]:
 
 
 def _spread(size: int, distance: int) -> int:
-    """The extent of so many elements with gaps between them."""
+    """The extent of `size` elements, each `distance` after the previous."""
     return (size - 1) * distance + 1 if size else 0
 
 
 def _places(size: int, window: WindowDimension) -> int:
-    """The number of places the window takes along a dimension."""
+    """The number of positions of the window along a dimension."""
     if size == UNBOUNDED:
         return UNBOUNDED
     if window.size <= 0 or window.stride <= 0:
@@ -95,21 +95,19 @@ def _select_and_scatter(operation: Operation) -> Shape:
     select_last = 0 <= operation.tail.find("scatter=") < operation.tail.find("select=")
     select = operation.callee(int(select_last))
     if len(select.parameters) != 2:
-        raise Impossible(f"select takes 2 parameters, and not {len(select.parameters)}")
+        raise Impossible(f"select takes 2 parameters, got {len(select.parameters)}")
     if not compatible(known(select.root), PRED):
-        raise Impossible(f"select gives {select.root}, and no pred[]")
+        raise Impossible(f"select returns {select.root}, expected pred[]")
     wanted = array_without_layout(operand.dtype, ())
     for number, text in enumerate(select.parameters):
         if not compatible(known(text), wanted, any_precision=True):
-            raise Impossible(f"select takes {text} as parameter {number}, and not {wanted}")
+            raise Impossible(f"parameter {number} of select is {text}, expected {wanted}")
     demand_reducer(operation, [initial], [source], 1 - select_last)
     places = array_without_layout(
         operand.dtype, _moved_over(operand, _window(operation, operand.rank))
     )
     if not compatible(source, places, any_precision=True):
-        raise Impossible(
-            f"the window of select-and-scatter takes {places}, and operand 1 is {source}"
-        )
+        raise Impossible(f"the window of select-and-scatter takes {places}, operand 1 is {source}")
     return array_without_layout(operand.dtype, operand.dims, operand.dynamic)
 
 
@@ -136,15 +134,15 @@ def _convolution(operation: Operation) -> Shape:
     dynamic[numbers.output_batch] = left.is_dynamic(numbers.input_batch)
     dims[numbers.output_feature] = features
     if right.is_dynamic(numbers.kernel_output_feature):
-        raise Impossible("the number of features that convolution makes may not be dynamic")
-    for at, along in enumerate(window):
-        size = right.dims[numbers.kernel_spatial[at]]
+        raise Impossible("the output features of convolution may not be dynamic")
+    for index, along in enumerate(window):
+        size = right.dims[numbers.kernel_spatial[index]]
         if not same_size(along.size, size):
-            raise Impossible(f"the window has size {along.size}, and the kernel {size} elements")
-        dim = numbers.input_spatial[at]
-        dims[numbers.output_spatial[at]] = _places(left.dims[dim], along)
-        spread = left.is_dynamic(dim) or right.is_dynamic(numbers.kernel_spatial[at])
-        dynamic[numbers.output_spatial[at]] = spread
+            raise Impossible(f"the window has size {along.size}, the kernel {size} elements")
+        dim = numbers.input_spatial[index]
+        dims[numbers.output_spatial[index]] = _places(left.dims[dim], along)
+        spread = left.is_dynamic(dim) or right.is_dynamic(numbers.kernel_spatial[index])
+        dynamic[numbers.output_spatial[index]] = spread
     return array_without_layout(promote_types(left.dtype, right.dtype), dims, dynamic)
 
 
@@ -163,20 +161,22 @@ def _grouped(
         raise Impossible("feature_group_count and batch_group_count are both more than 1")
     batch, features = left.dims[numbers.input_batch], left.dims[numbers.input_feature]
     taken = right.dims[numbers.kernel_input_feature]
-    made = right.dims[numbers.kernel_output_feature]
-    if UNBOUNDED in (features, taken, made, batch):
+    output_features = right.dims[numbers.kernel_output_feature]
+    if UNBOUNDED in (features, taken, output_features, batch):
         raise Unknowable
     if features % feature_groups or features // feature_groups != taken:
         raise Impossible(
-            f"convolution of {features} features in {feature_groups} groups, and the kernel takes "
+            f"convolution of {features} features in {feature_groups} groups, the kernel takes "
             f"{taken}"
         )
     if batch % batch_groups:
         raise Impossible(f"convolution of {batch} batches in {batch_groups} groups")
     for name, groups in (("feature", feature_groups), ("batch", batch_groups)):
-        if made % groups:
-            raise Impossible(f"convolution makes {made} features in {groups} {name} groups")
-    return batch // batch_groups, made
+        if output_features % groups:
+            raise Impossible(
+                f"convolution of {output_features} output features in {groups} {name} groups"
+            )
+    return batch // batch_groups, output_features
 
 
 OPCODES: Table = {

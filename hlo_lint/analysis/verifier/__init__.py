@@ -1,10 +1,10 @@
-"""The machinery under the rules of the family `verifier`: XLA's `HloVerifier`, run over a module.
+"""The base of the rules of the family `verifier`: XLA's `HloVerifier`, run over a module.
 
     verify(module, stage, checks, memo) -> Violations
 
 `xla/service/hlo_verifier.cc` stops at the first error; here all are found. The checks are methods
-of the rules; `verify` runs them in one pass, and the memo of a run holds what its modules share.
-Text that cannot be read violates nothing. `docs/verifier.md` lists all checks.
+of the rules; `verify` runs them in one pass, and the memo of a run holds the results that its
+modules share. Unreadable text has no violations. `docs/verifier.md` lists all checks.
 """
 
 from hlo_lint.analysis.verifier.checks import Checks, marks_of

@@ -28,7 +28,7 @@ class Batch:
         held: Collection[int] = shared_range(len(kinds))
         if len(numbers) < len(kind_of):
             held = {kind_of[number] for number in numbers}
-            kinds = [kinds[at] for at in held]
+            kinds = [kinds[index] for index in held]
         self.kinds.update(zip(kinds, zip(repeat(computation), held), strict=False))
 
     @cached_property
@@ -41,11 +41,11 @@ class Batch:
 
     def place(self, kind: RowKind) -> RowPlace:
         """An instruction of a kind."""
-        computation, at = self.kinds[kind]
+        computation, index = self.kinds[kind]
         examples = self._examples.get(computation)
-        if examples is None:  # most kinds are judged without
+        if examples is None:  # on demand: most kinds are judged without an example
             examples = self._examples[computation] = reading_of(computation).examples()
-        return computation, examples[at]
+        return computation, examples[index]
 
     def places(self, opcode: str) -> Iterator[RowPlace]:
         """The instructions of an opcode."""

@@ -13,7 +13,7 @@ from hlo_lint.hlo.shape import Shape
 
 
 def shapes_differ(scope: Scope, left: Shape | None, right: Shape | None) -> str:
-    """The first arrays of two compatible shapes that are not the same at the stage, or ""."""
+    """The first arrays of two compatible shapes that differ at the stage, or ""."""
     if not scope.stage.layouts:
         return ""
     return layout_mismatch(left, right, exact=scope.stage.exact_layouts)
@@ -23,7 +23,7 @@ def _operand_types(caller: Instruction) -> tuple[str, ...]:
     """The types of all operands as they are spelled; "" for an element of a tuple."""
     rows, index = caller.computation.rows, caller.computation.index
     places = map(index.get, caller.operand_names)
-    return tuple(["" if at is None else type_of(rows[at]) for at in places])
+    return tuple(["" if position is None else type_of(rows[position]) for position in places])
 
 
 def parameter_layouts(check: str, scope: Scope, caller: Instruction) -> Iterator[Violation]:
@@ -57,14 +57,16 @@ def branches(scope: Scope, conditional: Instruction) -> tuple[Computation | None
 
 
 def different_shardings(
-    check: str, at: Instruction, parts: list[tuple[str, Instruction | None]]
+    check: str, instruction: Instruction, parts: list[tuple[str, Instruction | None]]
 ) -> Iterator[Violation]:
-    """Check that all parts that have a sharding have the same."""
+    """Check that all parts with a sharding have equal shardings."""
     values = [
         (what, part.attribute_or_none("sharding")) for what, part in parts if part is not None
     ]
     given = [(what, value) for what, value in values if value is not None]
     for what, value in given[1:]:
         if value != given[0][1]:
-            yield Violation(check, at, f"{given[0][0]} and {what} have different shardings")
+            yield Violation(
+                check, instruction, f"{given[0][0]} and {what} have different shardings"
+            )
             return

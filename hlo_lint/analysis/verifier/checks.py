@@ -36,12 +36,12 @@ class Mark(NamedTuple):
     concerns_opcodes: Callable[[frozenset[str]], bool] | None = None
     """False for the opcodes of a computation in which the check cannot find anything."""
     is_of_names: bool = False
-    """True if it finds something only where `Reading.is_sound` is not true."""
+    """True if it finds something only where `Reading.is_sound` is false."""
     is_local: bool = False
 
     @property
     def is_of_whole(self) -> bool:
-        """True if it looks at whole computations or modules, whatever their opcodes."""
+        """True if it looks at whole computations or modules, independent of opcodes."""
         return not self.words
 
 
@@ -62,12 +62,12 @@ def on(
 ) -> Callable[[Marked], Marked]:
     """Mark a check of each instruction of some opcodes.
 
-    A `local` check depends on nothing but the instruction's attributes, its literal, the types of
-    its result and its operands, the signatures of what it calls, the header and the stage: equal
-    instructions are checked once, whatever number their channel has; a call whose operands and
-    result have the types of its computation to the letter passes. With an `option` it binds only
-    where the stage has that set, any other than a `local` one only for kinds that it `concerns`:
-    with a `word` those that have it in the attributes before the metadata.
+    A `local` check depends only on the instruction's attributes, its literal, the types of its
+    result and its operands, the signatures of its callees, the header and the stage: equal
+    instructions are checked once, whatever number their channel has, and a call passes if the types
+    of its operands and result are spelled as in its computation. With an `option` the check binds
+    only where the stage sets that option. A check that is not `local` sees only the kinds that it
+    `concerns`; with a `word`, kinds that have it in the attributes before the metadata.
     """
     if word:
         concerns = partial(_holds, word)
@@ -84,10 +84,10 @@ def on_attribute(
     option: str = "",
     local: bool = False,
 ) -> Callable[[Marked], Marked]:
-    """Mark a check of each instruction whose attributes hold one of some words.
+    """Mark a check of each instruction whose attributes hold any of some words.
 
-    With an `option` it binds only where the stage has that set. A `local` check depends on nothing
-    but attributes, type, opcode, header and stage.
+    With an `option` it binds only where the stage sets that option. A `local` check depends only
+    on attributes, type, opcode, header and stage.
     """
     return _marked(Mark("attribute", words, other_than, option, is_local=local))
 
@@ -102,10 +102,10 @@ def on_computation_if(
     option: str = "",
     names: bool = False,
 ) -> Callable[[Marked], Marked]:
-    """Mark such a check that is left out where a computation's opcodes do not concern it.
+    """Mark a check of each computation whose opcodes concern it.
 
-    With an `option` it binds only where the stage has that set; with `names` in computations whose
-    names are not unique, or not defined above what reads them.
+    With an `option` it binds only where the stage sets that option; with `names`, only in
+    computations whose names are not unique, or not defined above their uses.
     """
     return _marked(
         Mark(
@@ -145,7 +145,7 @@ class CheckHolder(Protocol):
 
 
 class Checks(NamedTuple):
-    """All checks, by what they look at."""
+    """All checks, by subject."""
 
     opcodes: Mapping[str, tuple[tuple[InstructionCheck, Mark], ...]]
     attributes: tuple[tuple[InstructionCheck, Mark], ...]

@@ -1,4 +1,4 @@
-"""The memo of the verifier: most of a module is like something that a run has met before."""
+"""The memo of the verifier: results of a run, which repeat in most of its modules."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from hlo_lint.analysis.verifier.scope import Header, Violation
 from hlo_lint.hlo.ir import Computation
 
 MAX_HELD: Final = 1 << 15
-"""Entries of one set, which is emptied when it has more."""
+"""The size at which a set of results is emptied."""
 
 Callees: TypeAlias = tuple[Computation | None, ...]
-"""The computations that one calls, in the order of their names in its text."""
+"""The callees of a computation, in the order of their names in its text."""
 JudgedKind: TypeAlias = tuple[str, tuple[Signature | None, ...], str, tuple[str | None, ...]]
 """Attributes, signatures of the callees, type, and types of the operands."""
 JudgedHeader: TypeAlias = tuple[str, Stage, tuple[str, ...], str | None]
-"""Header, stage, types of the parameters of the entry computation, and that of its root."""
+"""Header, stage, and the types of the entry computation's parameters and root."""
 
 
 class ComputationResult(NamedTuple):
-    """The violations of one computation with some callees."""
+    """The violations of a computation with given callees."""
 
     callees: Mapping[str, Computation | None]
     """The computations it calls, by name."""
@@ -39,10 +39,10 @@ GOOD: Final = ComputationResult({}, (), ())
 
 @dataclass(eq=False, repr=False)
 class BoundMemo:
-    """The results under one stage and the counts of one header."""
+    """The results under a stage and the counts of a header."""
 
     kinds: dict[str, set[JudgedKind]] = field(default_factory=dict)
-    """The instructions of each opcode that passed, but for their names."""
+    """The instructions of each opcode that passed, without their names."""
     attributes: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
     """Opcode, type and attributes of instructions that passed the checks of a word."""
     templates: set[Template] = field(default_factory=set)
@@ -66,7 +66,7 @@ class VerifierMemo:
         return self.bound.setdefault((stage, header), BoundMemo())
 
     def keep(self, computations: Iterable[Computation]) -> None:
-        """Let go of all computations but these."""
+        """Forget all other computations."""
         kept = set(computations)
         for memo in self.bound.values():
             memo.outcomes = {

@@ -1,4 +1,4 @@
-"""The view of a check: one computation, its callees, the stage, and attributes as values."""
+"""The view of a check: a computation, its callees, the stage, and attributes as values."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Header(NamedTuple):
     is_counted: bool = False
     """True if the header or the stage gives a count: XLA prints those that are not 1."""
     is_spmd: bool = False
-    """True if the header says that the SPMD partitioner runs; XLA prints that nowhere."""
+    """True if the header says that the SPMD partitioner runs; XLA never prints that."""
 
 
 class Violation(NamedTuple):
-    """One demand of XLA's verifier that a module does not meet."""
+    """A condition of XLA's verifier that a module violates."""
 
     check: str
     """The name of the check in `docs/verifier.md`: `while-shapes`."""
@@ -46,7 +46,7 @@ class Violation(NamedTuple):
 
 
 class Scope:
-    """One computation, its callees, and the stage."""
+    """A computation, its callees, and the stage."""
 
     __slots__ = ("_first", "callees", "computation", "header", "opcodes", "stage")
 
@@ -60,7 +60,7 @@ class Scope:
     ) -> None:
         self.computation = computation
         self.callees = callees
-        """The computations of the module, by name; of a doubled name the first."""
+        """The computations of the module, by name; the first if a name repeats."""
         self.stage = stage
         self.header = header
         self.opcodes = computation.opcodes
@@ -68,11 +68,11 @@ class Scope:
         self._first = first
 
     def first_alike(self, computation: Computation) -> Computation:
-        """The first computation that does the same: what is true of one by position is of both."""
+        """The first computation of the same template: facts by position hold for both."""
         return self._first.get(computation, computation)
 
     def called(self, instruction: Instruction) -> tuple[Computation | None, ...]:
-        """The computations that an instruction calls, in order; None for one that is missing."""
+        """The computations that an instruction calls, in order; None for a missing computation."""
         names = calls_of(instruction.computation).get(instruction.number)
         if names is None:  # an opcode that calls nothing
             names = instruction.called_computations
@@ -83,7 +83,7 @@ class Scope:
         return next(iter(self.called(instruction)), None)
 
     def named(self, instruction: Instruction, attribute: str) -> Computation | None:
-        """The computation that an attribute names; None if there is none."""
+        """The computation that an attribute names; None if it is missing."""
         return self.callees.get(callee_name(instruction, attribute) or "")
 
 
@@ -92,12 +92,12 @@ _find_counts = late(r", (replica_count|num_partitions)=(\d{1,9})\b").findall
 
 @cached_analysis
 def header_counts(module: Module) -> Mapping[str, int]:
-    """`replica_count` and `num_partitions` of a header, which is long and is asked often."""
+    """`replica_count` and `num_partitions` of a header, cached: headers are long."""
     return {name: int(text) for name, text in _find_counts(module.header)}
 
 
 def header_of(module: Module, stage: Stage) -> Header:
-    """The counts of a stage, else those of the header; what it leaves out is 1."""
+    """The counts of a stage, else those of the header, else 1."""
     counts = header_counts(module)
     replicas, partitions = stage.replica_count, stage.num_partitions
     return Header(
@@ -129,7 +129,7 @@ def value_or_none(name: str, text: str) -> AttributeValue | None:
 
 
 def callee_name(instruction: Instruction, attribute: str) -> str | None:
-    """The one computation that an attribute names; None if it names none, or several."""
+    """The name of the computation in an attribute; None unless it is a single name."""
     attributes = instruction.attributes_text
     span = attribute_span(attributes, attribute)
     value = None if span is None else value_or_none(attribute, attributes[slice(*span)])
@@ -167,5 +167,5 @@ def parameter(computation: Computation | None, number: int) -> Instruction | Non
 
 
 def shape_of(instruction: Instruction | None) -> Shape | None:
-    """The printed shape of an instruction, if there is one."""
+    """The printed shape of an instruction, or None."""
     return None if instruction is None else instruction.shape_or_none

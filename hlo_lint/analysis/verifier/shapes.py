@@ -33,7 +33,7 @@ from hlo_lint.hlo.shape import (
 from hlo_lint.text.patterns import late
 
 MAX_CALLED: Final = 8
-"""Callees that are looked for one by one in the attributes of an instruction."""
+"""The number of callees up to which attributes are searched for each of them."""
 _called = late(r"=%?([^,=]*+),").findall
 _SAME_TYPE: Final = frozenset(("broadcast", "reshape", "dynamic-reshape"))
 """Opcodes whose result has the operand's type (`ShapeVerifier::SameElementType`)."""
@@ -45,10 +45,10 @@ def has_shape_checks(opcode: str) -> bool:
 
 
 def without_callees(attributes: str, callees: Sequence[str]) -> str:
-    """The attributes without the names of callees, of which the signatures count."""
+    """The attributes without the names of callees, which are compared by signature."""
     attributes += ","
     names: Iterable[str] = callees
-    if len(callees) > MAX_CALLED:  # branches, whose names stand in a list
+    if len(callees) > MAX_CALLED:  # branches, whose names are in a list
         names = set(_called(attributes)).intersection(callees)
     for name in names:
         attributes = attributes.replace(f"=%{name},", "=,").replace(f"={name},", "=,")
@@ -56,7 +56,7 @@ def without_callees(attributes: str, callees: Sequence[str]) -> str:
 
 
 def is_evident(kind: RowKind, signatures: tuple[Signature | None, ...]) -> bool:
-    """True if nothing can be wrong with a shape, as far as its types have no errors."""
+    """True if equal texts show that a shape is right, provided its types have no errors."""
     opcode, result, attributes, operands = kind
     if opcode == "get-tuple-element" and len(operands) == 1:
         index = attributes.removeprefix(", index=").partition(",")[0]
@@ -75,7 +75,7 @@ _sub_numbers = late(r"/\*index=\d+\*/").sub
 
 
 def is_right(kind: RowKind, signatures: tuple[Signature | None, ...], stage: Stage) -> bool:
-    """True if a shape is right at any place; False where the place has to be looked at."""
+    """True if a shape is right wherever its kind occurs; False if each place needs a check."""
     opcode, result, attributes, read = kind
     inference = inference_of(opcode)
     operands = tuple([text for text in read if text])
@@ -83,7 +83,7 @@ def is_right(kind: RowKind, signatures: tuple[Signature | None, ...], stage: Sta
         return False
     is_array = not result.startswith(("(", "b("))
     if is_array and opcode in KEEPS_TYPE and operands.count(result) == len(operands):
-        # Sizes and layouts that are all equal do not matter: a scalar stands for each of them.
+        # Types that are all equal are right for any sizes and layouts: a scalar is checked instead.
         result = result.partition("[")[0] + "[]"
         operands = (result,) * len(operands)
     tail = attributes if inference.attributes else ""
@@ -115,7 +115,7 @@ def type_violations(scope: Scope, number: int) -> Iterator[Violation]:
 def shape_violations(
     scope: Scope, inference: ShapeInference, number: int, checks: Checks
 ) -> Iterator[Violation]:
-    """The violations of one instruction's shape and of its operands' shapes."""
+    """The violations of an instruction's shape and of its operands' shapes."""
     computation = scope.computation
     row = computation.rows[number]
     opcode = opcode_of(row)
@@ -127,9 +127,9 @@ def shape_violations(
         return
     messages = [*checked.errors]
     if scope.stage.layouts and checked.layout_error:
-        messages.append(f"XLA infers another layout: {checked.layout_error}")
+        messages.append(f"XLA infers a different layout: {checked.layout_error}")
     elif scope.stage.exact_layouts and checked.exact_error:
-        messages.append(f"XLA infers another layout: {checked.exact_error}")
+        messages.append(f"XLA infers a different layout: {checked.exact_error}")
     if checked.precision_error and not scope.stage.mixed_precision:
         messages.append(checked.precision_error)
     for message in messages:
@@ -139,7 +139,7 @@ def shape_violations(
 
 
 def _bitcast_sizes_count(scope: Scope, number: int) -> bool:
-    """True if `HandleBitcast` compares sizes: in layout-sensitive mode alone.
+    """True if `HandleBitcast` compares sizes: only in layout-sensitive mode.
 
     XLA:GPU and XLA:CPU count no padding; on TPU tiles pad.
     """

@@ -1,7 +1,7 @@
-"""Runs all checks over a module in one pass: what dumps share is checked once.
+"""Runs all checks over a module in a single pass, and reuses the results of earlier dumps.
 
-A computation that changed is checked where it changed: instructions that the previous computation
-of its name has as well, with the same operands and the same callees, were checked there.
+A changed computation is checked only where it changed: instructions that the previous computation
+of its name shares, with the same operands and the same callees, were checked there.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Located: TypeAlias = tuple[Computation, int, Violation]
 
 
 class Violations(NamedTuple):
-    """Everything that XLA's verifier would refuse in a module, and what it forgets to check."""
+    """Everything that XLA's verifier would reject in a module, and defects that it overlooks."""
 
     module: Module
     by_check: Mapping[str, tuple[Violation, ...]]
@@ -53,7 +53,7 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
     options = _options_of(module, stage)
     violations = _found(module, options, checks, memo)
     if violations and options.assumed and options.layouts and not module.is_scheduled:
-        # Nothing says that layouts were assigned: what depends on it may be right.
+        # Layouts may not be assigned yet: violations that depend on it are only warnings.
         loose = _found(module, options._replace(layouts=False), checks, memo)
         certain = {(violation.check, violation.at) for violation in loose}
         violations = [
@@ -77,7 +77,7 @@ def _found(module: Module, options: Stage, checks: Checks, memo: VerifierMemo) -
 
 
 def _options_of(module: Module, stage: Stage) -> Stage:
-    """The options of a stage; of a loose text without layouts where it shows none."""
+    """The options of a stage; without layouts for a text of unknown stage that shows no sign."""
     options = stage.options
     if options.assumed and options.layouts and not _shows_layouts(module):
         return options._replace(layouts=False)
@@ -85,7 +85,7 @@ def _options_of(module: Module, stage: Stage) -> Stage:
 
 
 def _shows_layouts(module: Module) -> bool:
-    """True if a loose text shows passes that run when layouts are assigned."""
+    """True if a text of unknown stage shows passes that run when layouts are assigned."""
     return module.is_scheduled or any(
         computation.with_opcode(opcode)
         for computation in module.computations
@@ -94,7 +94,7 @@ def _shows_layouts(module: Module) -> bool:
 
 
 class _Verifier:
-    """The computations of one module."""
+    """The checks of a module, against the memo of a run."""
 
     def __init__(self, module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> None:
         self.module = module
@@ -112,26 +112,26 @@ class _Verifier:
         self._outcomes: dict[Computation, ComputationResult] = {}
         self._callees_of: dict[Computation, Mapping[str, Computation | None]] = {}
         self._first: dict[Computation, Computation] = {}
-        """Of computations that do the same the first."""
+        """The first of the computations with the same template."""
 
     @cached_property
     def inference(self) -> ShapeInference:
-        """Shape inference over the module: made when an instruction is not like one before."""
+        """Shape inference over the module, created for the first instruction of a new kind."""
         return ShapeInference(self.module.computations)
 
     @cached_property
     def _infers_types(self) -> bool:
-        """True if some operand may have another type than the printed one."""
+        """True if some operand may have a type other than the printed type."""
         return not IGNORES_TYPE.isdisjoint(opcodes_of(self.module))
 
     def of_module(self) -> Iterator[Violation]:
-        """The violations that are not of single computations."""
+        """The violations of the module and its header."""
         module, stage = self.module, self.stage
         for check in self.checks.modules:
             yield from check(module, stage, self.by_name)
         if module.entry is None or module.entry.parse_errors:
-            return  # what is missing may be where the text cannot be read
-        # The types of its parameters and the type of its root: all a header depends on.
+            return  # a missing parameter may be in unreadable text
+        # A header depends only on the types of the parameters and of the root.
         types, root = parameter_types(module.entry), module.entry.root
         key = module.header, stage, types, None if root is None else root.type_text
         is_sound = all(types)
@@ -149,7 +149,7 @@ class _Verifier:
         yield from violations
 
     def violations(self) -> Iterator[Violation]:
-        """Those of all computations, known for as long as what they call is the same."""
+        """The violations of all computations; results hold while the callees are the same."""
         self._check_unknown()
         for outcome in map(self._outcomes.get, self.module.computations):
             if outcome is not None and outcome is not GOOD:
@@ -157,8 +157,8 @@ class _Verifier:
                 yield from outcome.of_whole
 
     def _check_unknown(self) -> None:
-        """Find the violations of the computations of which they are not known."""
-        # Of computations that do the same one is checked, and the others if that one is not good.
+        """Check the computations without results."""
+        # Of computations with the same template the first is checked, the others if it is bad.
         alike: dict[object, list[Computation]] = {}
         for computation in self.module.computations:
             if self._outcome(computation) is None:
@@ -211,7 +211,7 @@ class _Verifier:
         return callees
 
     def _signature(self, name: str) -> Signature | None:
-        """A computation of that name from outside."""
+        """The signature of the computation of that name."""
         computation = self.by_name.get(name)
         if computation is None:
             return None
@@ -261,8 +261,8 @@ class _Verifier:
                 self._keep(computation, GOOD)
 
     def _concerned(self, opcodes: frozenset[str]) -> list[tuple[ComputationCheck, bool]]:
-        """The checks of whole computations that may find something in one of some opcodes, each
-        with True if it only does where names are wrong."""
+        """The checks of whole computations that some opcodes concern, each with its
+        `Mark.is_of_names`."""
         return [
             (check, mark.is_of_names)
             for check, mark in self._whole_checks
@@ -271,7 +271,7 @@ class _Verifier:
 
     @cached_property
     def _whole_checks(self) -> list[tuple[ComputationCheck, Mark]]:
-        """The checks of whole computations that may find something in this module."""
+        """The checks of whole computations that the stage's options enable."""
         return [
             (check, mark)
             for check, mark in self.checks.computations
@@ -279,7 +279,7 @@ class _Verifier:
         ]
 
     def _places(self, computation: Computation) -> Sequence[int]:
-        """The positions of the instructions that the computation of that name did not have."""
+        """The positions to check: instructions that the previous computation of that name lacks."""
         before = self.memo.latest.get(computation.name)
         if before is None:
             return range(len(computation.rows))
@@ -287,7 +287,7 @@ class _Verifier:
         return _changed(computation, self._callees(computation), before, outcome)
 
     def _of_instructions(self, batch: Batch) -> Iterator[_Located]:
-        """The violations of single instructions, by what is wrong: type, shape, the rest."""
+        """The violations of single instructions: of types, of shapes, of other checks."""
         wrong = {text for text in {kind[1] for kind in batch.kinds} if type_errors(text)}
         for place in batch.of_kinds({kind for kind in batch.kinds if kind[1] in wrong}):
             yield from self._at(place, type_violations)
@@ -312,8 +312,8 @@ class _Verifier:
     def _bad_kinds(
         self, batch: Batch, opcode: str, kinds: Iterable[RowKind], local: Sequence[InstructionCheck]
     ) -> set[RowKind]:
-        """The kinds of an opcode that violate something in some places: equal ones are judged
-        once, by their types, their attributes, and the signatures of what they call."""
+        """The kinds of an opcode that have violations in some place. Kinds with equal types,
+        attributes and callee signatures are judged once."""
         bad: set[RowKind] = set()
         inference = inference_of(opcode)
         has_shape = has_shape_checks(opcode)
@@ -360,8 +360,7 @@ class _Verifier:
     def _has_right_shape(
         self, batch: Batch, kind: RowKind, signatures: tuple[Signature | None, ...]
     ) -> bool:
-        """True if instructions of a kind that call computations of such signatures have no
-        violations of their shapes."""
+        """True if instructions of a kind, with callees of these signatures, have right shapes."""
         if not all(kind[3]) or not kind[1] or not all(signatures):
             return False
         if is_evident(kind, signatures):
@@ -387,7 +386,7 @@ class _Verifier:
                 yield computation, number, violation
 
     def _of_attributes(self, batch: Batch) -> Iterator[_Located]:
-        """The checks of every opcode, where the text has an attribute of theirs: few texts have."""
+        """The violations of checks by attribute; few texts have such an attribute."""
         texts = {
             opcode: "\n".join({kind[2] for kind in kinds})
             for opcode, kinds in batch.by_opcode.items()
@@ -416,8 +415,8 @@ class _Verifier:
 
 
 def _without_numbers(attributes: str) -> str:
-    """The attributes without what a shape or a local check never depends on: the number of a
-    channel, which each collective has to itself, and what the instruction waits for."""
+    """The attributes without channel numbers, which are unique to each collective, and without
+    control predecessors: no shape and no local check depends on them."""
     if "channel_id=" in attributes:
         attributes = _sub_channel("channel_id=1", attributes)
     if "control-predecessors=" in attributes:
@@ -435,7 +434,7 @@ def _changed(
     before: Computation,
     outcome: ComputationResult,
 ) -> Sequence[int]:
-    """The instructions to check, where the others were checked in an earlier computation."""
+    """The instructions to check; the others were checked in the computation `before`."""
     rows = computation.rows
     fresh = set(map(id, rows)).difference(map(id, before.rows))
     if 2 * len(fresh) > len(rows):
@@ -443,8 +442,8 @@ def _changed(
     new = {name_of(row) for row in rows if id(row) in fresh} if fresh else set()
     new |= before.index.keys() - computation.index.keys()
     new |= {name for name, _ in outcome.of_instructions}
-    other = {name for name, callee in callees.items() if outcome.callees.get(name) is not callee}
-    if not new and not other:
+    changed = {name for name, callee in callees.items() if outcome.callees.get(name) is not callee}
+    if not new and not changed:
         return []
     untouched = new.isdisjoint
     places = [
@@ -458,10 +457,10 @@ def _changed(
             if number not in taken and not untouched(map(name_in, references_of(row))):
                 places.append(number)
         places.sort()
-    if other:
+    if changed:
         taken = set(places)
         for number, names in calls_of(computation).items():
-            if number not in taken and not other.isdisjoint(names):
+            if number not in taken and not changed.isdisjoint(names):
                 places.append(number)
         places.sort()
     return places
