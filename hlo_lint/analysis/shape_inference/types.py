@@ -105,7 +105,7 @@ def without_layout(shape: Shape) -> Shape:
 class ShapeDifference(NamedTuple):
     """The first place where two shapes differ."""
 
-    index: tuple[int, ...]
+    path: tuple[int, ...]
     """The index into the tuples: `(1, 0)`; empty if the shapes themselves differ."""
     left: Shape
     right: Shape
@@ -149,7 +149,7 @@ def describe_mismatch(left: Shape, right: Shape, *, any_precision: bool = False)
     mismatch = shape_difference(left, right, any_precision=any_precision) or ShapeDifference(
         (), left, right
     )
-    place = f" at index {{{','.join(map(str, mismatch.index))}}}" if mismatch.index else ""
+    place = f" at index {{{','.join(map(str, mismatch.path))}}}" if mismatch.path else ""
     return brief(mismatch.left) + place, brief(mismatch.right) + place
 
 
