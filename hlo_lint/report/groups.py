@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.text.patterns import late
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import listed
 from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
@@ -25,21 +25,20 @@ class Group(NamedTuple):
     rest: tuple[Diagnostic, ...] = ()
 
     def elsewhere(self) -> str:
-        """The number of further findings and the first of their places; empty without any.
+        """The places of the further findings; empty without any.
 
-        `3 more in this file, at lines 12, 18, 24` or `4 more in 2 files: b.hlo:4:3, c.hlo:7:3`.
+        `lines 12, 18, 24 and 3 more (--verbose lists all)`, `b.hlo:4:3, c.hlo:7:3`
         """
         if not self.rest:
             return ""
-        places = self.rest[:MAX_PLACES]
-        cut = ", …" if len(self.rest) > MAX_PLACES else ""
-        number = f"{len(self.rest)} more"
-        paths = {finding.path for finding in self.rest}
-        if paths == {self.first.path}:
-            lines = ", ".join(str(finding.line) for finding in places)
-            return f"{number} in this file, at line{'s' * (len(self.rest) > 1)} {lines}{cut}"
-        listed = ", ".join(f"{at.path}:{at.line}:{at.column}" for at in places)
-        return f"{number} in {counted(len(paths), 'file')}: {shown(listed)}{cut}"
+        if all(finding.path == self.first.path for finding in self.rest):
+            places = f"line{'s' * (len(self.rest) > 1)} "
+            places += listed((finding.line for finding in self.rest), MAX_PLACES)
+        else:
+            places = listed(
+                (shown(f"{at.path}:{at.line}:{at.column}") for at in self.rest), MAX_PLACES
+            )
+        return places + " (--verbose lists all)" * (len(self.rest) > MAX_PLACES)
 
 
 def grouped(findings: Iterable[Diagnostic]) -> list[Group]:

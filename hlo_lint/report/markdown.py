@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.formats import Warn
+from hlo_lint.report.groups import Group, grouped
 from hlo_lint.report.report import Report
 from hlo_lint.report.statistics import RuleCount, counts
-from hlo_lint.report.text import as_text, skipped_lines, summary
+from hlo_lint.report.text import group_text, hidden_line, skipped_lines, summary
 
 MAX_BYTES = 900_000
 """GitHub shows no summary of more than 1 MiB."""
@@ -17,27 +17,31 @@ MAX_SKIPPED = 100
 
 
 def render(report: Report, warn: Warn) -> str:
-    """A line that counts, a table of the rules, each finding as the text format prints it.
+    """A line that counts, a table of the rules, each group of findings as text prints it.
 
     Whatever a dump says stands in code blocks, which it cannot end.
     """
     parts = ["## hlo-lint", f"{summary(report)}."]
+    if report.hidden:
+        parts.append(f"{hidden_line(report.hidden)}.")
     if report.findings:
         rows = [_row(count) for count in counts(report.findings)]
         head = ["| rule | errors | warnings | infos | fixable |", "|---|---:|---:|---:|---:|"]
         parts.append("\n".join([*head, *rows]))
-    if report.skipped:
-        parts.append(_skipped(report))
+    if lines := list(skipped_lines(report)):
+        parts.append(_skipped(lines))
     size = sum(len(part.encode()) + 2 for part in parts)
-    for number, finding in enumerate(report.findings):
-        part = _finding(finding)
+    left = len(report.findings)
+    for group in grouped(report.findings):
+        part = _group(group)
         size += len(part.encode()) + 2
         if size > MAX_BYTES:
-            left = f"{len(report.findings) - number} findings have no room here"
-            warn(f"Markdown: {left} ({MAX_BYTES} bytes)")
-            parts.append(f"… {left}.")
+            cut = f"{left} findings have no room here"
+            warn(f"Markdown: {cut} ({MAX_BYTES} bytes)")
+            parts.append(f"… {cut}.")
             break
         parts.append(part)
+        left -= 1 + len(group.rest)
     return "\n\n".join(parts) + "\n"
 
 
@@ -54,13 +58,13 @@ def _row(count: RuleCount) -> str:
     )
 
 
-def _skipped(report: Report) -> str:
-    lines = list(skipped_lines(report))
+def _skipped(lines: list[str]) -> str:
     if len(lines) > MAX_SKIPPED:
         lines[MAX_SKIPPED:] = [f"… {len(lines) - MAX_SKIPPED} more"]
     block = fenced("\n".join(lines))
     return f"<details><summary>Not looked at</summary>\n\n{block}\n\n</details>"
 
 
-def _finding(finding: Diagnostic) -> str:
-    return f"### {finding.severity.value}: {finding.rule}\n\n{fenced(as_text(finding))}"
+def _group(group: Group) -> str:
+    first = group.first
+    return f"### {first.severity.value}: {first.rule}\n\n{fenced(group_text(group))}"

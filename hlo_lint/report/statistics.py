@@ -9,7 +9,7 @@ from typing import Literal
 
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
-from hlo_lint.report.text import severities, summary
+from hlo_lint.report.text import hidden_line, severities, summary
 from hlo_lint.rules.findings import Severity
 
 
@@ -54,7 +54,8 @@ def render_statistics(report: Report, output_format: Literal["text", "json"] = "
         f"{number.rjust(widths[0])}  {rule.ljust(widths[1])}  {message.ljust(widths[2])}  {fixable}"
         for number, rule, message, fixable in cells
     ]
-    return "\n".join([*lines, summary(report)]) + "\n"
+    hidden = [hidden_line(report.hidden)] if report.hidden else []
+    return "\n".join([*lines, summary(report), *hidden]) + "\n"
 
 
 def _count(rule: str, findings: list[Diagnostic]) -> RuleCount:

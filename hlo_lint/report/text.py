@@ -102,7 +102,7 @@ def plain_report(report: Report, *, verbose: bool = False) -> Iterator[str]:
 def plain_findings(findings: Sequence[Diagnostic], *, verbose: bool = False) -> Iterator[str]:
     """Pieces of the text that `print_text` prints without colours and where nothing is folded."""
     for group in _worst_last(findings, verbose):
-        yield "\n".join(line.plain for line in _lines(group)) + "\n\n"
+        yield f"{group_text(group)}\n\n"
 
 
 def print_report(
@@ -199,7 +199,12 @@ def width_of(console: Console) -> int:
 
 def as_text(finding: Diagnostic) -> str:
     """A finding as `print_text` prints it, without colours."""
-    return "\n".join(line.plain for line in _lines(Group(finding)))
+    return group_text(Group(finding))
+
+
+def group_text(group: Group) -> str:
+    """An entry as `print_text` prints it, without colours."""
+    return "\n".join(line.plain for line in _lines(group))
 
 
 def summary(report: Report) -> str:
@@ -251,7 +256,7 @@ def _lines(group: Group, width: int = 0) -> Iterator[_Line]:
     yield from _excerpt(finding, style, width)
     notes = list(notes_of(finding))
     if elsewhere := group.elsewhere():
-        notes.append(("also", f"{elsewhere} (--verbose lists all)"))
+        notes.append(("also at", elsewhere))
     for label, note in notes:
         head = ("   = ", "blue"), (f"{label}: ", "bold")
         yield _Line(head, ((cut_in_middle(shown(note), MAX_MESSAGE), ""),))

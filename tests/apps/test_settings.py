@@ -134,7 +134,10 @@ def test_the_command_line_reads_the_file_unless_it_is_told_not_to() -> None:
     write("a.hlo", LOOSE)
     assert program("check", "a.hlo").exit_code == 0
     assert program("check", "--isolated", "a.hlo").exit_code == 1
-    assert "info[reshape-moves-data]" in program("check", "--config", "other.toml", "a.hlo").output
+    assert (
+        "info[reshape-moves-data]"
+        in program("check", "--min-severity=info", "--config", "other.toml", "a.hlo").output
+    )
     assert "settings: " in program("check", "-v", "a.hlo").stderr
     assert program("fix", "a.hlo").stderr.startswith("nothing to fix")
     assert program("check", "--blame", "a.hlo").output == "no findings\n"
@@ -521,6 +524,7 @@ exclude = ["old/**", "*.bak"]
 force-exclude = true
 baseline = "known.json"
 jobs = 3
+min-severity = "info"
 max-findings = 10
 max-megabytes = 100
 max-nesting = 100
