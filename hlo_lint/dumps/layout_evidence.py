@@ -1,6 +1,6 @@
-"""The stage of a file that no compiler named, as far as its text shows it: do its layouts bind?
+"""Whether layout-assignment has run on a module, as far as its text shows.
 
-Before layout-assignment, a module that is printed with layouts has those that shape inference gave
+Before it, a module that is printed with layouts has those that shape inference gave
 it (`shape_inference.cc`). A transpose permutes the order of its operand, elementwise instructions
 pass it on, and what is made anew descends; a custom call may come with the order that its kernel
 needs. Any other order was assigned, or written by hand.
@@ -8,7 +8,8 @@ needs. Any other order was assigned, or written by hand.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
+from enum import Enum
 
 from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 from hlo_lint.hlo.ir import Computation, HloFile, Module
@@ -21,8 +22,38 @@ _printed_orders = late(r"[\]>]\{([\d,]+)").findall
 _assigned = late(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
 """Tiles and memory spaces: no shape inference gives them. `E(4)` and `L(1)` belong to the type."""
 
+
+class Evidence(Enum):
+    """What a text shows of layout-assignment, from the strongest to the weakest."""
+
+    ASSIGNED = "it has a schedule, or a bitcast outside of fusions"
+    LATER_PASSES = "it has opcodes that other passes than XLA:TPU's add after layout-assignment"
+    UNASSIGNED = "it has calls or shardings that XLA removes before layout-assignment"
+    NOT_INFERRED = "some layout is none that shape inference gives"
+    INFERRED = "shape inference gives every layout"
+
+    @property
+    def binds(self) -> bool | None:
+        """True if layouts were assigned for certain, False if nothing shows it; None if unclear."""
+        return _BINDS[self]
+
+
+_BINDS = {
+    Evidence.ASSIGNED: True,
+    Evidence.LATER_PASSES: None,
+    Evidence.UNASSIGNED: False,
+    Evidence.NOT_INFERRED: None,
+    Evidence.INFERRED: False,
+}
+
 ALREADY_ASSIGNED = frozenset({"fusion", "copy-start", "slice-start", "slice-done", "async-start"})
 """Opcodes of passes that run after layout-assignment."""
+
+_sharding_target = late(r'custom_call_target="(?:Sharding|SPMD\w+|xla\.sdy\.\w+)"').search
+"""Custom calls that the SPMD partitioner, Shardy's import or sharding-remover take out."""
+
+_stays = late(r'inlineable="false"|xla_cpu_small_call|to_apply=%?parallel_').search
+"""Calls that call-inliner leaves, and that XLA:CPU makes of small loops and of parallel tasks."""
 
 MADE_ANEW = frozenset(
     {"constant", "convolution", "custom-call", "dot", "iota", "reduce", "reshape", "rng"}
@@ -30,41 +61,53 @@ MADE_ANEW = frozenset(
 """Opcodes whose inferred shape descends, whatever the order of their operands."""
 
 
-def layouts_bind(file: HloFile) -> bool | None:
-    """True if the layouts were assigned for certain, False if they only follow from inference.
+def evidence_in(file: HloFile) -> Evidence:
+    """The strongest evidence in the modules of a file, which are of one moment of a run.
 
-    None if the text allows both. A plain `bitcast` decides: layout-assignment refuses a module that
-    has one outside a fusion (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a
-    module that has a schedule.
+    A plain `bitcast` decides: layout-assignment refuses a module that has one outside a fusion
+    (`layout_assignment.cc`, "Unexpected bitcast"). It never runs on a module that has a schedule.
     """
     cache = file.modules[0].analysis_cache
-    if layouts_bind not in cache:
-        answers = [_layouts_of_module(module) for module in file.modules]
-        # One module with assigned layouts decides: all modules of a file are of one moment of a
-        # run.
-        decided = True if True in answers else None if None in answers else False
-        cache[layouts_bind] = decided
-    answer = cache[layouts_bind]
-    return answer if isinstance(answer, bool) else None
+    answer = cache.get(evidence_in)
+    if not isinstance(answer, Evidence):
+        shown = {_evidence_in_module(module) for module in file.modules}
+        answer = cache[evidence_in] = next(evidence for evidence in Evidence if evidence in shown)
+    return answer
 
 
-def _layouts_of_module(module: Module) -> bool | None:
+def _evidence_in_module(module: Module) -> Evidence:
     outside = module.nonfusion_computations
     if module.is_scheduled or any("bitcast" in computation.opcodes for computation in outside):
-        return True
+        return Evidence.ASSIGNED
     if any(
         not ALREADY_ASSIGNED.isdisjoint(computation.opcodes) for computation in module.computations
     ):
-        return None
+        return Evidence.LATER_PASSES
     types = frozenset().union(*map(types_of, module.computations))
     # Tiles, memory spaces and sizes of elements are never inferred.
     if any(_assigned(text) for text in types if ":" in text):
-        return None
+        return Evidence.NOT_INFERRED
+    if any(map(_is_removed, _calls_in(module))):
+        return Evidence.UNASSIGNED
     odd = {text for text in types if not all(map(_descends, _printed_orders(text)))}
     # Without any, which is usual, it is decided without a look at any instruction.
     inferred = not odd or all(_is_inferred(computation, odd) for computation in module.computations)
-    return False if inferred else None
+    return Evidence.INFERRED if inferred else Evidence.NOT_INFERRED
 
+
+def _calls_in(module: Module) -> Iterator[RowKind]:
+    for computation in module.computations:
+        if not _CALLS.isdisjoint(computation.opcodes):
+            yield from (kind for kind in reading_of(computation).kinds if kind[0] in _CALLS)
+
+
+def _is_removed(call: RowKind) -> bool:
+    """True if no module has such a call after layout-assignment: call-inliner runs before it."""
+    opcode, _, attributes, _ = call
+    return not _stays(attributes) if opcode == "call" else bool(_sharding_target(attributes))
+
+
+_CALLS = frozenset({"call", "custom-call"})
 
 _ASKED_WHOLE = frozenset({"transpose", "copy", "custom-call"})
 """Opcodes whose order depends on more than their type."""

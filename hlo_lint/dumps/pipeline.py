@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.layout_evidence import layouts_bind
+from hlo_lint.dumps.layout_evidence import evidence_in
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import NumberedDump, PassDump
 from hlo_lint.dumps.pass_lists import (
@@ -37,6 +37,18 @@ class Transition(NamedTuple):
 
     before: PassDump
     after: PassDump
+
+
+class _Place(NamedTuple):
+    """The place of a numbered dump in the pass list of a release."""
+
+    places: Sequence[int]
+    """Empty if the release has no such pass."""
+    first: int
+    last: int
+
+
+_NOWHERE = _Place((), 0, 0)
 
 
 class Pipeline:
@@ -219,23 +231,38 @@ class Pipeline:
         A pass may stand in a list several times. Each numbered dump takes the first place after
         that of the dump before it; a dump on its own may have any.
         """
+        return self._places_in(release).get(dump.path, _NOWHERE).places
+
+    def place_range(self, release: PassList, dump: NumberedDump) -> tuple[int, int]:
+        """The first and the last place that a dump may have in a release's list.
+
+        A pass that the release does not have stands where the dump before it stood.
+        """
+        place = self._places_in(release)[dump.path]
+        return place.first, place.last
+
+    def _places_in(self, release: PassList) -> dict[Path, _Place]:
         by_path = self._places.get(release.name)
         if by_path is None:
             by_path = self._places[release.name] = {}
-            lowest = -1
+            lowest, first, last = -1, 0, len(release.passes)
             for step in self.steps:
                 name = step.name
                 places = release.places(name.pipeline, name.after, name.before)
                 # A pipeline that is run again begins above the last place: then every place may be
                 # meant.
                 later = [place for place in places if place > lowest] or places
-                by_path[step.path] = later[:1] if len(self.steps) > 1 else later
-                if later and name.after != "pipeline-end":
-                    lowest = later[0]
-        return by_path.get(dump.path, ())
+                if len(self.steps) > 1:
+                    later = later[:1]
+                if later:
+                    first, last = later[0], later[-1]
+                    if name.after != "pipeline-end":
+                        lowest = first
+                by_path[step.path] = _Place(later, first, last)
+        return by_path
 
     @cached_property
-    def _places(self) -> dict[str, dict[Path, Sequence[int]]]:
+    def _places(self) -> dict[str, dict[Path, _Place]]:
         return {}
 
     @property
@@ -300,7 +327,7 @@ class Pipeline:
                 return nearest
             if name.before in AUTOTUNERS or name.rest.startswith("before_config_assignment"):
                 return dump
-            if self.has_layouts(dump) and not name.is_final:
+            if self.layouts_bind(dump) is not False and not name.is_final:
                 nearest = dump
         return nearest if self.final is None else None
 
@@ -311,37 +338,48 @@ class Pipeline:
                 return dump
         return self.final
 
-    def has_layouts(self, dump: PassDump) -> bool:
-        """True unless the layouts in a dump are known to bind nothing: to be those before
-        layout-assignment."""
-        return self.layouts_bind(dump) is not False
-
     def layouts_bind(self, dump: PassDump) -> bool | None:
-        """True if layout-assignment has run, False if not; None if a loose file allows both."""
+        """True if layout-assignment has run, False if not; None if nothing says.
+
+        The run decides, else the lists of its releases, else the text.
+        """
         name = dump.name
         if name is None:
             if dump.is_named_before_layouts:
                 return False
             if dump.stem_ends_with(AFTER_NORMALIZATION):
                 return True
-            return layouts_bind(dump.file)
-        if name.step is None:
+        elif name.step is None:
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        for other in self.steps:
-            if other.name.after == LAYOUT_ASSIGNMENT:
-                return name.step >= other.step
-        places = [
-            place >= release.layouts_from
-            for release in self.releases
-            for place in release.places(name.pipeline, name.after, name.before)
-        ]
-        # A pass that no list has says nothing: then the text decides, as of a file.
-        return all(places) if places else layouts_bind(dump.file) is not False
+        elif self.is_helper:
+            return True  # the autotuner takes fusions out of modules that have layouts
+        elif self.assigned_at is not None:
+            return name.step >= self.assigned_at
+        elif isinstance(dump, NumberedDump):
+            answers = {
+                is_behind(self.place_range(release, dump), release.layouts_from)
+                for release in self.releases
+            }
+            if len(answers) == 1 and None not in answers:
+                return answers.pop()
+        return evidence_in(dump.file).binds
+
+    @cached_property
+    def assigned_at(self) -> int | None:
+        """The step after layout-assignment, if that was dumped."""
+        after = (dump.step for dump in self.steps if dump.name.after == LAYOUT_ASSIGNMENT)
+        return next(after, None)
 
     def release_text(self) -> None:
         """Forget what was read of every dump."""
         for dump in self.dumps:
             dump.release()
+
+
+def is_behind(places: tuple[int, int], place: int) -> bool | None:
+    """True if a range of places is at or after a place, False if before it; None if it holds it."""
+    first, last = places
+    return True if first >= place else False if last < place else None
 
 
 def _in_order(dump: PassDump) -> tuple[int, int, str]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 
 from hlo_lint.analysis.stage import stage_at
-from hlo_lint.dumps.pass_dump import PassDump, is_fusion_body
+from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
+from hlo_lint.dumps.pass_dump import NumberedDump, PassDump, is_fusion_body
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
-from hlo_lint.dumps.phases import (
-    BEFORE_LAYOUTS,
-    HOST_OFFLOADER,
-    LAYOUT_ASSIGNMENT,
-    LAYOUT_NORMALIZATION,
-)
-from hlo_lint.dumps.pipeline import Pipeline
+from hlo_lint.dumps.phases import BEFORE_LAYOUTS, HOST_OFFLOADER, LAYOUT_NORMALIZATION
+from hlo_lint.dumps.pipeline import Pipeline, is_behind
 from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.base import Stage
 from hlo_lint.text.source import DIRECTIVE
@@ -70,9 +66,14 @@ class Stages:
 
     def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
         """Of a file that no compiler named."""
-        name = dump.path.name.rpartition(".")[0]
-        layouts, final = scheduled or self.pipeline.has_layouts(dump), name.endswith(FINAL)
-        return Stage(layouts=layouts, scheduled=scheduled, final=final, assumed=True)
+        layouts = scheduled or self._has_layouts(dump)
+        is_early = dump.is_named_before_layouts or evidence_in(dump.file) is Evidence.UNASSIGNED
+        return Stage(
+            layouts=layouts,
+            scheduled=scheduled,
+            final=dump.path.name.rpartition(".")[0].endswith(FINAL),
+            assumed=layouts or not is_early,
+        )
 
     def _of_step(self, dump: PassDump, module: Module) -> Stage:
         assert dump.name is not None
@@ -82,6 +83,7 @@ class Stages:
         backend, release = self.pipeline.backend, self.pipeline.release
         is_tpu = backend == "tpu"
         host_memory = is_tpu or self._is_behind(dump, HOST_OFFLOADER) is not False
+        is_assigned = layouts and self.pipeline.assigned_at is not None
         return stage_at(
             backend,
             release=release.name if release else None,
@@ -91,7 +93,7 @@ class Stages:
             host_memory=host_memory,
             final=final,
             unique_names=backend is not None,
-            assumed=backend is None and not (layouts and self._assigned is not None),
+            assumed=backend is None and not is_assigned,
         )
 
     @cached_property
@@ -100,39 +102,22 @@ class Stages:
         backend = self.pipeline.backend
         return self.pipeline.releases or (pass_lists(backend) if backend else ())
 
-    @cached_property
-    def _is_helper(self) -> bool:
-        return self.pipeline.is_helper
-
     def _has_layouts(self, dump: PassDump) -> bool:
-        name = dump.name
-        assert name is not None
-        if name.step is None:
-            return not name.rest.startswith(BEFORE_LAYOUTS)
-        if self._is_helper or name.after == LAYOUT_ASSIGNMENT:
-            return True
-        if self._assigned is not None:
-            return name.step >= self._assigned
-        return self._is_behind(dump, LAYOUT_ASSIGNMENT) is True
-
-    @cached_property
-    def _assigned(self) -> int | None:
-        """The step after layout-assignment, where it was dumped."""
-        for dump in self.pipeline.steps:
-            if dump.name.after == LAYOUT_ASSIGNMENT:
-                return dump.step
-        return None
+        bind = self.pipeline.layouts_bind(dump)
+        return evidence_in(dump.file) is Evidence.LATER_PASSES if bind is None else bind
 
     def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
-        """True if the last run of a pass lies after a dump; None where the releases do not say."""
+        """True if the last run of a pass lies before a dump; None if the releases do not say."""
         name = dump.name
         assert name is not None
         lasts = self._lasts(wanted)
         if not lasts:
             return None
-        if name.step is None:
+        if not isinstance(dump, NumberedDump):
             return not name.rest.startswith(BEFORE_LAYOUTS)
-        return _are_behind(self._places[dump], lasts)
+        ranges = (self.pipeline.place_range(release, dump) for release in self._candidates)
+        answers = set(map(is_behind, ranges, lasts))
+        return answers.pop() if len(answers) == 1 else None
 
     def _lasts(self, wanted: str) -> tuple[int, ...]:
         """The last place of a pass in each release; empty unless all of them run it."""
@@ -141,41 +126,11 @@ class Stages:
             cached = ()
             options = self.pipeline.options
             # Passes over a fusion that was taken out of its module are in no list.
-            if not self._is_helper and not (options is not None and options.disabled(wanted)):
+            if not self.pipeline.is_helper and not (
+                options is not None and options.disabled(wanted)
+            ):
                 places = [release.last_place(wanted) for release in self._candidates]
                 if None not in places:
                     cached = tuple(place for place in places if place is not None)
             self._last_places[wanted] = cached
         return cached
-
-    @cached_property
-    def _places(self) -> dict[PassDump, tuple[tuple[int, int], ...]]:
-        """The first and the last place that each numbered dump may have, for each release."""
-        columns = [list(self._walk(release)) for release in self._candidates]
-        return dict(zip(self.pipeline.steps, zip(*columns, strict=True), strict=True))
-
-    def _walk(self, release: PassList) -> Iterator[tuple[int, int]]:
-        """The place of each dump: the first that it may have after the dump before it.
-
-        A pass the release does not know stands where the one before it stood, at first anywhere.
-        """
-        steps = self.pipeline.steps
-        at = 0, len(release.passes)
-        for dump in steps:
-            name = dump.name
-            places = release.places(name.pipeline, name.after, name.before)
-            if len(steps) == 1 and places:
-                at = places[0], places[-1]  # on its own it may be any of them
-            elif places:
-                first = next((place for place in places if place >= at[0]), places[0])
-                at = first, first
-            yield at
-
-
-def _are_behind(places: tuple[tuple[int, int], ...], lasts: tuple[int, ...]) -> bool | None:
-    """True if places lie after others; None where some do, or where it cannot be said."""
-    answers = {
-        True if first >= last else False if end < last else None
-        for (first, end), last in zip(places, lasts, strict=True)
-    }
-    return answers.pop() if len(answers) == 1 else None

@@ -315,9 +315,9 @@ def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump]
         elif dump.name.is_final:
             end.append(dump)
         elif dump.text_identity in same:
-            layouts = pipeline.has_layouts(dump)
-            step = same[dump.text_identity][-1 if layouts else 0]
-            fits = pipeline.has_layouts(step) == layouts
+            layouts = pipeline.layouts_bind(dump)
+            step = same[dump.text_identity][0 if layouts is False else -1]
+            fits = pipeline.layouts_bind(step) == layouts
             (followers.setdefault(step, []) if fits else beside).append(dump)
         else:
             beside.append(dump)

@@ -58,7 +58,7 @@ def main_pipeline(case: Path) -> Pipeline:
 
 def last_bound(pipeline: Pipeline) -> PassDump:
     """The last dump whose layouts bind."""
-    return [dump for dump in pipeline.dumps if pipeline.has_layouts(dump)][-1]
+    return [dump for dump in pipeline.dumps if pipeline.layouts_bind(dump)][-1]
 
 
 def outcome_of(pipeline: Pipeline) -> Fate:
@@ -370,12 +370,12 @@ def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
     assert assigned is not None
     for dump in pipeline.dumps:
         step = step_of(dump)
-        assert pipeline.has_layouts(dump) == (step is not None and step >= assigned)
+        assert pipeline.layouts_bind(dump) is (step is not None and step >= assigned)
 
 
 def test_layouts_bind_in_the_final_dump_and_not_in_the_first() -> None:
     pipeline = main_pipeline(ONLY_ONE_PASS)
-    bound = [dump.path.name for dump in pipeline.dumps if pipeline.has_layouts(dump)]
+    bound = [dump.path.name for dump in pipeline.dumps if pipeline.layouts_bind(dump)]
     assert len(bound) == len(pipeline.dumps) - 2
     assert not any("before_optimizations" in name or "spmd" in name for name in bound)
 
@@ -401,7 +401,7 @@ def test_before_a_reshape_decomposer_the_reshape_is_repaired() -> None:
     outcomes = {
         step_of(dump): status_of(pipeline, dump, RESHAPES_ARE_BITCASTS).outcome
         for dump in pipeline.steps
-        if pipeline.has_layouts(dump)
+        if pipeline.layouts_bind(dump)
     }
     repaired = [step for step, outcome in outcomes.items() if outcome is Fate.REPAIRED]
     assert repaired[:2] == [17, 18]
@@ -534,7 +534,7 @@ def test_one_reshape_through_many_dumps_is_one_finding_with_its_pass(
 def test_the_finding_stands_at_the_first_dump_in_which_it_binds(crash: Path) -> None:
     (found,) = hlo_lint.lint(with_steps(crash, range(31)), ["reshape-moves-data"]).findings
     pipeline = main_pipeline(crash)
-    steps = [dump for dump in pipeline.steps if pipeline.has_layouts(dump)]
+    steps = [dump for dump in pipeline.steps if pipeline.layouts_bind(dump)]
     binding = [
         step_of(dump)
         for dump in steps

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hlo_lint.dumps.layout_evidence import layouts_bind
+from hlo_lint.dumps.layout_evidence import evidence_in
 from hlo_lint.hlo.parser.module import parse_file
 
 jax = pytest.importorskip("jax")
@@ -23,8 +23,8 @@ def solve(x: Any) -> Any:
 )
 def test_jax_prints_layouts_that_bind_once_it_has_compiled(function: Callable[[Any], Any]) -> None:
     lowered = jax.jit(function).lower(jnp.ones((3, 3), jnp.float32))
-    assert layouts_bind(parse_file(lowered.as_text("hlo"))) is False
-    assert layouts_bind(parse_file(lowered.compile().as_text())) is True
+    assert evidence_in(parse_file(lowered.as_text("hlo"))).binds is False
+    assert evidence_in(parse_file(lowered.compile().as_text())).binds is True
 
 
 PINNED = """
@@ -48,4 +48,45 @@ def test_the_order_of_a_custom_call(
     constraints: str, opcode: str, order: str, bind: bool | None
 ) -> None:
     body = PINNED.format(constraints=constraints, opcode=opcode, order=order)
-    assert layouts_bind(parse_file(f"HloModule m\n\nENTRY e {{{body}}}\n")) is bind
+    assert evidence_in(parse_file(f"HloModule m\n\nENTRY e {{{body}}}\n")).binds is bind
+
+
+CALLED = """\
+HloModule m
+
+{computation} {{
+  x = f32[2,3]{{1,0}} parameter(0)
+  ROOT y = f32[2,3]{{1,0}} negate(x)
+}}
+
+ENTRY e {{
+  p = f32[2,3]{{1,0}} parameter(0)
+  c = f32[2,3]{{0,1}} copy(p)
+  d = f32[2,3]{{1,0}} copy(c)
+  {line}
+  ROOT n = f32[2,3]{{1,0}} negate(k)
+}}
+"""
+"""The copies change an order, as hand-written stubs in models that XLA benchmarks do."""
+
+
+@pytest.mark.parametrize(
+    ("line", "evidence"),
+    [
+        ("k = f32[2,3]{1,0} negate(d)", Evidence.NOT_INFERRED),
+        ("k = f32[2,3]{1,0} call(d), to_apply=f", Evidence.UNASSIGNED),
+        (
+            'k = f32[2,3]{1,0} call(d), to_apply=f, frontend_attributes={inlineable="false"}',
+            Evidence.NOT_INFERRED,
+        ),
+        ("k = f32[2,3]{1,0} call(d), to_apply=parallel_f", Evidence.NOT_INFERRED),
+        ('k = f32[2,3]{1,0} custom-call(d), custom_call_target="Sharding"', Evidence.UNASSIGNED),
+        ("k = f32[2,3]{1,0} fusion(d), kind=kLoop, calls=f", Evidence.LATER_PASSES),
+    ],
+)
+def test_what_passes_remove_before_layout_assignment_decides(
+    line: str, evidence: Evidence
+) -> None:
+    computation = "parallel_f" if "parallel_f" in line else "f"
+    text = CALLED.format(computation=computation, line=line)
+    assert evidence_in(parse_file(text)) is evidence

@@ -40,6 +40,10 @@ ENTRY %e (p: f32[8]) -> f32[8] {
 """
 
 
+def with_line(line: str) -> str:
+    return TEXT.replace("parameter(0)", f"parameter(0)\n  {line}")
+
+
 def first_with(case: Path, field: str, value: object, module: int = 0) -> str:
     """The first dump of a run, as a person would name it, whose stage says so."""
     for label, stage in stages_of(open_dump(case).pipelines[module]):
@@ -110,18 +114,15 @@ def test_what_the_autotuner_took_out_of_a_module_has_layouts_and_no_release() ->
 @pytest.mark.parametrize(
     ("name", "text", "stage"),
     [
-        ("m.hlo", TEXT, Stage()),
-        (
-            "m.hlo",
-            TEXT.replace("parameter(0)", "parameter(0)\n  b = f32[8] bitcast(p)"),
-            Stage(layouts=True),
-        ),
+        ("m.hlo", TEXT, Stage(assumed=True)),
+        ("m.hlo", with_line("b = f32[8] bitcast(p)"), Stage(layouts=True, assumed=True)),
+        ("m.hlo", with_line('s = f32[8] custom-call(p), custom_call_target="Sharding"'), Stage()),
         ("m.before_optimizations.txt", TEXT, Stage()),
-        ("m.after_optimizations.txt", TEXT, Stage(layouts=True, final=True)),
+        ("m.after_optimizations.txt", TEXT, Stage(layouts=True, final=True, assumed=True)),
         (
             "m.hlo",
             TEXT.replace("m\n", "m, is_scheduled=true\n", 1),
-            Stage(layouts=True, scheduled=True),
+            Stage(layouts=True, scheduled=True, assumed=True),
         ),
     ],
 )
@@ -131,7 +132,7 @@ def test_a_file_of_no_run_has_what_its_text_says(
     path = tmp_path / name
     path.write_text(text)
     (pipeline,) = open_dump(path)
-    assert [each for _, each in stages_of(pipeline)] == [stage._replace(assumed=True)]
+    assert [each for _, each in stages_of(pipeline)] == [stage]
 
 
 def test_a_dump_after_layout_assignment_binds_the_layouts_of_an_unknown_backend(

@@ -50,7 +50,7 @@ class Violations(NamedTuple):
 
 def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> Violations:
     """The violations of a module."""
-    options = _options_of(module, stage)
+    options = stage.options
     violations = _found(module, options, checks, memo)
     if violations and options.assumed and options.layouts and not module.is_scheduled:
         # Layouts may not be assigned yet: violations that depend on it are only warnings.
@@ -74,23 +74,6 @@ def verify(module: Module, stage: Stage, checks: Checks, memo: VerifierMemo) -> 
 def _found(module: Module, options: Stage, checks: Checks, memo: VerifierMemo) -> list[Violation]:
     verifier = _Verifier(module, options, checks, memo)
     return [*verifier.violations(), *verifier.of_module()]
-
-
-def _options_of(module: Module, stage: Stage) -> Stage:
-    """The options of a stage; without layouts for a text of unknown stage that shows no sign."""
-    options = stage.options
-    if options.assumed and options.layouts and not _shows_layouts(module):
-        return options._replace(layouts=False)
-    return options
-
-
-def _shows_layouts(module: Module) -> bool:
-    """True if a text of unknown stage shows passes that run when layouts are assigned."""
-    return module.is_scheduled or any(
-        computation.with_opcode(opcode)
-        for computation in module.computations
-        for opcode in ("fusion", "bitcast", "copy-start", "async-start")
-    )
 
 
 class _Verifier:
