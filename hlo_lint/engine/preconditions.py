@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TYPE_CHECKING
 
+from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import PassList, pass_lists
 from hlo_lint.dumps.phases import Precondition
@@ -26,6 +27,11 @@ from hlo_lint.rules.findings import Severity
 if TYPE_CHECKING:  # loaded with the first defect that stops a compile
     from hlo_lint.dumps.contracts import Contract
 
+UNASSIGNED = (
+    "rules about layouts: the text reads as a module before layout-assignment "
+    "(--stage post-layout if it is not)"
+)
+
 
 def check_precondition(
     check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
@@ -38,7 +44,7 @@ def check_precondition(
     bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, timeline, dump, before)}
     end = max((at for at in bound if at < timeline.length), default=None)
     if end is None:
-        _skip_unassigned(check, demand, timeline, reporter)
+        _skip_unassigned(check, timeline, reporter)
         return
     bound_occurrences = [
         occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
@@ -88,19 +94,13 @@ def unmet_preconditions(
             yield UnmetPrecondition(check.rule.name(), demand, finding, certain, reported)
 
 
-def _skip_unassigned(
-    check: Check, demand: Precondition, timeline: Timeline, reporter: Reporter
-) -> None:
-    """Say what would be found in a loose file if its layouts bound."""
+def _skip_unassigned(check: Check, timeline: Timeline, reporter: Reporter) -> None:
+    """Say that a loose text was read as unassigned, if a rule would find something otherwise."""
     for at, dump in enumerate(timeline.dumps):
-        if dump.name is not None or dump.is_named_before_layouts:
-            continue
-        if any(timeline.find_at(check, at)):
-            reason = (
-                f"{check.rule.name()} does not apply: the layouts are those before "
-                f"layout-assignment; --before {demand.demanded_by} if that pass comes next"
-            )
-            reporter.skip(dump, reason, check.rule, minor=True)
+        is_decided = timeline.stages.stated(dump) is not None or dump.is_named_before_layouts
+        if dump.name is None and not is_decided and any(timeline.find_at(check, at)):
+            is_certain = evidence_in(dump.file) is Evidence.UNASSIGNED
+            reporter.skip(dump, UNASSIGNED, check.rule, minor=is_certain)
 
 
 def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: str | None) -> bool:

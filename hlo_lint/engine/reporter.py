@@ -91,6 +91,7 @@ class Reporter:
         self.unread: set[str] = set()
         """Artefacts whose parse errors have been reported."""
         self._crashes: set[tuple[str, str]] = set()
+        self._skips: set[tuple[Path, str]] = set()
         self.of_modules: set[Identity] = set()
         """Findings in modules that the autotuner did not make."""
         self.of_helpers: dict[int, Identity] = {}
@@ -161,7 +162,9 @@ class Reporter:
 
     def skip(self, dump: PassDump, reason: str, rule: Rule, *, minor: bool) -> None:
         """A rule that could not be checked in a dump, and why."""
-        self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
+        if (dump.path, reason) not in self._skips:  # several rules may have one reason
+            self._skips.add((dump.path, reason))
+            self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
 
     def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
         """The parse errors of an artefact that a rule asked for, once."""
