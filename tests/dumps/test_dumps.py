@@ -373,6 +373,17 @@ def test_layouts_bind_from_layout_assignment_on(case: Path) -> None:
         assert pipeline.layouts_bind(dump) is (step is not None and step >= assigned)
 
 
+def test_a_pipeline_that_runs_twice_has_two_places() -> None:
+    pipeline = main_pipeline(DUMPS / "gpu-jax0.11.2" / "attention")
+    (release,) = pipeline.releases
+    starts = [
+        pipeline.place_range(release, dump)
+        for dump in pipeline.steps
+        if dump.name.pipeline == "float_normalization" and dump.name.after == "pipeline-start"
+    ]
+    assert starts == [(211, 211), (233, 233)]
+
+
 def test_layouts_bind_in_the_final_dump_and_not_in_the_first() -> None:
     pipeline = main_pipeline(ONLY_ONE_PASS)
     bound = [dump.path.name for dump in pipeline.dumps if pipeline.layouts_bind(dump)]

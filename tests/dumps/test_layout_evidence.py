@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hlo_lint.dumps.layout_evidence import evidence_in
+from hlo_lint.dumps.layout_evidence import Evidence, evidence_in
 from hlo_lint.hlo.parser.module import parse_file
 
 jax = pytest.importorskip("jax")
@@ -84,9 +84,7 @@ ENTRY e {{
         ("k = f32[2,3]{1,0} fusion(d), kind=kLoop, calls=f", Evidence.LATER_PASSES),
     ],
 )
-def test_what_passes_remove_before_layout_assignment_decides(
-    line: str, evidence: Evidence
-) -> None:
+def test_what_passes_remove_before_layout_assignment_decides(line: str, evidence: Evidence) -> None:
     computation = "parallel_f" if "parallel_f" in line else "f"
     text = CALLED.format(computation=computation, line=line)
     assert evidence_in(parse_file(text)) is evidence
