@@ -1,1 +1,1 @@
-"""Questions about a module that more than one rule asks."""
+"""Analyses of a module that several rules share."""

@@ -1,9 +1,9 @@
 """Asynchronous operations: the chain from a start over its updates to its dones.
 
-A start, its updates and its done are told apart by their opcodes, in dump form (`async-start`,
+Starts, updates and dones are recognized by their opcodes, in dump form (`async-start`,
 `copy-start`, `send`) and in the form that names the operation (`fusion-start`, `all-gather-start`).
-The value of a start may travel through tuples, loops and calls before a done takes it; wherever it
-is, the operation runs beside the schedule, and other instructions must keep off its memory.
+The value of a start may pass through tuples, loops and calls before a done takes it; meanwhile the
+operation runs beside the schedule, and other instructions must not touch its memory.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _ends(opcode: str) -> bool:
 
 @cache
 def is_async(opcode: str) -> bool:
-    """True for an opcode that begins, goes on with or ends an asynchronous operation."""
+    """True for the opcode of a start, an update or a done."""
     return _begins(opcode) or opcode.endswith("-update") or _ends(opcode)
 
 
 def has_async(module: Module) -> bool:
-    """True if anything in a module begins an asynchronous operation, or waits for one."""
+    """True if a module has starts or dones."""
     return any(_begins(opcode) or _ends(opcode) for opcode in opcodes_of(module))
 
 
 def is_update(instruction: Instruction) -> bool:
-    """True if it hands a running operation on."""
+    """True if it passes a running operation on."""
     return instruction.opcode.endswith("-update")
 
 
@@ -67,17 +67,17 @@ def operation(instruction: Instruction) -> str:
 
 
 class LiveInterval(NamedTuple):
-    """Instructions of one computation that run while an operation is in flight."""
+    """Instructions of a computation that run while an operation is in flight."""
 
     computation: Computation
     begin: int
-    """The number of the first."""
+    """The number of the first instruction."""
     end: int
-    """One more than the number of the last."""
+    """The number of the last instruction, plus 1."""
 
     @property
     def instructions(self) -> Iterator[Instruction]:
-        """In the order of the schedule."""
+        """The instructions, in the order of the schedule."""
         return (self.computation.at(number) for number in range(self.begin, self.end))
 
 
@@ -92,9 +92,9 @@ class AsyncChain:
     intervals: tuple[LiveInterval, ...]
     """The intervals in which it is in flight, if the order of the text is the schedule."""
     escapes: bool
-    """True if its value goes where it cannot be followed."""
+    """True if its value cannot be followed everywhere."""
     is_carried: bool
-    """True if a loop, a call or a conditional takes its value along."""
+    """True if a loop, a call or a conditional passes its value on."""
 
     @property
     def until(self) -> str:
@@ -102,7 +102,7 @@ class AsyncChain:
         return f"%{self.dones[0].name}" if self.dones else "the end"
 
     def is_simple(self) -> bool:
-        """True if one done after the start, in the same computation, is all there is."""
+        """True if the only done follows the start in the same computation."""
         return (
             not self.is_carried
             and not self.escapes
@@ -137,7 +137,7 @@ _MAX_INDEX_DEPTH = 100
 
 
 class _Follower:
-    """Follows the value of one start through tuples, loops and calls."""
+    """Follows the value of a start through tuples, loops and calls."""
 
     def __init__(self, start: Instruction, calls: Calls) -> None:
         self._start = start
@@ -146,7 +146,7 @@ class _Follower:
         self._updates: list[Instruction] = []
         self._dones: list[Instruction] = []
         self._takers: set[Instruction] = set()
-        """Loops, calls and conditionals that take the value along."""
+        """Loops, calls and conditionals that pass the value on."""
         self._escapes = False
 
     def chain(self) -> AsyncChain:
@@ -161,29 +161,29 @@ class _Follower:
         )
 
     def _following(self, place: ResultPart) -> Iterator[ResultPart]:
-        at, index = place
+        instruction, index = place
         if len(index) > _MAX_INDEX_DEPTH:
-            self._escapes = True  # only a computation that starts itself nests tuples like this
+            self._escapes = True  # only recursion nests tuples like this
             return
-        for user in at.users:
+        for user in instruction.users:
             for number, operand in enumerate(user.operands):
                 taken = len(operand.shape_index)
-                # An element of the start's own tuple is an array, no handle.
-                if operand.name == at.name and index[:taken] == operand.shape_index:
+                # An element of the start's own tuple is an array, not a handle.
+                if operand.name == instruction.name and index[:taken] == operand.shape_index:
                     yield from self._used(user, number, index[taken:])
         # Without a ROOT mark XLA takes the last instruction (hlo_computation.cc: Builder::Build).
-        if at.is_root or at is at.computation.root:
-            yield from self._returned(at.computation, index)
+        if instruction.is_root or instruction is instruction.computation.root:
+            yield from self._returned(instruction.computation, index)
 
     def _used(self, user: Instruction, number: int, index: Index) -> Iterator[ResultPart]:
         opcode = user.opcode
         if is_done(user):
-            if index:  # what a group of sends and receives gives back: their own handles
+            if index:  # a group of sends and receives returns their own handles
                 yield user, index[1:]
             elif user not in self._dones:
                 self._dones.append(user)
         elif is_update(user) and not index:
-            # Only operand 0 is the handle: one that is handed over as data cannot be followed.
+            # Only operand 0 is the handle: a handle that is passed as data cannot be followed.
             if number == 0:
                 self._updates.append(user)
                 yield user, ()
@@ -212,8 +212,7 @@ class _Follower:
         for caller in callers:
             if caller.opcode != "while":
                 yield caller, (1, *index) if is_start(caller) else index
-            # The condition gives a pred: only what the body gives back goes into the next
-            # iteration.
+            # The condition returns a pred: only the body's result reaches the next iteration.
             elif computation is self._calls.callees(caller)[0]:
                 self._takers.add(caller)
                 yield caller, index
@@ -222,11 +221,13 @@ class _Follower:
 
     def _intervals(self) -> Iterator[LiveInterval]:
         begins = [(self._start.computation, self._start.number + 1)]
-        for at, _ in self._places:
-            if at.opcode == "parameter":
-                begins.append((at.computation, 0))
-            elif at.opcode in CONTROL_FLOW or (is_start(at) and at is not self._start):
-                begins.append((at.computation, at.number + 1))
+        for instruction, _ in self._places:
+            if instruction.opcode == "parameter":
+                begins.append((instruction.computation, 0))
+            elif instruction.opcode in CONTROL_FLOW or (
+                is_start(instruction) and instruction is not self._start
+            ):
+                begins.append((instruction.computation, instruction.number + 1))
         # A loop or call that takes the value ends an interval here: the operation runs on in its
         # body, which has an interval of its own from the parameter on.
         stops = {*self._dones, *self._takers}
@@ -238,19 +239,25 @@ class _Follower:
 
 
 def source_in_chain(
-    at: Instruction, index: Index, source: Callable[[Instruction, Index], ResultPart | None]
+    instruction: Instruction,
+    index: Index,
+    source: Callable[[Instruction, Index], ResultPart | None],
 ) -> ResultPart | None:
-    """The part of an operand that a part of a start, an update or a done is; None for a new one.
+    """The part of an operand that equals a part of a start, an update or a done; None if it is new.
 
     `source` leads from an update back to its start.
     """
-    if is_done(at):
-        return result_in_start(at, index, source)
-    return operand_in_start(at, index) if is_start(at) else operand_position(at, 0, index)
+    if is_done(instruction):
+        return result_in_start(instruction, index, source)
+    return (
+        operand_in_start(instruction, index)
+        if is_start(instruction)
+        else operand_position(instruction, 0, index)
+    )
 
 
 def operand_in_start(start: Instruction, index: Index) -> ResultPart | None:
-    """The part of an operand that a part of a start's tuple is; None for any other part."""
+    """The part of an operand that equals a part of a start's tuple; None if it is new."""
     if start.opcode == "copy-start" and index == (1,):
         return operand_position(start, 0, ())
     if not index or index[0] != 0 or result_index(start) in ((), (0,)):
@@ -263,29 +270,29 @@ def operand_in_start(start: Instruction, index: Index) -> ResultPart | None:
 def result_in_start(
     done: Instruction, index: Index, source: Callable[[Instruction, Index], ResultPart | None]
 ) -> ResultPart | None:
-    """The part of its operand that a part of a done's result is.
+    """The part of a done's operand that equals a part of its result.
 
-    The form of the result is the start's to say; `source` leads from an update back to it.
+    The start determines the form of the result; `source` leads from an update back to the start.
     """
     handle = operand_position(done, 0, ())
     if handle is None:
         return None
 
-    def before(at: Instruction) -> Instruction | None:
-        place = None if is_start(at) else source(at, ())
+    def before(step: Instruction) -> Instruction | None:
+        place = None if is_start(step) else source(step, ())
         return None if place is None else place[0]
 
     *_, start = chain(handle[0], before)
     prefix = result_index(start) if is_start(start) else (1,)
     if prefix is None:
         return None
-    if start.opcode == "recv":  # its done is (data, token): the data are element 0 of both
+    if start.opcode == "recv":  # its done is (data, token): data is element 0 of both
         prefix = ()
     return handle[0], (*handle[1], *prefix, *index)
 
 
 def result_index(start: Instruction) -> Index | None:
-    """The part of a start's tuple that the operation writes; None for one that only sends.
+    """The part of a start's tuple that the operation writes; None for a send.
 
     `copy-start` is (destination, source, context), `recv` (data, context, token); an
     `all-reduce-start` of old releases is the result itself; all others hold operands first.

@@ -1,4 +1,4 @@
-"""The memory of values, and what a custom call declares of the memory it is given."""
+"""The memory of values, and the aliases that headers and custom calls declare."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ ResultPart: TypeAlias = tuple[Instruction, Index]
 """A part of an instruction's result."""
 
 NumberedPart: TypeAlias = tuple[int, Index]
-"""The same in a computation that is known, with the number of the instruction."""
+"""A part of the result of an instruction, given by its number in a known computation."""
 
 _ELEMENT = late(r", index=(\d{1,9})(?:,|\Z)")
 """The attributes of nearly all get-tuple-elements."""
 
 
 def input_output_aliases(module: Module) -> tuple[Alias, ...]:
-    """The results that lie in parameters, by `input_output_alias` of the header."""
+    """The results that alias parameters, by `input_output_alias` of the header."""
     value = module.attribute_or_none("input_output_alias")
     entries = value if isinstance(value, tuple) else ()
     return tuple(entry for entry in entries if isinstance(entry, Alias))
 
 
 def donated_parts(module: Module) -> frozenset[tuple[int, Index]] | None:
-    """The parts of parameters that the caller gives away; None where that cannot be read."""
+    """The parts of parameters that the caller donates; None if the header is unreadable."""
     given: set[tuple[int, Index]] = set()
     for name in ("input_output_alias", "buffer_donor"):
         if name not in module.attributes:
@@ -55,10 +55,10 @@ def donated_parts(module: Module) -> frozenset[tuple[int, Index]] | None:
 
 @dataclass(frozen=True, slots=True)
 class ResultArray:
-    """One array that an instruction gives."""
+    """An array in an instruction's result."""
 
     number: int
-    """Counted over all arrays of the result, in order."""
+    """Its number among all arrays of the result, in order."""
     index: Index
     """The index in the tuple: `{1}`."""
     shape: ArrayShape
@@ -68,7 +68,7 @@ class ResultArray:
 
 
 def results(instruction: Instruction) -> tuple[ResultArray, ...]:
-    """The arrays of an instruction's result, tuples taken apart."""
+    """The arrays of an instruction's result, with tuples flattened."""
     shape = instruction.shape_or_none
     placed = zip(array_indices(shape), arrays(shape), strict=True)
     return tuple(ResultArray(number, *array) for number, array in enumerate(placed))
@@ -77,7 +77,7 @@ def results(instruction: Instruction) -> tuple[ResultArray, ...]:
 def declared_aliases(instruction: Instruction) -> dict[Index, int]:
     """The operand whose memory each result takes: `output_to_operand_aliasing`.
 
-    Parts of tuple operands are left out: no kernel call is handed a tuple.
+    Parts of tuple operands are left out: kernel calls do not take tuples.
     """
     declared = instruction.attribute_or_none("output_to_operand_aliasing")
     if not isinstance(declared, tuple):
@@ -96,11 +96,11 @@ def memory_of(
 ) -> tuple[AssignedValue, ...]:
     """The values, each with its memory, that a part of an instruction's result may be.
 
-    Looks through what only renames: get-tuple-element, bitcast, tuple. Empty where the buffer
-    assignment does not say.
+    Looks through get-tuple-element, bitcast and tuple. Empty if the buffer assignment does not list
+    the value.
     """
-    for at, part_of in () if instruction is None else origins(instruction, index, ("bitcast",)):
-        if values := buffers.values_of(at.name, part_of):
+    for source, part_of in () if instruction is None else origins(instruction, index, ("bitcast",)):
+        if values := buffers.values_of(source.name, part_of):
             return values
     return ()
 
@@ -116,37 +116,45 @@ def operand_memory(
 def source_of(
     operand: Operand | None, renames: Collection[str] = ("get-tuple-element", "bitcast")
 ) -> Instruction | None:
-    """The instruction that computes an operand, if it is there: not one that only renames it."""
-    at = None if operand is None else operand.instruction
-    return at if at is None or at.opcode not in renames else renamed_source(at, renames)
+    """The instruction that computes an operand, behind instructions that only rename it."""
+    source = None if operand is None else operand.instruction
+    return (
+        source
+        if source is None or source.opcode not in renames
+        else renamed_source(source, renames)
+    )
 
 
-def renamed_source(at: Instruction, renames: Collection[str]) -> Instruction | None:
-    """The instruction that computes what others only rename; None if it is not there."""
-    for source in chain(at, Instruction.producer):
+def renamed_source(instruction: Instruction, renames: Collection[str]) -> Instruction | None:
+    """The instruction that computes a renamed value; None if the text does not define it."""
+    for source in chain(instruction, Instruction.producer):
         if source.opcode not in renames or not source.operand_names:
             return source
     return None
 
 
-def origins(at: Instruction, index: Index, renames: Collection[str]) -> Iterator[ResultPart]:
-    """The places where a part of a result is, from itself to where it is computed."""
-    return chain((at, index), lambda place: handed_on(*place, renames))
+def origins(
+    instruction: Instruction, index: Index, renames: Collection[str]
+) -> Iterator[ResultPart]:
+    """The parts that hold the same value, from a part of a result back to its computation."""
+    return chain((instruction, index), lambda place: handed_on(*place, renames))
 
 
 def operand_position(instruction: Instruction, number: int, index: Index) -> ResultPart | None:
-    """The position of part `index` of operand `number`; None where nothing defines it."""
+    """The position of part `index` of operand `number`; None if the operand is undefined."""
     computation = instruction.computation
     return _position(computation, operand_place(computation, instruction.number, number, index))
 
 
-def handed_on(at: Instruction, index: Index, renames: Collection[str]) -> ResultPart | None:
+def handed_on(
+    instruction: Instruction, index: Index, renames: Collection[str]
+) -> ResultPart | None:
     """The position that a part of a result comes from unchanged; None if it is computed.
 
-    Looks through tuples, their elements, and operations that hand operand 0 on.
+    Looks through tuples, their elements, and operations in `renames`, which pass on operand 0.
     """
-    computation = at.computation
-    return _position(computation, handed_on_place(computation, at.number, index, renames))
+    computation = instruction.computation
+    return _position(computation, handed_on_place(computation, instruction.number, index, renames))
 
 
 def _position(computation: Computation, place: NumberedPart | None) -> ResultPart | None:
@@ -154,10 +162,10 @@ def _position(computation: Computation, place: NumberedPart | None) -> ResultPar
 
 
 def operand_place(
-    computation: Computation, at: int, number: int, index: Index
+    computation: Computation, position: int, number: int, index: Index
 ) -> NumberedPart | None:
-    """The same as `operand_position`, by numbers."""
-    references = references_of(computation.rows[at])
+    """`operand_position` by numbers."""
+    references = references_of(computation.rows[position])
     if not 0 <= number < len(references):
         return None
     name, *elements = references[number].split("#")
@@ -168,20 +176,20 @@ def operand_place(
 
 
 def handed_on_place(
-    computation: Computation, at: int, index: Index, renames: Collection[str]
+    computation: Computation, position: int, index: Index, renames: Collection[str]
 ) -> NumberedPart | None:
-    """The same as `handed_on`, by numbers."""
-    row = computation.rows[at]
+    """`handed_on` by numbers."""
+    row = computation.rows[position]
     opcode = opcode_of(row)
     if opcode == "get-tuple-element":
-        number = element_taken(computation, at)
-        return None if number is None else operand_place(computation, at, 0, (number, *index))
+        number = element_taken(computation, position)
+        return None if number is None else operand_place(computation, position, 0, (number, *index))
     if opcode == "tuple":
-        return operand_place(computation, at, index[0], index[1:]) if index else None
-    return operand_place(computation, at, 0, index) if opcode in renames else None
+        return operand_place(computation, position, index[0], index[1:]) if index else None
+    return operand_place(computation, position, 0, index) if opcode in renames else None
 
 
-def element_taken(computation: Computation, at: int) -> int | None:
-    """The number of the element that a get-tuple-element takes; None if it cannot be read."""
-    printed = _ELEMENT.match(attributes_of(computation.rows[at]))
-    return int(printed[1]) if printed else computation.at(at).tuple_index
+def element_taken(computation: Computation, position: int) -> int | None:
+    """The index of a get-tuple-element; None if it is unreadable."""
+    printed = _ELEMENT.match(attributes_of(computation.rows[position]))
+    return int(printed[1]) if printed else computation.at(position).tuple_index

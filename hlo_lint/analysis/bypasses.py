@@ -1,4 +1,4 @@
-"""Operations that a pass took out from between a value and what reads it."""
+"""Operations that a pass removed between a value and its reader."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _READERS: Final = frozenset(
     "add atan2 cbrt divide dot erf exp2 exponential exponential-minus-one log log-plus-one log2 "
     "logistic multiply negate rsqrt sine sqrt subtract tan tanh tuple".split()
 )
-"""Readers to which every operation on their operand makes a difference."""
+"""Readers whose result changes with every operation on their operand."""
 _FUNCTIONS: Final = frozenset(
     "cbrt cosine erf exp2 exponential exponential-minus-one log log-plus-one log2 logistic negate "
     "not rsqrt sine sqrt tan tanh".split()
 )
-"""Operations that give no range of values back as it was."""
+"""Operations that leave no range of values unchanged."""
 _LIMITS: Final = frozenset({"abs", "clamp", "maximum", "minimum"})
 _PLACES: Final = frozenset({"MoveToDevice", "MoveToHost"})
 _NEUTRAL: Final = {"add": 0, "subtract": 0, "divide": 1, "multiply": 1}
@@ -30,16 +30,16 @@ _BOUNDED: Final = _KNOWN.union(
     "and clamp compare convert count-leading-zeros maximum minimum popcnt remainder "
     "shift-right-logical select".split()
 )
-"""Sources of integers that may be known to fit into fewer bits."""
+"""Sources of integers that a pass may prove to fit into fewer bits."""
 _PRECISION: Final = {"f64": (11, 52), "f32": (8, 23), "f16": (5, 10), "bf16": (8, 7)}
 """Bits of the exponent and of the mantissa."""
 
 
 def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, Instruction] | None:
-    """The number of the operand that now comes from before an operation, and that operation.
+    """The number of the operand that now bypasses an operation, and that operation.
 
-    `old` and `new` are one instruction before and after a pass. None where nothing else than one
-    operand may have changed, and where the operation may have changed no value.
+    `old` and `new` are the same instruction before and after a pass. None unless a single operand
+    changed, and if the operation may leave every value unchanged.
     """
     if len(old.operand_names) != len(new.operand_names):
         return None
@@ -62,18 +62,18 @@ def bypassed(old: Instruction, new: Instruction, before: Module) -> tuple[int, I
     return (places[0], step) if is_step or are_unequal(step, source) else None
 
 
-def are_unequal(one: Instruction, other: Instruction, depth: int = 4) -> bool:
-    """True if two values of one computation differ for nearly all parameters of the entry."""
-    if one is other or one.opcode != other.opcode:
-        opcodes = {one.opcode, other.opcode}
-        same_operand = one.operand_names == other.operand_names
-        return one is not other and opcodes <= _FUNCTIONS and same_operand
+def are_unequal(first: Instruction, second: Instruction, depth: int = 4) -> bool:
+    """True if two values of a computation differ for nearly all parameters of the entry."""
+    if first is second or first.opcode != second.opcode:
+        opcodes = {first.opcode, second.opcode}
+        same_operand = first.operand_names == second.operand_names
+        return first is not second and opcodes <= _FUNCTIONS and same_operand
     # The caller is free to pass any two values.
-    if one.opcode == "parameter":
+    if first.opcode == "parameter":
         return True
-    if not depth or one.opcode not in _FUNCTIONS.union(_NEUTRAL):
+    if not depth or first.opcode not in _FUNCTIONS.union(_NEUTRAL):
         return False
-    pairs = zip(one.operands, other.operands, strict=False)
+    pairs = zip(first.operands, second.operands, strict=False)
     differing = [pair for pair in pairs if pair[0].name != pair[1].name]
     if len(differing) != 1:
         return False
@@ -82,7 +82,7 @@ def are_unequal(one: Instruction, other: Instruction, depth: int = 4) -> bool:
 
 
 def _moves(slice_: Instruction, operand: int) -> bool:
-    """True if the index at an operand may be any other than 0."""
+    """True if the index at an operand may differ from 0."""
     first = FIRST_INDEX[slice_.opcode]
     whole = operand_array(slice_, 0)
     part = result_array(slice_) if first == 1 else operand_array(slice_, 1)
@@ -93,14 +93,14 @@ def _moves(slice_: Instruction, operand: int) -> bool:
 
 
 def _is_changed(loop: Instruction, element: Instruction, module: Module) -> bool:
-    """True if a loop runs, and gives an element of its state another value."""
+    """True if a loop runs, and changes an element of its state."""
     index = element.tuple_index
     loops_here = [described for described in loops(module) if described.instruction is loop]
     return any(here.trip_count and not here.is_invariant(index or 0) for here in loops_here)
 
 
 def _changes_values(step: Instruction, source: Instruction, module: Module) -> bool:
-    """True if the result of an operation on a value is not that value, whatever a pass knows."""
+    """True if an operation changes the value, whatever range a pass may know for it."""
     sources = [operand.instruction for operand in step.operands]
     if step.opcode == "convert":
         return _loses_bits(step, source)
@@ -108,9 +108,9 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         return False
     match step.opcode:
         case "add" | "subtract" | "divide" | "multiply" if len(sources) == 2:
-            other = sources[1 - sources.index(source)]
+            constant = sources[1 - sources.index(source)]
             is_first = source is sources[0] or step.opcode in ("add", "multiply")
-            number = number_of(constant_of(other))
+            number = number_of(constant_of(constant))
             return is_first and number not in (None, _NEUTRAL[step.opcode])
         case "reverse" | "transpose":
             shape = result_array(source)
@@ -127,7 +127,7 @@ def _changes_values(step: Instruction, source: Instruction, module: Module) -> b
         case "reduce-precision":
             held = _PRECISION.get(source.type_text.partition("[")[0])
             kept = step.integer_attribute("exponent_bits"), step.integer_attribute("mantissa_bits")
-            # What was rounded before may have no bits left to lose.
+            # A rounded value may have no bits left to lose.
             rounded = source.opcode in ("convert", "reduce-precision")
             return held is not None and None not in kept and held > kept and not rounded
         case "custom-call":
@@ -148,7 +148,7 @@ def _limits(step: Instruction, source: Instruction) -> bool:
     if step.opcode == "abs":
         return array.dtype[0] != "u"
     opcodes = ("maximum", "", "minimum") if step.opcode == "clamp" else (step.opcode,) * 2
-    limits = [(name, step.producer(at)) for at, name in enumerate(opcodes) if name]
+    limits = [(name, step.producer(number)) for number, name in enumerate(opcodes) if name]
     return any(
         limit is not source
         and number_of(constant_of(limit)) != float(neutral_element(array.dtype, name))

@@ -1,4 +1,4 @@
-"""Calls and regions as libraries and emitters of XLA take them: the data of `callees.toml`."""
+"""Calls and regions that XLA's libraries and emitters accept: the data of `callees.toml`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 _ARRAY: Final = re.compile(r"(\w+)\[([^\]]*)\]").fullmatch
 
 _Bound = dict[str, object]
-"""The values of the letters of a row: element types, sizes, and stretches of dimensions."""
+"""The values of the letters of a row: element types, sizes, and runs of dimensions."""
 
 
 class Call(NamedTuple):
@@ -26,14 +26,14 @@ class Call(NamedTuple):
     asked: str
     when: Mapping[str, Any] = {}
     counts: Mapping[str, str] = {}
-    """By a name that stands in the list `ops`: the field with a value for each of them."""
+    """For a name in the list `ops`, the field with a value for each of its occurrences."""
     reads: tuple[str, ...] = ()
-    """Names that each stand in the list `ops` for one more operand, after those of all calls."""
+    """Names in the list `ops` that each add an operand, after those of all calls."""
     limits: Mapping[str, int | Sequence[str]] = {}
-    """The largest size that a letter may stand for, or the element types."""
+    """The largest size, or the element types, that a letter may stand for."""
 
     def holds(self, config: Mapping[str, Json]) -> bool:
-        """True if the configuration has all values that the row is about."""
+        """True if the configuration has all values that the row requires."""
         return all(
             name in config and (config[name] != 0 if wanted == "not 0" else config[name] in wanted)
             for name, wanted in self.when.items()
@@ -42,19 +42,19 @@ class Call(NamedTuple):
     def mismatch(
         self, operands: Sequence[Shape | None], result: Shape, config: Mapping[str, Json]
     ) -> str:
-        """The first thing that does not fit; empty if all does, or is not known."""
+        """The first mismatch; "" if there is no known mismatch."""
         ops = config.get("ops")
         for name, field in self.counts.items():
             values = config.get(field)
             wanted = ops.count(name) if isinstance(ops, list) else 0
             count = len(values) if isinstance(values, list) else int(values is not None)
             if wanted != count and wanted:
-                return f"has {wanted} times {name} in ops, and {count} of {field}"
+                return f"has {wanted} times {name} in ops, {count} of {field}"
         read = [name for name in ops if name in self.reads] if isinstance(ops, list) else []
         least = len(self.operands) - 1 + len(read)
         if read and len(operands) < least:
             names = ", ".join(map(str, read))
-            return f"takes {least} operands with {names}, and not {len(operands)}"
+            return f"takes {least} operands with {names}, got {len(operands)}"
         results = result.elements if isinstance(result, TupleShape) else (result,)
         bound: _Bound = {}
         differs = _differs("takes", "operand", self.operands, operands, bound) or _differs(
@@ -66,53 +66,53 @@ class Call(NamedTuple):
             held = bound.get(name)
             if isinstance(limit, int):
                 if isinstance(held, int) and held > limit:
-                    return f"gives at most {limit} elements, and not {held}"
+                    return f"returns at most {limit} elements, got {held}"
             elif held not in limit:
-                return f"takes arrays of {' or '.join(limit)}, and not {held}"
+                return f"takes arrays of {' or '.join(limit)}, got {held}"
         return ""
 
 
 class EmittedRegion(NamedTuple):
-    """A computation that is emitted in a way of its own."""
+    """A computation that has a special emitter."""
 
     name: str
     opcode: str
     why: str
     asked: str
     spells: tuple[str, ...] = ()
-    """The attributes of an instruction that runs it: one of these stands there; none for all."""
+    """Attributes of which the instruction that runs it has any; empty for all instructions."""
     holds_no: tuple[str, ...] = ()
     tuples: tuple[str, ...] = ()
     moves: bool = False
     roots: tuple[str, ...] = ()
-    """Opcodes that the root of it may not have."""
+    """Opcodes that its root may not have."""
     only_as_root: tuple[str, ...] = ()
-    """Opcodes that nothing in it but its root may have."""
+    """Opcodes that only its root may have."""
     types: tuple[str, ...] = ()
-    """Element types that nothing in it may have."""
+    """Element types that it may not contain."""
     has_equal_results: bool = False
     """True if all results have the same number of elements."""
     has_equal_reductions: bool = False
     """True if all results that are reductions have the same number of elements."""
     offsets_are_parameters: bool = False
-    """True if each slice in it that moves begins where parameters of it say."""
+    """True if the offsets of its dynamic slices are parameters."""
     slices_are_contiguous: bool = False
-    """True if each slice in it is one piece of the memory of its array."""
+    """True if its slices are contiguous in the memory of their arrays."""
     releases: tuple[str, ...] = ()
-    """The first and the last release of jax; none for all."""
+    """The first and the last release of jax; empty for all."""
     is_silent_unless_known: bool = False
-    """True if nothing is said where the release is not known: others do it, and may."""
+    """True if it is not reported for an unknown release: other releases accept it."""
     is_of_pass: bool = False
-    """True if it is said of what a pass makes alone: a text that people wrote may be of any
-    backend, and no program."""
+    """True if it is reported only for the output of a pass: a text without passes may be for any
+    backend, and may never be compiled."""
     backends: tuple[str, ...] = ("gpu",)
-    """Those that emit so what a pass makes."""
+    """The backends with this emitter, for the output of passes."""
     refused: frozenset[str] = frozenset()
-    """The opcodes of `holds_no`, and those that start them."""
+    """The opcodes of `holds_no`, and their starts."""
     refused_tuples: frozenset[str] = frozenset()
 
     def is_of(self, release: tuple[int, ...]) -> bool:
-        """True if a release emits it so; no numbers stand for one that is not known."""
+        """True if a release has this emitter; `()` is an unknown release."""
         if not release:
             return not self.is_silent_unless_known
         bounds = [tuple(map(int, text.split("."))) for text in self.releases]
@@ -166,11 +166,11 @@ def _differs(
     wanted = rows[:-1] if is_open else rows
     if len(shapes) < len(wanted) or (len(shapes) > len(wanted) and not is_open):
         least = "at least " * is_open
-        return f"{verb} {least}{len(wanted)} {noun}s, and not {len(shapes)}"
+        return f"{verb} {least}{len(wanted)} {noun}s, got {len(shapes)}"
     for number, (row, shape) in enumerate(zip(wanted, shapes, strict=False)):
         if shape is not None and not _fits(row, shape, bound):
             given = shape.with_layout(None) if isinstance(shape, ArrayShape) else "a tuple"
-            return f"{verb} {_filled(row, bound)} as {noun} {number}, and not {given}"
+            return f"{verb} {_filled(row, bound)} as {noun} {number}, got {given}"
     return ""
 
 
@@ -197,7 +197,7 @@ def _fits(row: str, shape: Shape, bound: _Bound) -> bool:
 
 
 def _length(name: str, bound: _Bound) -> int | None:
-    """The number of dimensions that a name stands for; None if that is not known yet."""
+    """The number of dimensions that a name stands for; None if still unbound."""
     held = bound.get(name)
     return (len(held) if isinstance(held, tuple) else None) if name.startswith("*") else 1
 
@@ -207,7 +207,7 @@ def _is(name: str, thing: object, bound: _Bound) -> bool:
 
 
 def _filled(row: str, bound: _Bound) -> str:
-    """The row with what is known: `array[…,7]`."""
+    """The row with its bound letters filled in: `array[…,7]`."""
 
     def spelled(match: re.Match[str]) -> str:
         held = bound.get(match[0], "…")

@@ -25,7 +25,7 @@ MARKS: Final = frozenset(
     "MoveToHost PinToDevice PinToHost ShardBarrierFrom ShardBarrierTo Sharding "
     "annotate_device_placement xla.sdy.FuncResultSharding".split()
 )
-"""Targets of custom calls that mark their operand, which is their result."""
+"""Targets of custom calls that mark their operand and return it."""
 
 
 def may_call(opcode: str) -> bool:
@@ -38,7 +38,7 @@ _CALLS_NOTHING: Final = frozenset([opcode for opcode in OPCODES if not may_call(
 
 @cached_analysis
 def opcodes_of(module: Module) -> frozenset[str]:
-    """The opcodes of all its computations: where one is missing, many questions are answered."""
+    """The opcodes of all computations of a module."""
     return frozenset().union(*[computation.opcodes for computation in module.computations])
 
 
@@ -53,7 +53,7 @@ def holders(module: Module) -> Mapping[str, Sequence[Computation]]:
 
 
 def instructions_of(module: Module, opcode: str) -> Iterator[Instruction]:
-    """The instructions of one opcode in a module; computations without any are not looked at."""
+    """The instructions of an opcode in a module; other computations are not visited."""
     for computation in holders(module).get(opcode, ()):
         yield from computation.with_opcode(opcode)
 
@@ -70,8 +70,8 @@ def with_opcodes(computation: Computation, opcodes: Iterable[str]) -> Iterator[I
 
 
 def fusions_of(module: Module, bodies: Set[str]) -> Iterator[tuple[Instruction, Computation]]:
-    """The fusions that run one of these computations, outside of other fusions, and its body."""
-    if not bodies:  # most modules: nothing is asked of their fusions
+    """The fusions whose body is among `bodies`, outside of other fusions, each with its body."""
+    if not bodies:  # most modules
         return
     for computation in module.nonfusion_computations:
         if bodies.isdisjoint(computation.fusion_computations):
@@ -86,7 +86,7 @@ def fusions_of(module: Module, bodies: Set[str]) -> Iterator[tuple[Instruction, 
 def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
     """The names of the computations that each instruction calls, by its position.
 
-    Instructions of unknown opcodes are left out: nothing says that they run what they name.
+    Instructions of unknown opcodes are left out: they may not run the computations they name.
     """
     if computation.opcodes <= _CALLS_NOTHING:
         return {}
@@ -104,15 +104,15 @@ def calls_of(computation: Computation) -> Mapping[int, tuple[str, ...]]:
 
 @lru_cache(maxsize=1 << 13)
 def _called_by(attributes: str) -> tuple[str, ...]:
-    """The names of the computations that a line calls: dumps of one directory share most lines."""
+    """The names of the computations that a line calls, cached: dumps share most lines."""
     return callees_in(attributes_before_metadata(attributes))
 
 
 @cached_analysis
 def uncalled_computations(module: Module) -> Sequence[Computation]:
-    """The computations but for the entry that no instruction names, of an unknown opcode either.
+    """The computations, except the entry, that no instruction names, even of an unknown opcode.
 
-    None of a module without an entry.
+    Empty for a module without an entry.
     """
     if module.entry is None or len(module.computations) == 1:
         return ()
@@ -129,7 +129,7 @@ def uncalled_computations(module: Module) -> Sequence[Computation]:
 
 
 def _named(computation: Computation) -> frozenset[str]:
-    """The names of the computations that any attributes name; metadata may hold other names."""
+    """The names of computations in any attribute; metadata may add further names."""
     if computation.opcodes <= _NAMES_NOTHING:
         return frozenset()
     kinds = reading_of(computation).kinds
@@ -143,7 +143,7 @@ _NAMES_NOTHING: Final = frozenset(
 
 
 def callees_in(attributes: str) -> tuple[str, ...]:
-    """The names of the computations that attributes call, without those written into them."""
+    """The names of the computations that attributes call, without inline computations."""
     alone = _ONE_CALLEE.match(attributes)
     return called_names(attributes) if alone is None else (alone[1],)
 

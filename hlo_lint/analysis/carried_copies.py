@@ -1,4 +1,4 @@
-"""Copies of what a loop carries from one iteration to the next."""
+"""Copies of loop-carried values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HANDS_ON = FORWARDS | {"copy-done", "reshape"}
 
 
 class CarriedCopy(NamedTuple):
-    """A copy, in the body of a loop or in what it calls, of an element of the loop's state."""
+    """A copy of an element of a loop's state, in the body or in its callees."""
 
     copy: Instruction
     loop: Loop
@@ -31,18 +31,18 @@ class CarriedCopy(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """Bytes that one copy reads and writes."""
+        """Bytes that the copy reads and writes each time."""
         return 2 * (self.shape.byte_size or 0)
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all iterations; of one where their number is not known."""
+        """Bytes over all iterations; over a single iteration if their number is unknown."""
         trips = self.loop.trip_count
         return self.byte_count * (1 if trips is None else trips)
 
 
 def carried_copies(module: Module, least: int) -> Iterator[CarriedCopy]:
-    """The copies of whole elements of loop states that take so many bytes, loop by loop."""
+    """The copies of whole elements of loop states that move `least` bytes or more, by loop."""
     kernels = {move.kernel for move in moves(module)}
     moved: defaultdict[Computation, list[int]] = defaultdict(list)
     for kernel in kernels:
@@ -65,7 +65,7 @@ def carried_copies(module: Module, least: int) -> Iterator[CarriedCopy]:
 
 
 def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
-    """The body, and what it calls or chooses from; bodies of inner loops have their own state."""
+    """The body and its callees, without bodies of inner loops, which have their own state."""
 
     def callees(computation: Computation) -> Iterator[Computation]:
         for opcode in ("call", "conditional"):
@@ -77,27 +77,31 @@ def _run_in_each_iteration(loop: Loop, calls: Calls) -> Iterator[Computation]:
 def _carried(
     copy: Instruction, loop: Loop, calls: Calls, kernels: set[Instruction]
 ) -> Index | None:
-    """The index of the loop's state that a copy reads whole; None if it reads something else."""
+    """The index of the element of the loop's state that a copy reads whole, if it does."""
     position = operand_position(copy, 0, ())
     for _ in range(_MAX_STEPS):
         if position is None:
             return None
-        at, index = position
-        if at.opcode == "parameter" and at.computation is loop.body:
+        instruction, index = position
+        if instruction.opcode == "parameter" and instruction.computation is loop.body:
             return index
-        position = _source(at, index, calls, kernels)
+        position = _source(instruction, index, calls, kernels)
     return None
 
 
 def _source(
-    at: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
+    instruction: Instruction, index: Index, calls: Calls, kernels: set[Instruction]
 ) -> ResultPart | None:
-    """The source from which a part of a value comes unchanged; None if it is computed."""
-    if at.opcode == "parameter":
-        callers = calls.callers(at.computation)
-        argument = calls.argument(callers[0], at) if len(callers) == 1 else None
+    """The place that a part of a value comes from unchanged; None if it is computed."""
+    if instruction.opcode == "parameter":
+        callers = calls.callers(instruction.computation)
+        argument = calls.argument(callers[0], instruction) if len(callers) == 1 else None
         return None if argument is None else (argument[0], (*argument[1], *index))
-    if at.opcode == "copy-start":
+    if instruction.opcode == "copy-start":
         # The result is a tuple of the copy, the source and a context.
-        return operand_position(at, 0, ())
-    return operand_position(at, 0, index) if at in kernels else handed_on(at, index, _HANDS_ON)
+        return operand_position(instruction, 0, ())
+    return (
+        operand_position(instruction, 0, index)
+        if instruction in kernels
+        else handed_on(instruction, index, _HANDS_ON)
+    )

@@ -1,4 +1,4 @@
-"""Orders of instructions that no operand shows, before and after a pass."""
+"""Orders of instructions beyond data dependencies, before and after a pass."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _HANDS_ON: Final = FORWARDS | {"after-all", "get-tuple-element", "tuple"}
 
 
 def runs_before(ahead: Instruction, behind: Instruction, change: PassPair) -> bool:
-    """True if the schedule or a path says so, after the pass, of two in one computation."""
+    """True if, after the pass, the schedule or a path orders two instructions of a computation."""
     if change.after.is_scheduled and ahead.number < behind.number:
         return True
     return ahead.name in ancestors_of(behind.computation, behind.name)
 
 
 def has_order(computation: Computation) -> bool:
-    """True if an instruction with side effects waits for others besides its operands."""
+    """True if an instruction with side effects waits for more than its operands."""
     rows = computation.rows
     return any(
         "control-predecessors=" in attributes_of(rows[number])
@@ -43,7 +43,7 @@ def has_order(computation: Computation) -> bool:
 
 
 def waiting(computation: ChangedComputation) -> Iterator[Instruction]:
-    """The instructions whose line a pass changed, and that waited for others before it."""
+    """The instructions whose line a pass changed, and that had control predecessors."""
     before = computation.before
     for number in computation.removed:
         if "control-predecessors=" in attributes_of(before.rows[number]):
@@ -51,7 +51,7 @@ def waiting(computation: ChangedComputation) -> Iterator[Instruction]:
 
 
 def ends_of_replaced(change: PassPair) -> dict[str, tuple[Instruction, Instruction]]:
-    """By the name of an instruction that is gone: what begins in its place, and what ends."""
+    """The first and the last instruction that replace an old instruction, by its name."""
     ends: dict[str, tuple[Instruction, Instruction]] = {}
     for old, start, (_, *parts) in change.succeeded(has_effects):
         dones = [part for part in parts if is_done(part)]
@@ -84,16 +84,16 @@ def _is_named(names: Container[str], row: InstructionRecord) -> bool:
 
 
 def has_effects(row: InstructionRecord) -> bool:
-    """True if the order of an instruction can be seen from outside of the computation."""
+    """True if the order of an instruction is visible outside of the computation."""
     return opcode_of(row) in HAS_EFFECTS
 
 
 def turned_edges(
     computation: ChangedComputation,
 ) -> Iterator[tuple[Instruction, Instruction, Instruction]]:
-    """Control edges that the schedule runs against: the first as it was, and the two as they are.
+    """Control edges that the schedule violates: the old predecessor, then both new instructions.
 
-    Of two with side effects the order is looked at elsewhere.
+    Pairs with side effects are left to `orders`.
     """
     before, after = computation.before, computation.after
     for number, position in computation.kept:
@@ -108,7 +108,7 @@ def turned_edges(
 
 
 def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | None:
-    """The instruction of the name, else the end of the asynchronous copy that users read now."""
+    """The instruction of the same name, else the done of the copy that users now read."""
     kept = after.instruction(instruction.name)
     if kept is not None:
         return kept
@@ -124,7 +124,7 @@ def _as_it_is(instruction: Instruction, after: Computation) -> Instruction | Non
 
 
 def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], str]]:
-    """Pairs with side effects that are in both computations, and what ordered them before."""
+    """Pairs with side effects in both computations, with the reason of their order before."""
     later = _done_later(computation)
     for pair in _control_orders(computation):
         if pair[1] not in later:
@@ -144,7 +144,7 @@ def orders(computation: ChangedComputation) -> Iterator[tuple[tuple[str, str], s
 
 
 def _done_later(computation: ChangedComputation) -> frozenset[str]:
-    """The names of dones whose start is still there, and that end that of the iteration before."""
+    """The names of dones that now end the start of the previous iteration."""
     before, after = computation.before, computation.after
     return frozenset(
         name_of(before.rows[number])
@@ -157,11 +157,11 @@ def _done_later(computation: ChangedComputation) -> frozenset[str]:
 
 
 def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
-    """The instructions with side effects whose tokens an instruction takes."""
+    """The instructions with side effects whose tokens reach an instruction."""
 
-    def tokens(at: Instruction) -> Iterator[Instruction]:
-        if at is instruction or at.opcode in _HANDS_ON:
-            yield from (source for source in at.producers if "token[]" in source.type_text)
+    def tokens(reader: Instruction) -> Iterator[Instruction]:
+        if reader is instruction or reader.opcode in _HANDS_ON:
+            yield from (source for source in reader.producers if "token[]" in source.type_text)
 
     for source in reached([instruction], tokens):
         if source is not instruction and source.opcode in HAS_EFFECTS:
@@ -169,7 +169,7 @@ def _tokens_from(instruction: Instruction) -> Iterator[Instruction]:
 
 
 def _control_orders(computation: ChangedComputation) -> Iterator[tuple[str, str]]:
-    """Pairs with side effects that are in both computations and were ordered by control edges."""
+    """Pairs with side effects in both computations that control edges ordered before."""
     before, after = computation.before, computation.after
     ends: dict[tuple[str, bool], tuple[str, ...]] = {}
     for instruction in waiting(computation):
@@ -198,39 +198,43 @@ def _nearest(
     *,
     upwards: bool,
 ) -> tuple[str, ...]:
-    """The nearest instructions with side effects, on the way up or down, that are still there.
+    """The nearest instructions with side effects, upwards or downwards, that the pass kept.
 
-    Itself, if it is one; through what the pass removed, and what reads something else than it did.
+    The instruction itself if it has side effects. The walk goes through removed instructions, and
+    through instructions whose operands changed.
     """
     computation, after = change.before, change.after
 
-    def neighbours(at: Instruction) -> Sequence[Instruction]:
-        kept = after.instruction(at.name)
-        if kept is not None and (kept.opcode == at.opcode or kept.opcode in HAS_EFFECTS):
+    def neighbours(node: Instruction) -> Sequence[Instruction]:
+        kept = after.instruction(node.name)
+        if kept is not None and (kept.opcode == node.opcode or kept.opcode in HAS_EFFECTS):
             if kept.opcode in HAS_EFFECTS:
-                cache[at.name, upwards] = (at.name,)
-            elif upwards or at is instruction or at.name in change.unchanged:
-                cache[at.name, upwards] = ()
-        if (at.name, upwards) in cache:
+                cache[node.name, upwards] = (node.name,)
+            elif upwards or node is instruction or node.name in change.unchanged:
+                cache[node.name, upwards] = ()
+        if (node.name, upwards) in cache:
             return ()
         if upwards:
-            names = map(computation.instruction, control_predecessors(at.attributes_text))
-            return (*at.producers, *filter(None, names))
-        return (*at.users, *map(computation.at, control_successors(computation).get(at.name, ())))
+            names = map(computation.instruction, control_predecessors(node.attributes_text))
+            return (*node.producers, *filter(None, names))
+        return (
+            *node.users,
+            *map(computation.at, control_successors(computation).get(node.name, ())),
+        )
 
-    for at in operands_first([instruction], neighbours):
-        ends = chain.from_iterable(cache.get((near.name, upwards), ()) for near in neighbours(at))
-        cache.setdefault((at.name, upwards), tuple(dict.fromkeys(ends)))
+    for node in operands_first([instruction], neighbours):
+        ends = chain.from_iterable(cache.get((near.name, upwards), ()) for near in neighbours(node))
+        cache.setdefault((node.name, upwards), tuple(dict.fromkeys(ends)))
     return cache[instruction.name, upwards]
 
 
 def ancestors_of(computation: Computation, name: str) -> frozenset[str]:
-    """Names of all that has to run before an instruction."""
+    """The names of all instructions that have to run before an instruction."""
 
     def above(name: str) -> Iterator[str]:
-        at = computation.instruction(name)
-        if at is not None:
-            yield from (operand.partition("#")[0] for operand in at.operand_names)
-            yield from control_predecessors(at.attributes_text)
+        instruction = computation.instruction(name)
+        if instruction is not None:
+            yield from (operand.partition("#")[0] for operand in instruction.operand_names)
+            yield from control_predecessors(instruction.attributes_text)
 
     return frozenset(reached(above(name), above))

@@ -1,8 +1,8 @@
-"""The cost of a module: flops and bytes of each instruction that runs by itself, and in all.
+"""The cost of a module: flops and bytes of each kernel, and of the whole.
 
-What differs from XLA's `HloCostAnalysis`: a loop counts as often as it runs where that is known, of
-an operand that a fusion only slices the slices count, tuples cost nothing, and custom calls have
-bytes, GEMMs and convolutions among them flops, too.
+Differences from XLA's `HloCostAnalysis`: a loop counts as often as it runs if that is known; if a
+fusion only slices an operand, only the slices count; tuples are free; custom calls have bytes, and
+GEMMs and convolutions among them have flops.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from hlo_lint.hlo.records import opcode_of
 
 
 class ModuleCosts:
-    """The cost of each instruction of a module that runs by itself, and how often it runs.
+    """The cost of each kernel of a module, and the number of times that it runs.
 
-    A loop whose iterations are not known counts as one, as with XLA; with `loops_once` each does.
+    A loop with an unknown number of iterations counts once, as in XLA; with `loops_once`, every
+    loop does.
     """
 
     def __init__(self, module: Module, *, loops_once: bool = False) -> None:
@@ -59,12 +60,12 @@ class ModuleCosts:
 
     @property
     def total(self) -> Cost:
-        """The cost of the whole module: of its entry, with all that it calls."""
+        """The cost of the whole module: of its entry, with its callees."""
         entry = self.module.entry
         return NOTHING if entry is None else self._totals.get(entry.name, NOTHING)
 
     def of(self, instruction: Instruction) -> Cost:
-        """The cost of one instruction, with what it calls; of a loop with all of its iterations."""
+        """The cost of an instruction with its callees, over all iterations of a loop."""
         number, computation = instruction.number, instruction.computation
         names = calls_of(computation).get(number, ())
         callees = [self._totals.get(name, NOTHING) for name in names]
@@ -96,13 +97,13 @@ class ModuleCosts:
 
     @property
     def unknown_loops(self) -> list[Instruction]:
-        """The loops whose iterations are not known."""
-        return [at for at, loop in self._loops.items() if loop.trip_count is None]
+        """The loops with an unknown number of iterations."""
+        return [instruction for instruction, loop in self._loops.items() if loop.trip_count is None]
 
     def kernels(self) -> Iterator[tuple[Instruction, int]]:
-        """The instructions that run by themselves, each with the number of times that it runs.
+        """The instructions that become kernels, each with the number of times that it runs.
 
-        Of a conditional the instructions of all branches.
+        All branches of a conditional count.
         """
         entry = self.module.entry
         times: Counter[str] = Counter({entry.name: 1} if entry is not None else {})
@@ -124,7 +125,7 @@ class ModuleCosts:
     def _running(self, name: str) -> list[str]:
         computation = self._by_name[name]
         calls = calls_of(computation).items()
-        running = [names for at, names in calls if opcode_of(computation.rows[at]) in _RUNS]
+        running = [names for number, names in calls if opcode_of(computation.rows[number]) in _RUNS]
         return [to for names in running for to in names if to in self._by_name]
 
 
@@ -144,7 +145,7 @@ def _is_wrapper(opcode: str) -> bool:
 
 @cached_analysis
 def _without_callers(computation: Computation) -> Cost:
-    """The cost of the instructions that call nothing: kind by kind."""
+    """The cost of the instructions without callees."""
     reading, calls = reading_of(computation), calls_of(computation)
     counts = Counter(reading.kind_of)
     counts.subtract(Counter(reading.kind_of[number] for number in calls))
@@ -170,7 +171,7 @@ def _fusion_bytes(fusion: Instruction, body: Computation) -> int:
 
 @cached_analysis
 def _parameter_reads(body: Computation) -> Mapping[int, int]:
-    """The bytes that are read of the parameters of which only parts are read."""
+    """The bytes read from each parameter that the fusion reads only in part."""
     reads: dict[int, int] = {}
     updated = {place.operand_names[0] for place in _updates_in_place(body)}
     for parameter in body.with_opcode("parameter"):
@@ -212,14 +213,18 @@ def _results(body: Computation) -> list[Instruction]:
 
 
 def _source(result: Instruction) -> Instruction:
-    """The instruction whose value a chain of bitcasts ends in."""
-    steps = list(chain(result, lambda at: at.producer() if at.opcode == "bitcast" else None))
+    """The instruction behind a chain of bitcasts."""
+    steps = list(chain(result, lambda node: node.producer() if node.opcode == "bitcast" else None))
     return steps[-1]
 
 
 def _updates_in_place(body: Computation) -> list[Instruction]:
     results = _results(body)
-    return [at for at in results if at.opcode == "dynamic-update-slice" and at.operand_names]
+    return [
+        result
+        for result in results
+        if result.opcode == "dynamic-update-slice" and result.operand_names
+    ]
 
 
 def _written(body: Computation) -> int:

@@ -1,4 +1,4 @@
-"""Cycles of a module: instructions computed from themselves, computations that call themselves."""
+"""Cycles of a module, of operands or of calls."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from hlo_lint.text.errors import HloSyntaxError
 
 
 class Cycles(NamedTuple):
-    """The cycles of a module, of which there is one at least."""
+    """The cycles of a module; at least one of the tuples has an element."""
 
     operands: tuple[Instruction, ...]
-    """Instructions that are among their own operands, or theirs, each at the reference that no
-    longer stands in its record (`without_cycles`)."""
+    """Instructions whose record lost a reference that closes a cycle (`without_cycles`)."""
     calls: tuple[Instruction, ...]
-    """Instructions whose callee comes back to the computation that holds them."""
+    """Instructions whose callee calls, directly or not, their own computation."""
 
 
 @cached_analysis
 def cycles_of(module: Module) -> Cycles | None:
-    """The cycles of a module; None, as in every module that XLA reads, if there are none.
+    """The cycles of a module; None for every module that XLA accepts.
 
-    No walk over callees may begin before this is asked of a module; one over operands or users
-    ends all the same.
+    Check this before any walk over callees, which might not end; walks over operands or users
+    always end.
     """
     operands = tuple(
         computation.at(number)
@@ -38,18 +37,18 @@ def cycles_of(module: Module) -> Cycles | None:
 
 
 def refuse_cycles(module: Module) -> None:
-    """Do nothing, if a module has no cycle.
+    """Raise for a module with a cycle.
 
     Raises:
-        HloSyntaxError: at the first instruction on one.
+        HloSyntaxError: at the first instruction on a cycle.
     """
     cycles = cycles_of(module)
     if cycles is not None:
         instruction = (*cycles.operands, *cycles.calls)[0]
         lines = module.file.lines
-        at = lines.position(module.span(instruction).start)
+        position = lines.position(module.span(instruction).start)
         message = f"%{instruction.name} is on a cycle of operands or calls"
-        raise HloSyntaxError(message, at, path=module.path, text=lines.text)
+        raise HloSyntaxError(message, position, path=module.path, text=lines.text)
 
 
 @cached_analysis
@@ -61,7 +60,7 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
     above: set[str] = set()
     for computation in module.computations:
         if not above.issuperset(_callees(computation)):
-            break  # a name that stands below, or nowhere
+            break  # a name that is defined below, or not at all
         above.add(computation.name)
     else:
         return
@@ -69,7 +68,7 @@ def _recursive_calls(module: Module) -> Iterator[Instruction]:
     for computation in module.computations:
         name = computation.name
         callees[name] = callees.get(name, frozenset()) | _callees(computation)
-    import networkx  # only for modules that call what stands below
+    import networkx  # only for modules that call computations defined below
 
     groups = networkx.strongly_connected_components(networkx.DiGraph(callees))
     group = {name: number for number, names in enumerate(groups) for name in names}

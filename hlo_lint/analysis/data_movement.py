@@ -1,4 +1,4 @@
-"""Kernels that only move data from one order into another, and what they do to addresses."""
+"""Kernels that only permute data, and their address maps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint.hlo.records import type_of
 from hlo_lint.hlo.shape import UNBOUNDED, ArrayShape, Index, Shape, part, shape_or_none
 
 MoveLoops: TypeAlias = tuple[tuple[int, int, int], ...]
-"""A move as loops, outermost first as they are read: size, step read, step written, in elements."""
+"""A move as loops, outermost first in read order: size, read step, written step, in elements."""
 
 _MOVERS: Final = ("copy", "transpose")
 _MAY_STAND_BESIDE: Final = frozenset({*_MOVERS, "parameter", "bitcast", "reshape"})
@@ -24,18 +24,18 @@ _MAX_ROWS: Final = 8
 
 
 class Move(NamedTuple):
-    """One kernel that moves an array."""
+    """A kernel that moves an array."""
 
     kernel: Instruction
     """The copy or transpose, or the fusion around it."""
     before: ArrayShape
     after: ArrayShape
     steps: MoveLoops
-    """Empty where every element stays where it was."""
+    """Empty if every element keeps its address."""
 
     @property
     def is_duplicate(self) -> bool:
-        """True if it is a copy for a second buffer of the same array, not for another order."""
+        """True if it copies the array into a second buffer in the same order."""
         return self.before == self.after
 
     @property
@@ -43,18 +43,18 @@ class Move(NamedTuple):
         """Bytes that are read and written."""
         return 2 * (self.before.byte_size or 0)
 
-    def undoes(self, other: Move) -> bool:
-        """True if it puts every element back to where it was before another move."""
-        back = tuple(sorted(((n, w, r) for n, r, w in other.steps), key=lambda step: -step[1]))
+    def undoes(self, earlier: Move) -> bool:
+        """True if it puts every element back to its place before the earlier move."""
+        back = tuple(sorted(((n, w, r) for n, r, w in earlier.steps), key=lambda step: -step[1]))
         return bool(self.steps) and self.steps == back
 
 
 @cached_analysis
 def moves(module: Module) -> tuple[Move, ...]:
-    """The kernels of a module that move one array and do nothing else.
+    """The kernels of a module that only move an array.
 
-    Tiled arrays are left out, and moves that no bitcast can replace: into another memory, or to
-    elements of another width.
+    Tiled arrays are left out, and moves that no bitcast can replace: into a different memory, or to
+    elements of a different width.
     """
     return tuple(_moves(module))
 
@@ -70,7 +70,7 @@ def _moves(module: Module) -> Iterator[Move]:
 
 
 def _moving_bodies(module: Module) -> Mapping[str, Instruction]:
-    """The movers of the fusions that do nothing but move, by the name of their body."""
+    """The movers of the fusions that only move data, by the name of their body."""
     movers: dict[str, Instruction] = {}
     for computation in chain.from_iterable(map(holders(module).get, _MOVERS, repeat(()))):
         if computation.name in module.fusion_computations:
@@ -81,7 +81,7 @@ def _moving_bodies(module: Module) -> Mapping[str, Instruction]:
 
 
 def _only_mover(body: Computation) -> Instruction | None:
-    """The copy or transpose of a body that holds nothing else but what renames."""
+    """The copy or transpose of a body whose other instructions only rename."""
     if len(body.rows) > _MAX_ROWS or not body.opcodes <= _MAY_STAND_BESIDE:
         return None
     if len(body.with_opcode("parameter")) != 1:
@@ -104,8 +104,8 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
     numbers = () if mover.opcode == "copy" else mover.integers_attribute("dimensions")
     if source is None or numbers is None:
         return
-    at, index = source
-    before = type_of(mover.computation.rows[at])
+    position, index = source
+    before = type_of(mover.computation.rows[position])
     moved = _moved(mover.opcode, before, index, mover.type_text, numbers)
     if moved is not None:
         yield Move(kernel, *moved)
@@ -115,7 +115,7 @@ def _move(kernel: Instruction, mover: Instruction) -> Iterator[Move]:
 def _moved(
     opcode: str, operand: str, index: Index, result: str, numbers: tuple[int, ...]
 ) -> tuple[ArrayShape, ArrayShape, MoveLoops] | None:
-    """Both arrays, and the steps from one to the other; None if it is another kind of move."""
+    """Both arrays, and the loops between them; None for an unsupported move."""
     before, after = part(shape_or_none(operand), index), shape_or_none(result)
     if not _is_simple(before) or not _is_simple(after):
         return None
@@ -127,7 +127,7 @@ def _moved(
 
 
 def _steps(before: ArrayShape, after: ArrayShape, dimensions: tuple[int, ...]) -> MoveLoops | None:
-    """The steps of a transpose, or of a copy; None if the arrays are not what it is between."""
+    """The loops of a transpose or a copy; None if the arrays do not fit together."""
     if tuple(before.dims[d] for d in dimensions) != after.dims:
         return None
     if before.dtype != after.dtype or not packs_alike(before, after):
@@ -154,8 +154,7 @@ def _merged(loops: list[tuple[int, int, int]]) -> MoveLoops:
     for size, read, written in ordered:
         if merged:
             outer, outer_read, outer_written = merged[-1]
-            # The outer loop steps over exactly what the inner one covers, on both sides: they are
-            # one.
+            # The outer loop's step is the extent of the inner loop, on both sides: they merge.
             if outer_read == size * read and outer_written == size * written:
                 merged[-1] = outer * size, read, written
                 continue
@@ -172,7 +171,7 @@ def _is_simple(shape: Shape | None) -> TypeGuard[ArrayShape]:
 
 
 def source_of_move(move: Move, by_kernel: dict[Instruction, Move]) -> Move | None:
-    """The move whose result this one reads, bitcasts between them aside."""
+    """The move whose result this move reads, directly or through bitcasts."""
     operands = move.kernel.operands
     source = source_of(operands[0], ("bitcast",)) if operands else None
     return None if source is None else by_kernel.get(source)

@@ -1,4 +1,4 @@
-"""The devices of a collective: its groups, who waits for whom, and what communicates at all."""
+"""The device groups of collectives, and the instructions that communicate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hlo_lint.hlo.records import opcode_of
 from hlo_lint.text.patterns import late
 
 TRANSFER_PAIRS: Final = "_xla_send_recv_source_target_pairs"
-"""The frontend attribute with the pairs of the permute that a send or a receive was a part of."""
+"""The frontend attribute of a send or receive with the pairs of its original permute."""
 _find_pairs = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}").findall
 
 
@@ -107,7 +107,7 @@ def all_communicating(module: Module) -> tuple[Instruction, ...]:
 
 @cached_analysis
 def communicating(computation: Computation) -> tuple[Instruction, ...]:
-    """The instructions of a computation that do, in the text's order."""
+    """The communicating instructions of a computation, in the text's order."""
     if COMMUNICATES.isdisjoint(computation.opcodes):
         return ()
     return tuple(
@@ -123,8 +123,7 @@ def count_of(module: Module, name: str) -> int:
 
 
 def transfer_pairs(transfer: Instruction) -> tuple[tuple[int, int], ...]:
-    """The pairs of a source and a target of a send or a receive; none if it does not say, or they
-    cannot be read."""
+    """The source-target pairs of a send or a receive; empty if missing or unreadable."""
     text = transfer.frontend_attributes().get(TRANSFER_PAIRS)
     value = value_or_none("source_target_pairs", text.strip('"')) if isinstance(text, str) else None
     pairs = value if isinstance(value, tuple) else ()
@@ -132,9 +131,9 @@ def transfer_pairs(transfer: Instruction) -> tuple[tuple[int, int], ...]:
 
 
 def device_groups(collective: Instruction, module: Module) -> Iterator[tuple[int, ...]]:
-    """The devices that wait for each other; of a permute, each pair of a source and a target.
+    """The groups of devices that wait for each other; for a permute, its source-target pairs.
 
-    Partition p of replica r is device r * num_partitions + p. Nothing if groups cannot be read.
+    Partition p of replica r is device r * num_partitions + p. Empty if the groups are unreadable.
     """
     replicas, partitions = count_of(module, "replica_count"), count_of(module, "num_partitions")
     if replicas * partitions > MAX_DEVICES:

@@ -1,4 +1,4 @@
-"""Regions that are emitted in a way of their own, against what their emitters take."""
+"""Regions with special emitters, checked against the emitters' constraints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WARP = 32
 
 
 def may_misuse(region: EmittedRegion, body: Computation) -> bool:
-    """True if a computation alone has what makes a region unfit."""
+    """True if a computation by itself may violate the constraints of a region."""
     if region.has_equal_results or region.has_equal_reductions or region.roots:
         roots = region.roots or ("tuple",)
         if body.opcodes.isdisjoint(roots):
@@ -38,7 +38,7 @@ def may_misuse(region: EmittedRegion, body: Computation) -> bool:
 
 @cached_analysis
 def _element_types(computation: Computation) -> frozenset[str]:
-    """The element types of its arrays, and other texts for tuples."""
+    """The element types of its arrays; tuples give further texts."""
     return frozenset(map(_element_type, types_of(computation)))
 
 
@@ -49,7 +49,7 @@ def _element_type(type_text: str) -> str:
 def misused(
     region: EmittedRegion, module: Module, runners: Iterable[Instruction] | None = None
 ) -> Iterator[tuple[Instruction, str]]:
-    """The instructions that run a region which is not what it has to be, and the reason."""
+    """The instructions whose region violates its emitter's constraints, with the reason."""
     for runner in instructions_of(module, region.opcode) if runners is None else runners:
         words = region.spells
         if not words or any(word in runner.attributes_text for word in words):
@@ -59,7 +59,7 @@ def misused(
 
 
 def _misuse(region: EmittedRegion, runner: Instruction, module: Module) -> str:
-    """The reason that a region is unfit; empty if there is none."""
+    """The violated constraint of a region, or ""."""
     body = module.callee(runner)
     if body is None or body.root is None:
         return ""
@@ -95,7 +95,7 @@ def _offset_inside(body: Computation) -> Instruction | None:
 
 
 def _scattered_part(body: Computation) -> Instruction | None:
-    """The first slice or update that is several pieces of the memory of its array, or None.
+    """The first slice or update that is not contiguous in the memory of its array, or None.
 
     Mirrors IsContiguousSlice of XLA's ir_emission_utils.cc.
     """
@@ -114,12 +114,12 @@ def _scattered_part(body: Computation) -> Instruction | None:
 
 
 def _reduces_to_sizes(root: Instruction) -> int:
-    """The number of different sizes of those results of a fusion that are reductions.
+    """The number of different sizes of a fusion's results that are reductions.
 
-    One that is not tiled does not count where it has as many elements as a tiled one reduces: the
-    threads that go over those compute it on their way.
+    An untiled reduction does not count if its result has as many elements as the operand of a tiled
+    reduction: the threads of the tiled reduction compute it on their way.
     """
-    reductions = {made.name: made for made in root.computation.with_opcode("reduce")}
+    reductions = {reduction.name: reduction for reduction in root.computation.with_opcode("reduce")}
     names = root.operand_names if root.opcode == "tuple" else ()
     sizes, on_the_way, walked = set(), set(), set()
     for name in reductions.keys() & set(names):
@@ -137,15 +137,15 @@ def _reduces_to_sizes(root: Instruction) -> int:
 def _is_tiled(reduction: Instruction, operand: ArrayShape) -> bool:
     """True if XLA:GPU spreads a reduction over the threads of a warp, as a row or as a column.
 
-    Mirrors IsReductionFromOrToContiguousDimensions of XLA's reduction_utils.cc; the others have a
-    loop in each thread.
+    Mirrors IsReductionFromOrToContiguousDimensions of XLA's reduction_utils.cc; other reductions
+    are a loop in each thread.
     """
     reduced = reduction.dimensions_attribute("dimensions", operand.rank)
     if reduced is None or not operand.has_valid_layout:
         return False
-    physical = [at for at in reversed(operand.minor_to_major) if operand.dims[at] != 1]
+    physical = [dim for dim in reversed(operand.minor_to_major) if operand.dims[dim] != 1]
     runs = [
-        (is_reduced, prod(operand.dims[at] for at in dims))
+        (is_reduced, prod(operand.dims[dim] for dim in dims))
         for is_reduced, dims in groupby(physical, reduced.__contains__)
     ]
     if not 0 < len(runs) <= 3:
@@ -183,7 +183,7 @@ def _held(region: EmittedRegion, runner: Instruction, module: Module) -> Instruc
 
 
 def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
-    """The computations that an instruction runs, and those that they call."""
+    """The computations that an instruction runs, and their callees."""
     names, known = runner.called_computations, _known_runs(module)
     if names not in known:
 
@@ -198,12 +198,12 @@ def _run_by(runner: Instruction, module: Module) -> Sequence[Computation]:
 
 @cached_analysis
 def _known_runs(module: Module) -> dict[tuple[str, ...], Sequence[Computation]]:
-    """The computations that instructions of a module run, by what they call."""
+    """The computations that instructions of a module run, by the names of their callees."""
     return {}
 
 
 def _may_hold(region: EmittedRegion, computation: Computation) -> bool:
-    """False if a computation has no opcode and no type that the region may not hold."""
+    """True if a computation has an opcode or a type that the region may not hold."""
     opcodes = computation.opcodes
     if not opcodes.isdisjoint(region.refused) or not opcodes.isdisjoint(region.refused_tuples):
         return True

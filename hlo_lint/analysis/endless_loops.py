@@ -14,11 +14,11 @@ _MANY: Final = 32
 """Bits of a counter that takes too long to wrap around."""
 _FORMATS: Final = {"f16": "e", "f32": "f", "f64": "d"}
 MAX_STEPS: Final = 1 << 12
-"""Iterations that are followed of a counter in floating point."""
+"""The number of iterations for which a floating-point counter is followed."""
 
 
 def endless(loop: Loop) -> str:
-    """`never ends: …`, or `ends only after an overflow: …`; empty where it is not known to."""
+    """`never ends: …`, or `ends only after an overflow: …`; "" if the loop may end."""
     reason, counter = _reason(loop), loop.counter
     if reason:
         return f"{NEVER}: {reason}"
@@ -28,16 +28,16 @@ def endless(loop: Loop) -> str:
 
 
 def _reason(loop: Loop) -> str:
-    """The reason why the condition stays true; empty where it is not known to."""
+    """The reason why the condition stays true, or ""."""
     root = loop.condition.root
     if root is not None and root.opcode == "constant" and root.operands_text.strip() == "true":
         return "its condition is constant true"
     if root is not None and root.opcode == "compare":
-        one, other = scalar(root, 0), scalar(root, 1)
+        left, right = scalar(root, 0), scalar(root, 1)
         direction = root.attributes.get("direction", "")
-        if one is not None and other is not None and direction in COMPARISONS:
-            goes_on = COMPARISONS[direction](one, other)
-            return f"its condition is {one} {direction} {other}" if goes_on else ""
+        if left is not None and right is not None and direction in COMPARISONS:
+            goes_on = COMPARISONS[direction](left, right)
+            return f"its condition is {left} {direction} {right}" if goes_on else ""
     counter = loop.counter
     if counter is None or not counter.never_ends:
         return _float_reason(loop)
@@ -59,17 +59,17 @@ def _leads_away(counter: Counter) -> bool:
 
 
 def _float_reason(loop: Loop) -> str:
-    """The reason why a counter in floating point does not reach its limit."""
+    """The reason why a floating-point counter does not reach its limit, or ""."""
     if loop.float_counter is None or loop.float_counter[0] not in _FORMATS:
         return ""
     dtype, first, step, direction, limit = loop.float_counter
     counts = f"the counter starts at {first:g}, each iteration adds {step:g}"
     if direction == "NE":
-        at, count = _rounded(first, dtype), 0
-        while abs(at - limit) > abs(step) / 2 and count < MAX_STEPS:
-            at, count = _rounded(at + step, dtype), count + 1
-        passes = count < MAX_STEPS and at != limit
-        return f"{counts}, and after {count} it is {at!r}, not {limit:g}" if passes else ""
+        value, count = _rounded(first, dtype), 0
+        while abs(value - limit) > abs(step) / 2 and count < MAX_STEPS:
+            value, count = _rounded(value + step, dtype), count + 1
+        passes = count < MAX_STEPS and value != limit
+        return f"{counts}, and after {count} it is {value!r}, not {limit:g}" if passes else ""
     if (direction in ("LT", "LE")) != (step > 0) or direction == "EQ" or abs(limit) == inf:
         return ""
     # From a power of two on, neighbours are twice as far apart as before it.

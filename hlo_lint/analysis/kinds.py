@@ -1,8 +1,8 @@
-"""The instructions of a module by kind: what is true of a kind is found once.
+"""The instructions of a module by kind, so that checks run once for each kind.
 
 A module of a language model has hundreds of computations of three instructions, and thousands of
-instructions that differ in nothing but their names and their metadata. A rule that asks for no
-names looks at kinds first, and at instructions only where a kind concerns it.
+instructions that differ only in their names and their metadata. A rule that ignores names looks at
+kinds first, and at instructions only where a kind concerns it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Template: TypeAlias = tuple[tuple[object, ...], ...]
 """A small computation without the names of its instructions, and without metadata."""
 
 _MAX_TEMPLATE: Final = 32
-"""Instructions up to which computations are compared: long ones are rarely equal, and to compare
-them costs a part of what it costs to read them."""
+"""The number of instructions up to which computations are compared: long computations are rarely
+equal, and comparing them costs a part of the cost of reading."""
 
 
 @cached_analysis
 def template_of(computation: Computation) -> Template | None:
-    """Equal for computations that do the same: a module has a reducer for each reduction.
+    """Equal for equivalent computations: a module has a reducer for each reduction.
 
-    None if it is long or calls others, or if its text has something besides its instructions.
+    None for a long computation, for callers, and for text with more than instructions.
     """
     rows = computation.rows
     if len(rows) > _MAX_TEMPLATE or computation.is_entry or computation.tail:
@@ -52,7 +52,7 @@ def template_of(computation: Computation) -> Template | None:
         if references:
             try:
                 add((root, type_text, opcode, head, *map(number_of, references)))
-            except KeyError:  # an operand that is not above
+            except KeyError:  # an operand that is not defined above
                 return None
         else:
             add((root, type_text, opcode, head, operands))
@@ -61,7 +61,7 @@ def template_of(computation: Computation) -> Template | None:
 
 
 class _Numbers(dict[str, int]):
-    """The positions of the instructions above, by name; of an element of one, with its index."""
+    """The positions of the instructions above, by name; for an element, with its index."""
 
     def __missing__(self, reference: str) -> tuple[int, str]:
         name, _, element = reference.partition("#")
@@ -72,7 +72,7 @@ class _Numbers(dict[str, int]):
 
 @cached_analysis
 def different_computations(module: Module) -> tuple[Computation, ...]:
-    """The computations of a module; of small ones that do the same the first."""
+    """The computations of a module, without repetitions of small computations."""
     first: dict[object, Computation] = {}
     for computation in module.computations:
         first.setdefault(template_of(computation) or computation, computation)
@@ -92,7 +92,7 @@ def kinds_of(module: Module) -> Mapping[str, Sequence[RowKind]]:
 def instructions_where(
     module: Module, opcode: str, concerns: Callable[[RowKind], bool]
 ) -> Iterator[Instruction]:
-    """The instructions of one opcode whose kind concerns a rule: mostly there are none."""
+    """The instructions of an opcode whose kind concerns a rule, often very few."""
     kinds = set(filter(concerns, kinds_of(module).get(opcode, ())))
     if not kinds:
         return
@@ -103,13 +103,13 @@ def instructions_where(
 def instructions_in(
     computation: Computation, opcode: str, concerns: Callable[[RowKind], bool]
 ) -> Iterator[Instruction]:
-    """The instructions of one opcode in a computation whose kind concerns a rule."""
+    """The instructions of an opcode in a computation whose kind concerns a rule."""
     if opcode not in computation.opcodes:
         return
     numbers = computation.positions(opcode)
     if is_analyzed(computation, reading_of):
         _, kinds, kind_of = reading_of(computation)
-        wanted = {at for at, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
+        wanted = {index for index, kind in enumerate(kinds) if kind[0] == opcode and concerns(kind)}
         numbers = [number for number in numbers if kind_of[number] in wanted]
     else:
         numbers = [number for number in numbers if concerns(kind_at(computation, number))]
@@ -119,10 +119,10 @@ def instructions_in(
 def judged(
     module: Module, opcode: str, judge: Callable[[Instruction], _VerdictT | None]
 ) -> Iterator[tuple[Instruction, _VerdictT]]:
-    """The instructions of one opcode with what `judge` says, which is asked once for each kind.
+    """The instructions of an opcode with their verdicts; `judge` is called once for each kind.
 
-    It may look at type, attributes and the types of operands alone, and gives None where a rule has
-    nothing to say.
+    It may look only at the type, the attributes and the types of operands. None means that the rule
+    has no finding.
     """
     verdicts: dict[RowKind, _VerdictT | None] = {}
     for computation in holders(module).get(opcode, ()):
@@ -138,8 +138,8 @@ def judged(
 
 @cached_analysis
 def types_in(module: Module) -> frozenset[str]:
-    """The types of all its instructions as spelled, each once."""
+    """The distinct types of all instructions of a module, as spelled."""
     if is_analyzed(module, kinds_of):
         return frozenset([kind[1] for kind in chain.from_iterable(kinds_of(module).values())])
-    # Of most modules of a dump directory nobody asks more, and they share their computations.
+    # Most modules of a dump directory need only this, and they share their computations.
     return frozenset().union(*map(types_of, module.computations))

@@ -12,18 +12,18 @@ from hlo_lint.hlo.shape import parse_shape
 ROWS = """
 _[*m,n]; _[*n]      | f32[2,3]; f32[9]      |
 T[*d]; V[*d]        | u32[4,2]; f32[4,2]    |
-T[*d]; T[*d]        | u32[4]; f32[4]        | takes u32[4] as operand 1, and not f32[4]
-T[*d]; V[*d]        | u32[4]; f32[5]        | takes f32[4] as operand 1, and not f32[5]
+T[*d]; T[*d]        | u32[4]; f32[4]        | takes u32[4] as operand 1, got f32[4]
+T[*d]; V[*d]        | u32[4]; f32[5]        | takes f32[4] as operand 1, got f32[5]
 _; ...              | f32[4]; (f32[])       |
-_; _                | f32[4]                | takes 2 operands, and not 1
-_; ...              |                       | takes at least 1 operands, and not 0
-_                   | (f32[4])              | takes array as operand 0, and not a tuple
+_; _                | f32[4]                | takes 2 operands, got 1
+_; ...              |                       | takes at least 1 operands, got 0
+_                   | (f32[4])              | takes array as operand 0, got a tuple
 ?                   | (f32[4])              |
 _[a,b]; s32[_,b]    | f32[2,3]; s32[9,3]    |
-_[a,b]; s32[_,b]    | f32[2,3]; u32[9,3]    | takes s32[…,3] as operand 1, and not u32[9,3]
+_[a,b]; s32[_,b]    | f32[2,3]; u32[9,3]    | takes s32[…,3] as operand 1, got u32[9,3]
 _[*n]; _[*m,*n]     | f32[5,7]; f32[2,5,7]  |
-_[*n]; _[*m,*n]     | f32[7]; f32[6,35]     | takes array[6,7] as operand 1, and not f32[6,35]
-_[n]                | f32[]                 | takes array[…] as operand 0, and not f32[]
+_[*n]; _[*m,*n]     | f32[7]; f32[6,35]     | takes array[6,7] as operand 1, got f32[6,35]
+_[n]                | f32[]                 | takes array[…] as operand 0, got f32[]
 """
 
 

@@ -160,8 +160,8 @@ EXPLAINED: list[tuple[m.Pattern, str, str]] = [
     (m.reshape(m.custom_call()), "c", "%c is a copy, not a reshape"),
     (m.transpose(m.custom_call()), "t", "%c is a copy, not a custom-call"),
     (m.transpose(m.op("add", "abs")), "t", "%c is a copy, not an add or abs"),
-    (m.broadcast().one_user(), "b", "%b has 2 users, not one"),
-    (m.fusion().one_user(), "f", "%f has no users, not one"),
+    (m.broadcast().one_user(), "b", "%b has 2 users, not 1"),
+    (m.fusion().one_user(), "f", "%f has no users, not 1"),
     (m.copy().shape(m.array(dtype="bf16")), "c", "%c has the type f32, not bf16"),
     (m.copy().shape(m.array(rank=3)), "c", "%c has the rank 2, not 3"),
     (m.copy().shape(m.array(dims=(None, 4))), "c", "%c has the sizes [2,3], not [*,4]"),
@@ -189,7 +189,9 @@ def test_the_first_reason_is_told(pattern: m.Pattern, name: str, reason: str) ->
 
 def test_an_operand_that_is_not_in_the_text_is_no_match() -> None:
     text = "HloModule m\n\nENTRY e {\n  ROOT a = f32[] negate(b)\n}\n"
-    assert m.explain(m.negate(m.any()), named("a", text)) == "operand 0 of %a is not in the text"
+    assert (
+        m.explain(m.negate(m.any()), named("a", text)) == "the text does not define operand 0 of %a"
+    )
 
 
 # ---- a pattern is a value that prints as it was written
@@ -252,16 +254,16 @@ def test_what_is_no_opcode_has_no_function() -> None:
 
 WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: m.copy(m.any(), "late"), "operands are patterns; a name comes first"),
-    (lambda: m.copy(""), "a name is a text, and not empty"),
-    (lambda: m.op(), "op wants opcodes, then patterns"),
-    (lambda: m.op(m.any(), "add"), "op wants opcodes, then patterns"),
-    (lambda: m.copy().shape(3), "shape wants array"),  # type: ignore[arg-type]
-    (lambda: m.copy().attr(a=None), "a wants a text, a number"),  # type: ignore[arg-type]
-    (lambda: m.array(dims=3), "dims wants sizes"),  # type: ignore[arg-type]
-    (lambda: m.array(dims="33"), "dims wants sizes"),  # type: ignore[arg-type]
-    (lambda: m.array(layout=(None,)), "layout wants each"),  # type: ignore[arg-type]
-    (lambda: m.array(rank="2"), "rank wants a number"),  # type: ignore[arg-type]
-    (lambda: m.array(dtype=2), "dtype wants a type"),  # type: ignore[arg-type]
+    (lambda: m.copy(""), "a name must be a text"),
+    (lambda: m.op(), "arguments of op are opcodes, then patterns"),
+    (lambda: m.op(m.any(), "add"), "arguments of op are opcodes, then patterns"),
+    (lambda: m.copy().shape(3), "shape must be array"),  # type: ignore[arg-type]
+    (lambda: m.copy().attr(a=None), "a must be a text, a number"),  # type: ignore[arg-type]
+    (lambda: m.array(dims=3), "dims must be sizes"),  # type: ignore[arg-type]
+    (lambda: m.array(dims="33"), "dims must be sizes"),  # type: ignore[arg-type]
+    (lambda: m.array(layout=(None,)), "layout must name every"),  # type: ignore[arg-type]
+    (lambda: m.array(rank="2"), "rank must be an integer"),  # type: ignore[arg-type]
+    (lambda: m.array(dtype=2), "dtype must be an element type"),  # type: ignore[arg-type]
 ]
 
 
@@ -303,16 +305,16 @@ def test_the_shell_has_other_spellings(text: str, same: m.Pattern) -> None:
         ("copy().where('x')", "character 7: where(…) takes a function of Python"),
         ("copy().nmed('x')", "no modifier is named nmed; there are named"),
         ("copy().__class__()", "no modifier is named __class__"),
-        ("copy().shape('f32[')", "character 7: no shape"),
+        ("copy().shape('f32[')", "character 7: invalid shape"),
         ("copy(x)", 'expected ( after x, or "x" in quotes'),
         ("copy(3)", "operands are patterns"),
-        ("copy(a=3)", "copy(…) takes no a="),
+        ("copy(a=3)", "copy(…) has no parameter a="),
         ("array(rank=2)", "a pattern begins with an opcode"),
         ("copy(array(rank=2))", "operands are patterns"),
         ("copy().shape(array(rank=2).named('x'))", "array(…) has no modifiers"),
         ("copy().attr()", "attr wants attributes"),
         ("copy().attr(index=1, index=2)", "index= is there twice"),
-        ("copy().attr(index=array())", "index wants a text"),
+        ("copy().attr(index=array())", "index must be a text"),
         ("copy().attr(index=99999999999999999999)", "this number is too big"),
         ("copy(" * 101 + ")" * 101, f"at most {MAX_DEPTH} pairs"),
     ],

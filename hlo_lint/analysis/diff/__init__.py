@@ -1,10 +1,10 @@
-"""Differences between two modules, or between two runs of the compiler over one program.
+"""Differences between two modules, or between two runs of the compiler over the same program.
 
 | | |
 |---|---|
-| `meaning` | what an attribute, a shape, a literal says, however it is spelled |
-| `structure` | a number for each structure: equal numbers, equal graphs, names left out |
-| `align` | which instruction of one computation is which of the other |
+| `normalize` | the value of an attribute, a shape or a literal, independent of its spelling |
+| `structural_hash` | a number for each structure: equal numbers, equal graphs, names left out |
+| `align` | pairs of matching instructions of two computations |
 | `difference` | two modules, computation by computation |
 | `bisection` | two runs, pass by pass |
 """

@@ -1,8 +1,8 @@
 """Alignment of the instructions of two computations.
 
-What computes the same is the same. Around what differs the pairs grow: from pairs to those who read
-them, from pairs to what they read; names count where nothing else tells, opcodes at the very end.
-Each instruction is paired once, so the cost is that of reading the edges a few times.
+Instructions that compute equal values are pairs. From these, pairs grow along the edges, to
+operands and to users; then names decide, and opcodes last. Each instruction is paired once, so the
+cost is that of reading the edges a few times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTHING: Final = -1
 def align(before: Body, after: Body) -> list[int]:
     """For each instruction of `before` its position in `after`, or `NOTHING`.
 
-    No instruction of `after` is given twice. Get-tuple-elements that are read through have none.
+    No instruction of `after` occurs twice. Get-tuple-elements that are read through have none.
     """
     pairs = _Pairs(before, after)
     pairs.by_value()
@@ -46,7 +46,7 @@ class _Pairs:
         self.forth = [NOTHING] * len(before.values)
         self.back = [NOTHING] * len(after.values)
         self._new: list[tuple[int, int]] = []
-        """Pairs whose operands have not been looked at."""
+        """Pairs whose operands have not been visited."""
 
     def _pair(self, ours: int, theirs: int) -> None:
         self.forth[ours] = theirs
@@ -54,40 +54,40 @@ class _Pairs:
         self._new.append((ours, theirs))
 
     def _left(self) -> list[int]:
-        return [at for at in self.before.positions if self.forth[at] == NOTHING]
+        return [position for position in self.before.positions if self.forth[position] == NOTHING]
 
     def _right(self) -> list[int]:
-        return [at for at in self.after.positions if self.back[at] == NOTHING]
+        return [position for position in self.after.positions if self.back[position] == NOTHING]
 
     def by_value(self) -> None:
-        """Pairs what computes the same; of several the ones with the same name, then in order."""
+        """Pair equal values; among several, by name, then in order."""
         ours, theirs = self.before.values, self.after.values
         names = _names(self.before), _names(self.after)
         same = defaultdict(list)
-        for at in self.before.positions:
-            same[ours[at]].append(at)
+        for position in self.before.positions:
+            same[ours[position]].append(position)
         others = defaultdict(list)
-        for at in self.after.positions:
-            if theirs[at] in same:
-                others[theirs[at]].append(at)
-        # A value number stands for a whole tree of operands, so equal numbers need no further look.
+        for position in self.after.positions:
+            if theirs[position] in same:
+                others[theirs[position]].append(position)
+        # A value number covers the whole tree of operands, so equal numbers suffice.
         # Names decide among copies, as long as both runs kept them.
         for value, right in others.items():
             left = same[value]
             if len(left) > 1 or len(right) > 1:
-                named = {names[1][at]: at for at in right}
-                for at in left:
-                    other = named.get(names[0][at])
-                    if other is not None:
-                        self._pair(at, other)
-                left = [at for at in left if self.forth[at] == NOTHING]
-                right = [at for at in right if self.back[at] == NOTHING]
-            for at, other in zip(left, right, strict=False):
-                self._pair(at, other)
-        self._new.clear()  # what they read computes the same, too
+                named = {names[1][position]: position for position in right}
+                for position in left:
+                    partner = named.get(names[0][position])
+                    if partner is not None:
+                        self._pair(position, partner)
+                left = [position for position in left if self.forth[position] == NOTHING]
+                right = [position for position in right if self.back[position] == NOTHING]
+            for position, partner in zip(left, right, strict=False):
+                self._pair(position, partner)
+        self._new.clear()  # their operands have equal values, too
 
     def roots(self, ours: Kinds, theirs: Kinds) -> None:
-        """Pairs the roots."""
+        """Pair the roots."""
         left, right = self.before.root, self.after.root
         if left >= 0 and right >= 0 and self._may_pair(left, right, ours, theirs):
             self._pair(left, right)
@@ -102,7 +102,7 @@ class _Pairs:
         )
 
     def grow(self, ours: Kinds, theirs: Kinds) -> None:
-        """Pairs what pairs read at the same place, and what reads the same pairs."""
+        """Pair the operands of pairs at the same place, and the users of the same pairs."""
         self._downwards(ours, theirs)
         self._upwards(ours, theirs)
         self._downwards(ours, theirs)
@@ -111,57 +111,63 @@ class _Pairs:
         # From pairs that are certain to their operands: place by place, kind by kind.
         while self._new:
             left, right = self._new.pop()
-            for (one, path), (other, index) in zip(
+            for (left_operand, path), (right_operand, index) in zip(
                 self.before.reads[left], self.after.reads[right], strict=False
             ):
-                if min(one, other) < 0 or path != index:
+                if min(left_operand, right_operand) < 0 or path != index:
                     continue
-                if self._may_pair(one, other, ours, theirs):
-                    self._pair(one, other)
+                if self._may_pair(left_operand, right_operand, ours, theirs):
+                    self._pair(left_operand, right_operand)
 
     def _upwards(self, ours: Kinds, theirs: Kinds) -> None:
         readers: dict[tuple[object, tuple[Read, ...]], deque[int]] = defaultdict(deque)
-        for at in self._right():
-            if self.after.reads[at]:
-                readers[theirs[at], self.after.reads[at]].append(at)
+        for position in self._right():
+            if self.after.reads[position]:
+                readers[theirs[position], self.after.reads[position]].append(position)
         if not readers:
             return
         # And from pairs to their readers: an instruction whose operands are all paired alike.
-        for at in self._left():
-            reads = tuple([(self.forth[one], path) for one, path in self.before.reads[at]])
-            waiting = readers.get((ours[at], reads))
+        for position in self._left():
+            reads = tuple(
+                [(self.forth[operand], path) for operand, path in self.before.reads[position]]
+            )
+            waiting = readers.get((ours[position], reads))
             if waiting:
-                self._pair(at, waiting.popleft())
+                self._pair(position, waiting.popleft())
 
     def by_name(self, ours: Kinds, theirs: Kinds) -> None:
-        """Pairs what has the same name."""
+        """Pair instructions of the same name."""
         index = self.after.computation.index
         names = _names(self.before)
-        for at in self._left():
-            other = index.get(names[at])
-            if other is not None and self._may_pair(at, other, ours, theirs):
-                self._pair(at, other)
+        for position in self._left():
+            partner = index.get(names[position])
+            if partner is not None and self._may_pair(position, partner, ours, theirs):
+                self._pair(position, partner)
 
     def by_neighbour(self, ours: Kinds, theirs: Kinds) -> None:
-        """Pairs what reads one and the same pair at the same place, or is read so, in order."""
-        # The weakest evidence comes last: one common neighbour. What pairs here differs somewhere.
+        """Pair instructions that share a paired user or operand at the same place, in order."""
+        # The weakest evidence comes last: a common neighbour. These pairs differ somewhere.
         for down in (True, False):
             waiting: dict[tuple[object, Edge], deque[int]] = defaultdict(deque)
-            for at, edge in _edges(self.after, self._right(), down):
-                waiting[theirs[at], edge].append(at)
-            for at, (place, path, one) in _edges(self.before, self._left(), down):
-                if self.forth[at] != NOTHING or one < 0 or self.forth[one] == NOTHING:
+            for position, edge in _edges(self.after, self._right(), down):
+                waiting[theirs[position], edge].append(position)
+            for position, (place, path, neighbour) in _edges(self.before, self._left(), down):
+                if (
+                    self.forth[position] != NOTHING
+                    or neighbour < 0
+                    or self.forth[neighbour] == NOTHING
+                ):
                     continue
-                candidates = waiting.get((ours[at], (place, path, self.forth[one])))
+                candidates = waiting.get((ours[position], (place, path, self.forth[neighbour])))
                 while candidates:
-                    other = candidates.popleft()
-                    if self.back[other] == NOTHING:
-                        self._pair(at, other)
+                    partner = candidates.popleft()
+                    if self.back[partner] == NOTHING:
+                        self._pair(position, partner)
                         break
 
 
 Edge = tuple[int, tuple[int, ...], int]
-"""The place of an operand, the element that is read of it, and the instruction at the other end."""
+"""The operand's place, the element of it that is read, and the instruction at the other end."""
 
 
 def _names(body: Body) -> list[str]:
@@ -169,11 +175,11 @@ def _names(body: Body) -> list[str]:
 
 
 def _edges(body: Body, positions: Iterable[int], down: bool) -> Iterable[tuple[int, Edge]]:
-    """Each of these with what it reads (`down`) or who reads it: place, element, neighbour."""
+    """The edges of instructions to their operands (`down`), or to their users."""
     if down:
-        for at in positions:
-            for place, (read, path) in enumerate(body.reads[at]):
-                yield at, (place, path, read)
+        for position in positions:
+            for place, (read, path) in enumerate(body.reads[position]):
+                yield position, (place, path, read)
         return
     wanted = set(positions)
     for reader in body.positions:

@@ -1,4 +1,4 @@
-"""Two runs of the compiler over one program: the first pass after which the modules differ."""
+"""Two runs of the compiler over the same program: the first pass after which modules differ."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from hlo_lint.dumps.selection import in_order, modules_of
 
 @dataclass(frozen=True, slots=True)
 class BisectionStep:
-    """A pass that left a dump: in one run, or in both."""
+    """A pass that left a dump in either run."""
 
     pipeline: str
-    """Empty for a named dump, `before_optimizations`, and for one from the midst of a pass."""
+    """Empty for a named dump, `before_optimizations`, and for a dump from inside a pass."""
     name: str
     before: PassDump | None
-    """Its dump in the first run; None where the first run has none."""
+    """The dump in the first run, if any."""
     after: PassDump | None
 
     stage: str = ""
-    """The state of the pass, if the dump is from its midst."""
+    """The state of the pass, if the dump is from inside it."""
 
     @property
     def title(self) -> str:
@@ -42,44 +42,44 @@ class Bisection:
     before: Pipeline
     after: Pipeline
     steps: int
-    """After how many steps the modules were compared and the same."""
+    """The number of steps after which the modules were compared and equal."""
     first: BisectionStep | None
-    """The first pass after which they differ; None where they never do."""
+    """The first pass after which they differ, if any."""
     difference: Difference | None
-    """The differences then, between the last dump of each run."""
+    """The differences after that pass, between the last dump of each run."""
     compared: tuple[PassDump, PassDump] | None
     """The two dumps."""
     ends_differ: bool | None
-    """True if the final modules differ; None where one of the runs has none."""
+    """True if the final modules differ; None if a run lacks its final module."""
     notes: tuple[str, ...]
-    """Notes on how sure it is, and on the reasons."""
+    """Possible reasons, and doubts about the result."""
 
     @property
     def same(self) -> bool:
-        """True if the modules were the same all along."""
+        """True if the modules never differ."""
         return self.first is None
 
 
 def bisect(before: Pipeline, after: Pipeline) -> Bisection:
-    """Walks the dumps of two runs of one program until the modules differ structurally.
+    """Walk the dumps of two runs of the same program until the modules differ structurally.
 
-    The dumps are aligned by the names of pipelines and passes. A pass that left a dump in one run
-    only, because it is disabled in the other or changed nothing there, is compared with what the
-    other run has at that point.
+    The dumps are aligned by the names of pipelines and passes. A pass that left a dump in only one
+    run, because it is disabled in the other or changed nothing there, is compared with the other
+    run's latest dump at that point.
 
     Raises:
-        DumpError: where a dump cannot be read, or holds no HLO.
+        DumpError: if a dump cannot be read, or holds no HLO.
     """
     return _AlignedRuns(before, after).bisection()
 
 
 def aligned_steps(before: Pipeline, after: Pipeline) -> list[BisectionStep]:
-    """The steps of two runs of one program in one order; one that both have holds two dumps."""
+    """The steps of two runs of a program in a common order; a step of both runs has two dumps."""
     return list(_AlignedRuns(before, after).steps())
 
 
 class _AlignedRuns:
-    """Two runs of one program, and the structures of their modules."""
+    """Two runs of the same program, and the structures of their modules."""
 
     def __init__(self, before: Pipeline, after: Pipeline) -> None:
         self.before, self.after = before, after
@@ -92,12 +92,12 @@ class _AlignedRuns:
         walked = 0
         dumps: tuple[PassDump, PassDump] | None = None
         for step in self.steps():
-            one = step.before or (dumps and dumps[0])
-            other = step.after or (dumps and dumps[1])
-            if one is None or other is None:
-                continue  # nothing of the other run to compare it with yet
-            dumps = one, other
-            difference = self._difference(one, other)
+            left = step.before or (dumps and dumps[0])
+            right = step.after or (dumps and dumps[1])
+            if left is None or right is None:
+                continue  # the other run has no dump yet
+            dumps = left, right
+            difference = self._difference(left, right)
             if not difference.same:
                 return self._result(walked, step, difference, dumps)
             walked += 1
@@ -117,47 +117,49 @@ class _AlignedRuns:
         notes = tuple(_notes(first, self.before, self.after))
         return Bisection(self.before, self.after, walked, first, difference, dumps, differ, notes)
 
-    def _difference(self, one: PassDump, other: PassDump) -> Difference:
-        before, after = modules_of(one)[0], modules_of(other)[0]
-        # Most steps change nothing: no structure is made for them.
+    def _difference(self, left: PassDump, right: PassDump) -> Difference:
+        before, after = modules_of(left)[0], modules_of(right)[0]
+        # Most steps change nothing: they need no structures.
         if before.text == after.text:
             return Difference(before, after)
         self.structures.keep((before, after))
         return compare(self.structures.of(before), self.structures.of(after))
 
     def steps(self) -> Iterator[BisectionStep]:
-        """The steps of both runs, in one order: as they come while they have the same names."""
+        """The steps of both runs in a common order."""
         i = j = 0
         while i < len(self.ours) or j < len(self.theirs):
-            one, other = self._next(i, j)
-            yield _step(self.ours[i] if one else None, self.theirs[j] if other else None)
-            i, j = i + one, j + other
+            takes_left, takes_right = self._next(i, j)
+            yield _step(
+                self.ours[i] if takes_left else None, self.theirs[j] if takes_right else None
+            )
+            i, j = i + takes_left, j + takes_right
 
     def _next(self, i: int, j: int) -> tuple[bool, bool]:
         """The runs whose dump comes next: the first, the second, or both."""
         if i == len(self.ours) or j == len(self.theirs):
             return i < len(self.ours), j < len(self.theirs)
-        one, other = _key(self.ours[i]), _key(self.theirs[j])
-        if one == other:
+        left, right = _key(self.ours[i]), _key(self.theirs[j])
+        if left == right:
             return True, True
         # A pass that one run disables has no partner: it is ours alone.
-        if any(_disables(self.after, name) for name in one):
+        if any(_disables(self.after, name) for name in left):
             return True, False
-        if any(_disables(self.before, name) for name in other):
+        if any(_disables(self.before, name) for name in right):
             return False, True
         remaining = list(map(_key, self.ours[i:])), list(map(_key, self.theirs[j:]))
-        comes_back = one in remaining[1], other in remaining[0]
-        if comes_back == (True, True):  # a pipeline that is repeated: the fewest edits
+        comes_back = left in remaining[1], right in remaining[0]
+        if comes_back == (True, True):  # a repeated pipeline: the fewest edits
             edit = SequenceMatcher(None, *remaining, autojunk=False).get_opcodes()[0][0]
             is_ours = edit != "insert"
         elif any(comes_back):
             is_ours = comes_back[1]
         else:
-            is_ours = self._place(one) <= self._place(other)
+            is_ours = self._place(left) <= self._place(right)
         return is_ours, not is_ours
 
     def _place(self, key: tuple[str, str]) -> int:
-        """The place of a pass in the list of the release; before all others if it is unknown."""
+        """The place of a pass in the release's list; first if it is unknown."""
         for release in (*self.before.releases, *self.after.releases):
             if key in release.passes:
                 return release.passes.index(key)
@@ -174,7 +176,7 @@ def _step(before: PassDump | None, after: PassDump | None) -> BisectionStep:
 
 
 def _key(dump: PassDump) -> tuple[str, str]:
-    """Pipeline and pass; of a named dump its name."""
+    """Pipeline and pass; for a named dump, its name."""
     name = dump.name
     if name is None:
         return "", dump.path.name
@@ -197,19 +199,19 @@ def _notes(first: BisectionStep | None, before: Pipeline, after: Pipeline) -> It
             if disabled:
                 yield f"{side} disables {disabled[0]}"
             else:
-                yield f"{side} has no dump of it: it did not run there, or changed nothing"
+                yield f"{side} has no dump of it: the pass did not run there, or changed nothing"
         if first.before is not None and first.after is not None:
             yield "it ran in both, on the same module, and left different ones"
     for side, run in (("A", before), ("B", after)):
         if not run.steps:
             yield f"{side} has no dumps of passes; XLA_FLAGS=--xla_dump_hlo_pass_re=.* makes them"
         elif not run.records_every_change:
-            yield f"whether {side} dumped every pass is not known: one between two dumps may be it"
+            yield f"{side} may not have dumped every pass: the cause may lie between two dumps"
     yield from flag_differences(before, after)
 
 
 def flag_differences(before: Pipeline, after: Pipeline) -> Iterator[str]:
-    """The flags in which the two runs differ, but for those on where dumps go."""
+    """The flags in which the two runs differ, except those about dumps."""
     if before.options is None or after.options is None:
         return
     ours, theirs = before.options.values, after.options.values

@@ -18,18 +18,18 @@ from hlo_lint.hlo.records import name_of, opcode_of
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that an instruction, or a header, says differently."""
+    """A field in which two instructions, or two headers, differ."""
 
     what: str
     """`shape`, `operand 0`, `control`, or the name of an attribute."""
     before: str | None
-    """As spelled; None where it says nothing of it."""
+    """As spelled; None if the field is missing."""
     after: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An instruction that is in both, and not the same."""
+    """A pair of instructions that differ."""
 
     before: Instruction
     after: Instruction
@@ -38,29 +38,29 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class ComputationDifference:
-    """The differences in one computation."""
+    """The differences in a computation."""
 
     before: Computation | None
-    """None where only the second module has it."""
+    """None if only the second module has it."""
     after: Computation | None
     removed: tuple[Instruction, ...] = ()
     added: tuple[Instruction, ...] = ()
     changed: tuple[Changed, ...] = ()
     moved: tuple[tuple[Instruction, Instruction], ...] = ()
-    """Instructions that moved in the schedule: as few as explain the difference."""
+    """Instructions that moved in the schedule: the fewest that explain the difference."""
     itself: tuple[Change, ...] = ()
     """Changed attributes of the computation: its execution thread."""
 
     @property
     def name(self) -> str:
-        """Of the second module's computation, where it has one."""
+        """The name in the second module, if it has the computation."""
         computation = self.after or self.before
         assert computation is not None
         return computation.name
 
     @property
     def instructions(self) -> int:
-        """The number of instructions that differ; all, if only one module has the computation."""
+        """The number of instructions that differ; all, if a module lacks the computation."""
         if self.before is None or self.after is None:
             computation = self.after or self.before
             return 0 if computation is None else len(computation.rows)
@@ -68,30 +68,30 @@ class ComputationDifference:
 
     @property
     def same(self) -> bool:
-        """True if nothing differs: a computation that only one module has is a difference."""
+        """True if both modules have equal computations."""
         alone = self.before is None or self.after is None
         return not (alone or self.instructions or self.itself)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The differences between two modules; there are none if `same`."""
+    """The differences between two modules."""
 
     before: Module
     after: Module
     header: tuple[Change, ...] = ()
     computations: tuple[ComputationDifference, ...] = ()
-    """The entry's first, then in the order of the second module, then what only the first has."""
+    """The entry computation, then the order of the second module, then removed computations."""
 
     @property
     def same(self) -> bool:
-        """True if they differ in names at most."""
+        """True if the modules differ at most in names."""
         return not self.header and not self.computations
 
     @property
     def counts(self) -> dict[str, int]:
-        """The numbers of instructions removed, added, changed and moved; of computations that only
-        one module has, all."""
+        """The numbers of instructions removed, added, changed and moved; all instructions of a
+        computation that only one module has."""
         counts = dict.fromkeys(("removed", "added", "changed", "moved"), 0)
         for computation in self.computations:
             counts["changed"] += len(computation.changed)
@@ -108,30 +108,30 @@ class Difference:
 def diff(before: Module, after: Module, *, metadata: bool = False) -> Difference:
     """Compare two modules; names, ids and the order of attributes are left out.
 
-    Two modules are the same where both compute each value as often: a graph and its copy with
-    other names, with get-tuple-elements printed or not, with metadata or without. With `metadata`
-    an instruction's op_name and Python frames belong to it. Where both are scheduled, the order of
-    what takes time counts.
+    Two modules are the same if both compute each value equally often: a graph and its copy with
+    different names, with get-tuple-elements printed or not, with metadata or without. With
+    `metadata`, op_names and Python frames count. If both are scheduled, the order of instructions
+    that become kernels counts.
     """
     structures = Structures(metadata=metadata)
     return compare(structures.of(before), structures.of(after), metadata=metadata)
 
 
 def compare(before: Structure, after: Structure, *, metadata: bool = False) -> Difference:
-    """The differences between two modules that the same `Structures` took apart."""
+    """The differences between two structures from the same `Structures`."""
     if before.number == after.number:
         return Difference(before.module, after.module)
     pairs = paired_computations(before, after)
-    partners = {one.computation.name: other.computation.name for one, other, _ in pairs}
+    partners = {left.computation.name: right.computation.name for left, right, _ in pairs}
     sides = _Sides(before, after, partners, metadata)
     scheduled = before.module.is_scheduled and after.module.is_scheduled
     fused = frozenset[str]()
     if scheduled:
         fused = before.module.fusion_computations | after.module.fusion_computations
     compared = [
-        _compared(one, other, pair, sides, scheduled and not in_fusion)
-        for one, other, pair in pairs
-        for in_fusion in [one.computation.name in fused or other.computation.name in fused]
+        _compared(left, right, pair, sides, scheduled and not in_fusion)
+        for left, right, pair in pairs
+        for in_fusion in [left.computation.name in fused or right.computation.name in fused]
     ]
     theirs = set(partners.values())
     compared += [
@@ -144,7 +144,7 @@ def compare(before: Structure, after: Structure, *, metadata: bool = False) -> D
         for name, body in before.bodies.items()
         if name not in partners
     ]
-    place = {name: at for at, name in enumerate(after.bodies)}
+    place = {name: position for position, name in enumerate(after.bodies)}
     differing = [computation for computation in compared if not computation.same]
     differing.sort(key=lambda computation: _rank(computation, place))
     header = _header_changes(before, after)
@@ -158,11 +158,11 @@ def _rank(computation: ComputationDifference, place: dict[str, int]) -> tuple[in
 
 
 Pair = tuple[Body, Body, list[int] | None]
-"""Two computations, and which instruction is which; None where nothing differs."""
+"""Two computations, and the alignment of their instructions; None if they are equal."""
 
 
 def paired_computations(before: Structure, after: Structure) -> list[Pair]:
-    """Pairs of computations: those that pairs call, then by content, then by name."""
+    """Pairs of computations: the callees of pairs, then by content, then by name."""
     pairs: list[Pair] = []
     left, right = dict(before.bodies), dict(after.bodies)
     waiting: list[tuple[str, str]] = []
@@ -171,20 +171,20 @@ def paired_computations(before: Structure, after: Structure) -> list[Pair]:
         waiting.append((first.name, second.name))
 
     def settle() -> None:
-        for one_name, other_name in waiting:  # grows on the way
-            if one_name not in left or other_name not in right:
+        for left_name, right_name in waiting:  # grows on the way
+            if left_name not in left or right_name not in right:
                 continue
-            one, other = left.pop(one_name), right.pop(other_name)
-            pair = None if one.number == other.number else align(one, other)
-            pairs.append((one, other, pair))
-            waiting.extend(_calls(one, other, pair))
+            left_body, right_body = left.pop(left_name), right.pop(right_name)
+            pair = None if left_body.number == right_body.number else align(left_body, right_body)
+            pairs.append((left_body, right_body, pair))
+            waiting.extend(_calls(left_body, right_body, pair))
         waiting.clear()
 
     settle()
     by_content: dict[int, list[str]] = defaultdict(list)
     for name, body in right.items():
         by_content[body.number].append(name)
-    # pop() takes from the end: names that the first module has are left for their namesakes.
+    # pop() takes from the end: names of the first module come first, and stay for their namesakes.
     for same in by_content.values():
         same.sort(key=lambda name: name in left, reverse=True)
     for name, body in list(left.items()):
@@ -200,14 +200,14 @@ def paired_computations(before: Structure, after: Structure) -> list[Pair]:
     return pairs
 
 
-def _calls(one: Body, other: Body, pair: list[int] | None) -> Iterator[tuple[str, str]]:
-    """Computations that two instructions call which are a pair."""
+def _calls(left: Body, right: Body, pair: list[int] | None) -> Iterator[tuple[str, str]]:
+    """Pairs of callees, of paired instructions."""
     if pair is None:
-        return  # their callees have the same content: that finds them
-    for at, called in one.callees.items():
-        match = pair[at]
+        return  # their callees have the same content, and are paired by it
+    for position, called in left.callees.items():
+        match = pair[position]
         if match != NOTHING:
-            yield from zip(called, other.callees.get(match, ()), strict=False)
+            yield from zip(called, right.callees.get(match, ()), strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,46 +217,46 @@ class _Sides:
     before: Structure
     after: Structure
     partners: dict[str, str]
-    """The computation of the second module for each that is paired of the first."""
+    """The second module's computation for each paired computation of the first."""
     metadata: bool
 
 
 def _compared(
-    one: Body, other: Body, pair: list[int] | None, sides: _Sides, scheduled: bool
+    left: Body, right: Body, pair: list[int] | None, sides: _Sides, scheduled: bool
 ) -> ComputationDifference:
-    ours, theirs = one.computation, other.computation
+    ours, theirs = left.computation, right.computation
     if pair is None:
-        if not scheduled or one.schedule == other.schedule:
+        if not scheduled or left.schedule == right.schedule:
             return ComputationDifference(ours, theirs)
-        return ComputationDifference(ours, theirs, moved=_moved(one, other, align(one, other)))
+        return ComputationDifference(ours, theirs, moved=_moved(left, right, align(left, right)))
     taken = set(pair)
-    removed = [ours.at(at) for at in one.positions if pair[at] == NOTHING]
-    added = [theirs.at(at) for at in other.positions if at not in taken]
+    removed = [ours.at(position) for position in left.positions if pair[position] == NOTHING]
+    added = [theirs.at(position) for position in right.positions if position not in taken]
     changed = [
-        Changed(ours.at(at), theirs.at(match), changes)
-        for at in one.positions
-        if (match := pair[at]) != NOTHING
-        and one.values[at] != other.values[match]
-        and (changes := tuple(_changes(one, other, at, match, pair, sides)))
+        Changed(ours.at(position), theirs.at(match), changes)
+        for position in left.positions
+        if (match := pair[position]) != NOTHING
+        and left.values[position] != right.values[match]
+        and (changes := tuple(_changes(left, right, position, match, pair, sides)))
     ]
     itself = []
     if ours.thread != theirs.thread:
         itself.append(Change("execution_thread", ours.thread, theirs.thread))
-    if min(one.root, other.root) >= 0 and pair[one.root] not in (NOTHING, other.root):
-        names = (f"%{name_of(body.computation.rows[body.root])}" for body in (one, other))
+    if min(left.root, right.root) >= 0 and pair[left.root] not in (NOTHING, right.root):
+        names = (f"%{name_of(body.computation.rows[body.root])}" for body in (left, right))
         itself.append(Change("root", *names))
-    moved = _moved(one, other, pair) if scheduled else ()
+    moved = _moved(left, right, pair) if scheduled else ()
     return ComputationDifference(
         ours, theirs, tuple(removed), tuple(added), tuple(changed), moved, tuple(itself)
     )
 
 
 def _changes(
-    one: Body, other: Body, at: int, match: int, pair: list[int], sides: _Sides
+    left: Body, right: Body, position: int, match: int, pair: list[int], sides: _Sides
 ) -> Iterator[Change]:
     """The fields in which two paired instructions differ."""
-    ours, theirs = one.computation.at(at), other.computation.at(match)
-    if one.labels[at] != other.labels[match]:
+    ours, theirs = left.computation.at(position), right.computation.at(match)
+    if left.labels[position] != right.labels[match]:
         if shape_meaning(ours.type_text) != shape_meaning(theirs.type_text):
             yield Change("shape", ours.type_text, theirs.type_text)
         if ours.opcode in LITERAL_OPERANDS:
@@ -266,8 +266,8 @@ def _changes(
         yield from _attribute_changes(ours.attributes, theirs.attributes)
     if sides.metadata:
         yield from _provenance_changes(ours, theirs, sides)
-    yield from _operand_changes(one, other, at, match, pair)
-    yield from _callee_changes(one, other, at, match, sides)
+    yield from _operand_changes(left, right, position, match, pair)
+    yield from _callee_changes(left, right, position, match, sides)
 
 
 def _attribute_changes(ours: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
@@ -291,41 +291,41 @@ def _provenance_changes(ours: Instruction, theirs: Instruction, sides: _Sides) -
 
 
 def _operand_changes(
-    one: Body, other: Body, at: int, match: int, pair: list[int]
+    left: Body, right: Body, position: int, match: int, pair: list[int]
 ) -> Iterator[Change]:
-    reads, others = one.reads[at], other.reads[match]
-    split, other_split = one.operands[at], other.operands[match]
+    reads, others = left.reads[position], right.reads[match]
+    split, other_split = left.operands[position], right.operands[match]
     for place, (read, its) in enumerate(
         zip_longest(reads[:split], others[:other_split], fillvalue=None)
     ):
-        if read is not None and its is not None and _same_read(one, other, read, its, pair):
+        if read is not None and its is not None and _same_read(left, right, read, its, pair):
             continue
-        before, after = _shown(one, read), _shown(other, its)
-        if before != after:  # else one of that name is gone and one is new: that is said of them
+        before, after = _shown(left, read), _shown(right, its)
+        if before != after:  # else an instruction was replaced by its namesake: both are reported
             yield Change(f"operand {place}", before, after)
     control, its_control = reads[split:], others[other_split:]
     partners = sorted((pair[read], path) for read, path in control)
     if partners != sorted(its_control):
         before, after = (
             ", ".join(str(_shown(body, read)) for read in edges) or None
-            for body, edges in ((one, control), (other, its_control))
+            for body, edges in ((left, control), (right, its_control))
         )
         numbers = (
             sorted(body.values[read] if read >= 0 else -1 for read, _ in edges)
-            for body, edges in ((one, control), (other, its_control))
+            for body, edges in ((left, control), (right, its_control))
         )
         if len({tuple(side) for side in numbers}) > 1:
             yield Change("control-predecessors", before, after)
 
 
-def _same_read(one: Body, other: Body, read: Read, its: Read, pair: list[int]) -> bool:
+def _same_read(left: Body, right: Body, read: Read, its: Read, pair: list[int]) -> bool:
     (position, path), (its_position, its_path) = read, its
     if path != its_path or (position < 0) != (its_position < 0):
         return False
     # A read of a partner, or of another instruction that computes the same.
     if position < 0 or pair[position] == its_position:
         return True
-    return one.values[position] == other.values[its_position]  # a copy of it
+    return left.values[position] == right.values[its_position]  # a copy of it
 
 
 def _shown(body: Body, read: Read | None) -> str | None:
@@ -336,9 +336,11 @@ def _shown(body: Body, read: Read | None) -> str | None:
     return f"%{name}" + "".join(f"#{element}" for element in path)
 
 
-def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) -> Iterator[Change]:
-    """The calls of other computations; differences within those are reported there."""
-    ours, theirs = one.callees.get(at, ()), other.callees.get(match, ())
+def _callee_changes(
+    left: Body, right: Body, position: int, match: int, sides: _Sides
+) -> Iterator[Change]:
+    """Changed callees; differences inside callees are reported there."""
+    ours, theirs = left.callees.get(position, ()), right.callees.get(match, ())
     for name, its in zip_longest(ours, theirs):
         body = None if name is None else sides.before.bodies.get(name)
         its_body = None if its is None else sides.after.bodies.get(its)
@@ -350,18 +352,18 @@ def _callee_changes(one: Body, other: Body, at: int, match: int, sides: _Sides) 
             yield Change("calls", name and f"%{name}", its and f"%{its}")
 
 
-def _moved(one: Body, other: Body, pair: list[int]) -> tuple[tuple[Instruction, Instruction], ...]:
-    """The fewest pairs without which both orders are the same."""
-    ours, theirs = one.computation, other.computation
+def _moved(left: Body, right: Body, pair: list[int]) -> tuple[tuple[Instruction, Instruction], ...]:
+    """The fewest pairs to leave out so that both orders agree."""
+    ours, theirs = left.computation, right.computation
     pairs = [
-        (at, pair[at])
-        for at in one.positions
-        if pair[at] != NOTHING and opcode_of(ours.rows[at]) not in NO_KERNEL
+        (position, pair[position])
+        for position in left.positions
+        if pair[position] != NOTHING and opcode_of(ours.rows[position]) not in NO_KERNEL
     ]
     kept = _longest_rise([match for _, match in pairs])
     return tuple(
-        (ours.at(at), theirs.at(match))
-        for number, (at, match) in enumerate(pairs)
+        (ours.at(position), theirs.at(match))
+        for number, (position, match) in enumerate(pairs)
         if number not in kept
     )
 

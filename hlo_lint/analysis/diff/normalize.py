@@ -1,4 +1,4 @@
-"""Attributes, shapes and literals as values that are equal if they mean the same."""
+"""Attributes, shapes and literals as values that are equal if their meanings are equal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint.hlo.shape import parse_shape as _parse_shape
 PROVENANCE: Final = frozenset(
     "metadata original_value origin statistics debug_attributes origin_recovery_table".split()
 )
-"""Attributes that say where something comes from, and nothing of what it does."""
+"""Attributes about the origin of an instruction, without effect on its result."""
 
 _FALSE_BY_DEFAULT = frozenset(
     "constrain_layout custom_call_has_side_effect indices_are_sorted is_composite "
@@ -25,7 +25,7 @@ _FALSE_BY_DEFAULT = frozenset(
 )
 _EMPTY_BY_DEFAULT = frozenset("dimensions control-predecessors frontend_attributes window".split())
 _MAX_LISTED = 1 << 16
-"""Of more devices than this the spelling is compared."""
+"""Up to this many devices, groups are compared device by device; else by their spelling."""
 _MARKS_OF_A_RUN = frozenset({"fingerprint_before_lhs"})
 """Frontend attributes of a module that change with anything else, names included."""
 
@@ -66,7 +66,7 @@ def meaning(name: str, text: str) -> Hashable:
 
 
 def _frozen(value: object) -> Hashable:
-    """The value, its dictionaries and lists made hashable, its spellings made one."""
+    """The value in a canonical, hashable form."""
     from hlo_lint.hlo.attributes.devices import (
         Iota,
         IotaReplicaGroups,
@@ -115,9 +115,9 @@ def _frozen(value: object) -> Hashable:
 
 @lru_cache(maxsize=1 << 16)
 def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
-    """Name and meaning of each attribute but provenance, control and callees, sorted by name.
+    """The name and meaning of each attribute, sorted by name.
 
-    Of called computations only the attribute's name and their number counts.
+    Provenance and control predecessors are left out; of called computations only the number counts.
     """
     from hlo_lint.hlo.attributes.splitting import split_attributes
 
@@ -134,7 +134,7 @@ def attributes(tail: str) -> tuple[tuple[str, Hashable], ...]:
 
 @lru_cache(maxsize=1 << 16)
 def shape_meaning(text: str) -> Hashable:
-    """The shape, a missing layout filled in; the text where it is none.
+    """The shape with default layouts filled in; the text if it is not a shape.
 
     >>> shape_meaning("f32[8,4]") == shape_meaning("f32[8,4]{1,0}")
     True
@@ -146,7 +146,7 @@ def shape_meaning(text: str) -> Hashable:
 
 
 def with_layout(shape: Shape) -> Shape:
-    """The shape, with XLA's default where no layout is printed."""
+    """The shape, with XLA's default layout where a layout is missing."""
     match shape:
         case ArrayShape(layout=None):
             return shape.with_layout(Layout(shape.minor_to_major))
@@ -158,7 +158,7 @@ def with_layout(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=1 << 14)
 def squeezed(text: str) -> str:
-    """The text without blanks and comments, strings as they are.
+    """The text without blanks and comments; strings are kept.
 
     >>> squeezed('{ /*i0=0*/ 1, 2 }')
     '{1,2}'
@@ -168,7 +168,7 @@ def squeezed(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def literal_meaning(text: str) -> str:
-    """The value of a constant or the number of a parameter, numbers in one spelling.
+    """The value of a constant or the number of a parameter, with canonical numbers.
 
     >>> literal_meaning("{ 1e3, 0.50, -inf }"), literal_meaning("{true, false}")
     ('{1000,0.5,-inf}', '{1,0}')
@@ -196,16 +196,19 @@ _METADATA = re.compile(r', metadata=\{(?:[^{}"]++|"(?:[^"\\]++|\\.)*+")*+\}', re
 
 
 def without_metadata(tail: str) -> str:
-    """The attributes but for their metadata, which is what tells most lines apart.
+    """The attributes without their metadata, in which most lines differ.
 
     >>> without_metadata(', dimensions={0}, metadata={op_name="a, b={"}, sharding={replicated}')
     ', dimensions={0}, sharding={replicated}'
     """
-    at = tail.find(", metadata={")
-    if at < 0:
+    start = tail.find(", metadata={")
+    if start < 0:
         return tail
-    if tail.count("{", 0, at) == tail.count("}", 0, at) and tail.count('"', 0, at) % 2 == 0:
-        metadata = _METADATA(tail, at)
+    if (
+        tail.count("{", 0, start) == tail.count("}", 0, start)
+        and tail.count('"', 0, start) % 2 == 0
+    ):
+        metadata = _METADATA(tail, start)
         if metadata is not None:
-            return tail[:at] + tail[metadata.end() :]
-    return tail  # a spelling that `attributes` takes apart
+            return tail[:start] + tail[metadata.end() :]
+    return tail  # an odd spelling, which `attributes` parses in full

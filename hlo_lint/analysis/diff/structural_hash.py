@@ -1,11 +1,10 @@
-"""A number for each structure: two graphs with the same number differ in names only.
+"""A number for each structure: two graphs with the same number differ only in names.
 
-An instruction's number follows from its opcode, its shape, its attributes by meaning, the numbers
-of its operands, and those of the computations it calls; a computation's from those of all its
-instructions.
+An instruction's number follows from its opcode, its shape, its attributes by meaning, and the
+numbers of its operands and callees; a computation's number follows from all its instructions.
 
-A get-tuple-element is not an instruction here but a way to read one: whether a release prints it
-(`%get-tuple-element.3`) or not (`%call#1`) makes no difference.
+A get-tuple-element counts as a way to read its operand, not as an instruction: some releases print
+it (`%get-tuple-element.3`), some do not (`%call#1`).
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ from hlo_lint.hlo.records import (
 )
 
 _MAX_NUMBERS: Final = 2_000_000
-"""More structures than this are not kept from one comparison to the next."""
+"""The number of structures above which they are dropped before the next comparison."""
 _ELEMENT: Final = "get-tuple-element"
 
 
 Read = tuple[int, tuple[int, ...]]
-"""The position of what is read, and which element of its tuple; `()` is all of it.
+"""The position of an operand, and the index of the element that is read; `()` for all of it.
 
-The position is -1 where the computation defines no such name.
+The position is -1 if the computation does not define the name.
 """
 
 
@@ -64,66 +63,68 @@ class _Surface:
 
 @dataclass(eq=False)
 class Body:
-    """One computation, taken apart; lists have an entry for each of its rows."""
+    """A computation with its numbers and edges; lists have an entry for each row."""
 
     computation: Computation
     labels: list[int]
-    """A number for each instruction: opcode, shape, attributes; called computations left out."""
+    """A number for each instruction's opcode, shape and attributes, without callees."""
     values: list[int]
-    """The label, the numbers of the operands and of what it calls: all that it computes."""
+    """A number for each instruction's label, operands and callees: its value."""
     reads: list[tuple[Read, ...]]
-    """Operands, then control predecessors; how many of each follows from the row."""
+    """Operands, then control predecessors."""
     operands: list[int]
     """The number of the reads that are operands."""
     callees: CalleeNames
     elements: frozenset[int]
     """Positions of get-tuple-elements that are read through."""
     root: int
-    """Position; -1 where there is no instruction."""
+    """Position; -1 if there are no instructions."""
     number: int
     """The hash of the computation without its schedule."""
 
     @cached_property
     def positions(self) -> list[int]:
-        """Of all instructions but those that are read through."""
-        return [at for at in range(len(self.values)) if at not in self.elements]
+        """The positions of all instructions that are not read through."""
+        return [position for position in range(len(self.values)) if position not in self.elements]
 
     @cached_property
     def schedule(self) -> tuple[int, ...]:
-        """The numbers of what takes time, in the order of the text."""
+        """The value numbers of instructions that become kernels, in the order of the text."""
         rows = self.computation.rows
         return tuple(
-            self.values[at] for at in self.positions if opcode_of(rows[at]) not in NO_KERNEL
+            self.values[position]
+            for position in self.positions
+            if opcode_of(rows[position]) not in NO_KERNEL
         )
 
 
 @dataclass(eq=False)
 class Structure:
-    """One module, taken apart."""
+    """A module with the numbers of its computations and its header."""
 
     module: Module
     bodies: dict[str, Body]
-    """By the names of the computations, in the order of the text; of a doubled name the first."""
+    """By name, in the order of the text; the first computation if a name repeats."""
     header: dict[str, Hashable]
     """The values of the header's attributes."""
     number: int
-    """Modules with the same number are the same but for names."""
+    """Modules with the same number differ only in names."""
 
 
 class Structures(ModuleNumbering[Body]):
-    """Takes modules apart, and gives the same number to the same structure in each of them."""
+    """The structures of modules; equal structures have equal numbers in all of them."""
 
     def __init__(self, *, metadata: bool = False) -> None:
-        """With `metadata` an instruction's origin belongs to it: its op_name, its Python frames."""
+        """With `metadata`, an instruction's op_name and Python frames count."""
         super().__init__()
         self._metadata = metadata
         self._labels: dict[tuple[str, ...], int] = {}
         self._surfaces: dict[Computation, _Surface] = {}
 
     def keep(self, modules: Iterable[Module]) -> None:
-        """Forgets what these modules do not hold: a run goes on, and has many dumps.
+        """Forget computations of other modules, to bound memory over a run with many dumps.
 
-        What was taken apart before is not to be compared with what will be.
+        Structures from before this call must not be compared with later ones.
         """
         if len(self._numbers) > _MAX_NUMBERS:
             for memo in (self._numbers, self._labels, self._computations, self._surfaces):
@@ -135,7 +136,7 @@ class Structures(ModuleNumbering[Body]):
                 del cache[computation]
 
     def of(self, module: Module) -> Structure:
-        """The module, taken apart; what it shares with another one is not done again."""
+        """The structure of a module; computations shared with earlier modules are reused."""
         bodies = self.computations(module)
         header = _header(module)
         return Structure(module, bodies, header, self._whole(module, bodies, header))
@@ -144,8 +145,8 @@ class Structures(ModuleNumbering[Body]):
         entry = module.entry
         scheduled = module.is_scheduled
         fused = module.fusion_computations if scheduled else frozenset()
-        # A multiset: which of two equal computations is called does not matter, nor their order. Of
-        # a fusion the order of instructions is not a schedule.
+        # A multiset: neither the order of computations matters, nor the choice between equal ones.
+        # In a fusion the order of instructions is not a schedule.
         counted = Counter(
             (body.number, self.number(body.schedule) if scheduled and name not in fused else -1)
             for name, body in bodies.items()
@@ -156,7 +157,7 @@ class Structures(ModuleNumbering[Body]):
                 tuple(header.items()),
                 bodies[entry.name].number if entry is not None else -1,
                 frozenset(counted.items()),
-                module.text if cycles_of(module) else "",  # nothing else says what is on a cycle
+                module.text if cycles_of(module) else "",  # numbers do not cover cycles
             )
         )
 
@@ -180,20 +181,20 @@ class Structures(ModuleNumbering[Body]):
                 for label, row in zip(labels, rows, strict=True)
             ]
         values = [UNKNOWN] * len(rows)
-        for at in _order(reads):
-            if at not in elements:
+        for number in _order(reads):
+            if number not in elements:
                 inputs = [
                     (values[position] if position >= 0 else UNKNOWN, path)
-                    for position, path in reads[at]
+                    for position, path in reads[number]
                 ]
-                split = operands[at]
-                key = labels[at], callees.get(at, ()), tuple(inputs[:split])
+                split = operands[number]
+                key = labels[number], callees.get(number, ()), tuple(inputs[:split])
                 # Control predecessors are a set: their order means nothing.
                 controlled = tuple(sorted(inputs[split:]))
-                values[at] = self.number((*key, controlled) if controlled else key)
+                values[number] = self.number((*key, controlled) if controlled else key)
         # All values count, not only those that the root needs: side effects and dead code differ,
         # too. Their order does not: only a schedule gives it a meaning.
-        kept = sorted(value for at, value in enumerate(values) if at not in elements)
+        kept = sorted(value for number, value in enumerate(values) if number not in elements)
         at_root = -1 if root is None else root.number
         whole = self.number(
             (
@@ -212,8 +213,8 @@ class Structures(ModuleNumbering[Body]):
         if surface is None:
             rows, inline = computation.rows, computation.inline
             bare = [without_metadata(attributes_of(row)) for row in rows]
-            called = {at: names for at, tail in enumerate(bare) if (names := _called(tail))}
-            called |= {at: computation.at(at).called_computations for at in inline}
+            called = {number: names for number, tail in enumerate(bare) if (names := _called(tail))}
+            called |= {number: computation.at(number).called_computations for number in inline}
             labels = [self._label(row, tail) for row, tail in zip(rows, bare, strict=True)]
             surface = self._surfaces[computation] = _Surface(labels, called)
         return surface
@@ -229,7 +230,7 @@ class Structures(ModuleNumbering[Body]):
 
 
 def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
-    """The origin of an instruction, its Python frames looked up."""
+    """The origin of an instruction, with its Python frames resolved."""
     from hlo_lint.hlo.attributes.metadata import OpMetadata
     from hlo_lint.hlo.attributes.splitting import split_attributes
 
@@ -245,7 +246,7 @@ def provenance(tail: str, module: Module) -> tuple[tuple[str, Hashable], ...]:
 
 
 def _header(module: Module) -> dict[str, Hashable]:
-    """The values of the header's attributes, those on the module's origin left out."""
+    """The values of the header's attributes, without the module's origin."""
     header = {
         name: meaning(name, text)
         for name, text in sorted(module.attributes.items())
@@ -257,7 +258,7 @@ def _header(module: Module) -> dict[str, Hashable]:
 
 
 def _entry_layout(entry: Computation) -> Hashable:
-    """The default that XLA takes without the attribute: the shapes of parameters and root."""
+    """The default without the attribute: the shapes of parameters and root."""
     root = entry.root
     shapes = [parameter.type_text for parameter in entry.parameters]
     if root is None or not all([*shapes, root.type_text]):
@@ -270,17 +271,16 @@ def _reads(
 ) -> tuple[list[tuple[Read, ...]], list[int], frozenset[int]]:
     """The reads of each row, the number that are operands, and rows that are read through."""
     rows, index = computation.rows, computation.index
-    places: dict[str, Read] = {name: (at, ()) for name, at in index.items()}
+    places: dict[str, Read] = {name: (number, ()) for name, number in index.items()}
     through: set[int] = set()
-    for at, row in enumerate(rows):
+    for number, row in enumerate(rows):
         if opcode_of(row) == _ELEMENT and len(references_of(row)) == 1 and not root_mark_of(row):
-            element = element_taken(computation, at)
+            element = element_taken(computation, number)
             position, path = _place(references_of(row)[0], places)
-            # Elements are read through: releases disagree on whether they are instructions of their
-            # own.
-            if element is not None and 0 <= position < at and index[name_of(row)] == at:
+            # Elements are read through: not all releases print them as instructions.
+            if element is not None and 0 <= position < number and index[name_of(row)] == number:
                 places[name_of(row)] = (position, (*path, element))
-                through.add(at)
+                through.add(number)
     reads: list[tuple[Read, ...]] = []
     operands: list[int] = []
     for row in rows:
@@ -292,7 +292,7 @@ def _reads(
 
 
 def _place(reference: str, places: dict[str, Read]) -> Read:
-    """The place that a reference without a name of its own means, cached."""
+    """The place of a reference like `call#1`, cached."""
     place = places.get(reference)
     if place is None:
         name, *elements = reference.split("#")
@@ -308,10 +308,11 @@ def _called(tail: str) -> tuple[str, ...]:
 
 
 def _order(reads: Sequence[Sequence[Read]]) -> Sequence[int]:
-    """The positions, each after those it reads as far as there is such an order."""
+    """The positions, operands before users as far as possible."""
     # The usual case: XLA prints operands before their users.
-    if all(position < at for at, read in enumerate(reads) for position, _ in read):
+    if all(position < number for number, read in enumerate(reads) for position, _ in read):
         return range(len(reads))
     return operands_first(
-        range(len(reads)), lambda at: [position for position, _ in reads[at] if position >= 0]
+        range(len(reads)),
+        lambda number: [position for position, _ in reads[number] if position >= 0],
     )

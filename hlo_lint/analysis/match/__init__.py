@@ -19,13 +19,12 @@ t c
 '%c is a copy, not a reshape'
 
 Every opcode is a function: `m.all_reduce(...)`, with `_` for `-`, and `m.and_`, `m.while_` for
-those that Python keeps to itself; `m.op("…")` takes opcodes of later releases, too. Operands that
-are written down must match, from the first one on; others may be anything. A name is a capture, and
-the same name twice is the same instruction. A pattern is a frozen value that prints as it was
-written.
+Python's keywords; `m.op("…")` takes opcodes of later releases, too. The operands of a pattern match
+the first operands of an instruction; further operands may be anything. A name is a capture, and the
+same name twice is the same instruction. A pattern is a frozen value that prints as it was written.
 
-A get-tuple-element that the text does not print (`%call#1`) is matched like one that it does; what
-is captured then is the instruction whose element it is.
+An implicit get-tuple-element (`%call#1`) is matched like a printed one; its capture is the
+instruction whose element it is.
 """
 
 from __future__ import annotations

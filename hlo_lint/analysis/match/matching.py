@@ -23,7 +23,7 @@ from hlo_lint.text.phrases import an, counted
 
 
 class _Node(NamedTuple):
-    """A node of the graph: an instruction, or an element of its tuple that no line spells."""
+    """A node of the graph: an instruction, or an implicit element of its tuple."""
 
     instruction: Instruction
     path: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class _Node(NamedTuple):
 
     @property
     def users(self) -> int:
-        """The number of its users; of an element, of those that read it or a part of it."""
+        """The number of users; for an element, the users of it or of a part of it."""
         if not self.path:
             return len(self.instruction.users)
         begin = f"{self.instruction.name}" + "".join(f"#{number}" for number in self.path)
@@ -74,7 +74,7 @@ _Captures = Mapping[str, _Node]
 
 
 class Match(Mapping[str, Instruction]):
-    """One place that a pattern matches: what each name stands for.
+    """A place that a pattern matches, with the instruction for each name.
 
     >>> from hlo_lint import match as m, parse
     >>> module = parse("HloModule m\\n\\nENTRY e {\\n  ROOT p = f32[] parameter(0)\\n}\\n")
@@ -99,7 +99,7 @@ class Match(Mapping[str, Instruction]):
         return len(self._captures)
 
     def element(self, name: str) -> tuple[int, ...]:
-        """The index of the tuple element that a name stands for; `()` if a line spells it."""
+        """The index of the implicit tuple element that a name captures; `()` for an instruction."""
         return self._captures[name].path
 
     def __repr__(self) -> str:
@@ -119,7 +119,7 @@ def find(pattern: Pattern, where: Searched) -> Iterator[Match]:
 
 
 def candidates(pattern: Pattern, where: Searched) -> Iterator[Instruction]:
-    """Instructions with an opcode that the root of the pattern asks for."""
+    """Instructions whose opcode the root of the pattern matches."""
     match where:
         case Instruction():
             yield where
@@ -147,7 +147,7 @@ def candidates(pattern: Pattern, where: Searched) -> Iterator[Instruction]:
 def explain(pattern: Pattern, instruction: Instruction) -> str:
     """The first reason why a pattern does not match: "%c is a copy, not a custom-call".
 
-    Empty where it matches.
+    Empty if it matches.
     """
     reasons: list[str] = []
     for _ in _matches(pattern, _Node(instruction), {}, reasons):
@@ -158,10 +158,7 @@ def explain(pattern: Pattern, instruction: Instruction) -> str:
 def _matches(
     pattern: Pattern, node: _Node, captures: _Captures, reasons: list[str]
 ) -> Iterator[_Captures]:
-    """Each way in which the node matches, with what is captured then.
-
-    Where there is none, at least one reason is added.
-    """
+    """The captures of each way to match the node; without a match, `reasons` grows."""
     reason = _why_not(pattern, node)
     if not reason:
         for name in pattern.names:
@@ -223,13 +220,13 @@ def _operand(
 ) -> Iterator[_Captures]:
     operand = node.operand(place)
     if operand is None:
-        reasons.append(f"operand {place} of {node.title} is not in the text")
+        reasons.append(f"the text does not define operand {place} of {node.title}")
         return
     yield from _matches(pattern, operand, captures, reasons)
 
 
 def _why_not(pattern: Pattern, node: _Node) -> str:
-    """The first thing that is asked of the node itself and does not hold; empty where all does."""
+    """The first mismatch of the node itself, without its operands; "" if it matches."""
     if pattern.opcodes and node.opcode not in pattern.opcodes:
         return f"{node.title} is {an(node.opcode)}, not {an(' or '.join(pattern.opcodes))}"
     for modifier in pattern.modifiers:
@@ -246,7 +243,7 @@ def _why_not(pattern: Pattern, node: _Node) -> str:
 def _unmet(modifier: Modifier, node: _Node) -> str:
     match modifier:
         case OneUser() if node.users != 1:
-            return f"has {node.users or 'no'} users, not one"
+            return f"has {node.users or 'no'} users, not 1"
         case HasShape(asked):
             if isinstance(asked, ArrayPattern):
                 return asked.why_not(node.shape)
@@ -288,7 +285,7 @@ def _why_not_attribute(name: str, asked: Attribute, node: _Node) -> str:
         value = read_attribute(name, text)
         if value == asked and isinstance(value, bool) == isinstance(asked, bool):
             return ""
-        # A text is compared as a value, too: `[1,2]<=[2]` equals `{{0,1}}`.
+        # Texts are compared as values, too: `[1,2]<=[2]` equals `{{0,1}}`.
         spells = isinstance(asked, str) and not isinstance(value, str)
         if spells and value == read_attribute(name, str(asked)):
             return ""

@@ -1,4 +1,4 @@
-"""Patterns of instructions: an opcode, what it reads, and what else is asked of it."""
+"""Patterns of instructions: an opcode, patterns of operands, and further conditions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ArrayPattern:
         return f"m.array({', '.join(constraints)})"
 
     def why_not(self, shape: Shape | None) -> str:
-        """The mismatch: "its type is f32, not bf16"; empty if all fits."""
+        """The mismatch: "has the type f32, not bf16"; "" if the shape matches."""
         if not isinstance(shape, ArrayShape):
             return f"is {an('tuple' if isinstance(shape, TupleShape) else 'value')}, not an array"
         if self.dtype is not None and shape.dtype != self.dtype:
@@ -71,22 +71,22 @@ def array(
     dims: Iterable[int | None] | None = None,
     layout: Iterable[int] | None = None,
 ) -> ArrayPattern:
-    """An array of a type, a rank, sizes, a layout (minor to major); what is left out may be any.
+    """An array shape; a property that is left out may be any. `layout` is minor to major.
 
     >>> array(dtype="bf16", rank=2)
     m.array(dtype="bf16", rank=2)
 
     Raises:
-        TypeError: for what is not a name of a type, no number, no list of numbers.
+        TypeError: for a value of the wrong Python type.
     """
     if not isinstance(dtype, str | None):
-        raise TypeError('dtype wants a type, like "bf16"')
+        raise TypeError('dtype must be an element type, like "bf16"')
     if not isinstance(rank, int | None):
-        raise TypeError("rank wants a number")
-    sizes = None if dims is None else _numbers(dims, "dims wants sizes, like (8, None)")
-    order = None if layout is None else _numbers(layout, "layout wants dimensions, like (1, 0)")
+        raise TypeError("rank must be an integer")
+    sizes = None if dims is None else _numbers(dims, "dims must be sizes, like (8, None)")
+    order = None if layout is None else _numbers(layout, "layout must be dimensions, like (1, 0)")
     if order is not None and None in order:
-        raise TypeError("layout wants each dimension")
+        raise TypeError("layout must name every dimension")
     return ArrayPattern(dtype, rank, sizes, cast("tuple[int, ...] | None", order))
 
 
@@ -112,14 +112,14 @@ class Named(NamedTuple):
 
 
 class AnyOrder(NamedTuple):
-    """Operands may stand in any order."""
+    """Operands may be in any order."""
 
     def __repr__(self) -> str:
         return ".any_order()"
 
 
 class OneUser(NamedTuple):
-    """One instruction reads the result."""
+    """A single instruction reads the result."""
 
     def __repr__(self) -> str:
         return ".one_user()"
@@ -146,7 +146,7 @@ class HasShape(NamedTuple):
 
 
 class Where(NamedTuple):
-    """A function of the caller holds."""
+    """The caller's predicate holds."""
 
     description: str
     holds: Callable[[Instruction], bool]
@@ -161,13 +161,13 @@ Modifier = Named | AnyOrder | OneUser | HasAttributes | HasShape | Where
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """An opcode, or several, what it reads, and what else is asked of it. A value: compared by
-    content, never changed."""
+    """Opcodes, patterns of operands, and further conditions. An immutable value, compared by
+    content."""
 
     function: str
     """As written: `all_reduce`, `any`, `op`."""
     opcodes: tuple[str, ...]
-    """Empty for any."""
+    """Empty for any opcode."""
     operands: tuple[Pattern, ...] = ()
     capture: str = ""
     """The name written as first argument."""
@@ -182,7 +182,7 @@ class Pattern:
         return self._with(AnyOrder())
 
     def one_user(self) -> Pattern:
-        """One instruction reads it, and no other."""
+        """A single instruction reads the result."""
         return self._with(OneUser())
 
     def attr(self, **asked: Attribute) -> Pattern:
@@ -192,28 +192,28 @@ class Pattern:
         `window="{size=2x2}"`, `replica_groups="[1,2]<=[2]"`.
 
         Raises:
-            TypeError: for what is not such a value.
+            TypeError: for a value that is not a text, a number, a bool, or a list of these.
         """
         for name, value in asked.items():
             if not _is_attribute(value):
-                raise TypeError(f"{name} wants a text, a number, true or false, or a list of them")
+                raise TypeError(f"{name} must be a text, a number, a bool, or a list of these")
         return self._with(HasAttributes(tuple(asked.items())))
 
     def shape(self, asked: ArrayPattern | str) -> Pattern:
-        """An array as described, or this shape: `"f32[8,4]"`; where it says no layout, of any.
+        """The shape of the result: an `array(…)`, or a text like `"f32[8,4]"`, of any layout.
 
         Raises:
             ShapeSyntaxError: for a text that spells no shape.
-            TypeError: for what is neither.
+            TypeError: for a value that is neither.
         """
         if isinstance(asked, str):
             parse_shape(asked)
         elif not isinstance(asked, ArrayPattern):
-            raise TypeError('shape wants array(…), or a text like "f32[8,4]"')
+            raise TypeError('shape must be array(…), or a text like "f32[8,4]"')
         return self._with(HasShape(asked))
 
     def where(self, description: str, holds: Callable[[Instruction], bool]) -> Pattern:
-        """A test of the instruction by a function; `explain` prints the description."""
+        """A predicate of the instruction; `explain` prints the description."""
         return self._with(Where(description, holds))
 
     def _with(self, modifier: Modifier) -> Pattern:
@@ -221,7 +221,7 @@ class Pattern:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The captures of the instruction itself; not those of its operands."""
+        """The captures of the instruction itself, without those of its operands."""
         named = [modifier.name for modifier in self.modifiers if isinstance(modifier, Named)]
         return (self.capture, *named) if self.capture else tuple(named)
 
@@ -239,7 +239,7 @@ def any_(*arguments: str | Pattern) -> Pattern:
 
 
 def op(*arguments: str | Pattern) -> Pattern:
-    """One of several opcodes, as XLA spells them: `m.op("all-reduce", "reduce-scatter")`.
+    """Any of several opcodes, as XLA spells them: `m.op("all-reduce", "reduce-scatter")`.
 
     >>> op("add", "subtract", any_("x")).named("sum")
     m.op("add", "subtract", m.any("x")).named("sum")
@@ -247,7 +247,7 @@ def op(*arguments: str | Pattern) -> Pattern:
     opcodes = tuple(argument for argument in arguments if isinstance(argument, str))
     operands = tuple(argument for argument in arguments if isinstance(argument, Pattern))
     if not opcodes or arguments != (*opcodes, *operands):
-        raise TypeError("op wants opcodes, then patterns of operands")
+        raise TypeError("the arguments of op are opcodes, then patterns")
     return Pattern("op", opcodes, operands)
 
 
@@ -288,7 +288,7 @@ def _arguments(arguments: tuple[str | Pattern, ...]) -> tuple[str, tuple[Pattern
 
 def _checked_name(name: str) -> str:
     if not isinstance(name, str) or not name:
-        raise TypeError("a name is a text, and not empty")
+        raise TypeError("a name must be a text that is not empty")
     return name
 
 

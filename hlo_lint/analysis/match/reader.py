@@ -1,4 +1,4 @@
-"""Patterns from text: `reshape(custom_call())`, as the shell gives them. Nothing is evaluated."""
+"""Patterns from command-line text: `reshape(custom_call())`. The text is not evaluated."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read_pattern(text: str) -> Pattern:
     m.add(m.multiply("product"), m.any("bias")).any_order()
 
     Raises:
-        UsageError: for a text that is not a pattern; says what was expected, and where.
+        UsageError: for a text that is not a pattern, with the position and the expectation.
     """
     from lark import UnexpectedInput
 
@@ -54,7 +54,7 @@ def read_pattern(text: str) -> Pattern:
         _refuse("expected a pattern like reshape(custom_call())", text, offset)
     pattern = _chain(trees(tree)[0], text)
     if isinstance(pattern, ArrayPattern):
-        _refuse("array(…) says something of a shape; a pattern begins with an opcode", text, 0)
+        _refuse("array(…) describes a shape; a pattern begins with an opcode", text, 0)
     return pattern
 
 
@@ -66,13 +66,13 @@ def _refuse(message: str, text: str, offset: int) -> NoReturn:
 
 def _chain(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
     function, *modifiers = trees(tree)
-    made = _function(function, text)
+    pattern = _function(function, text)
     for modifier in modifiers:
         (name,) = terminals(modifier)
-        if isinstance(made, ArrayPattern):
+        if isinstance(pattern, ArrayPattern):
             _refuse("array(…) has no modifiers", text, _start(modifier))
-        made = _modified(made, str(name), modifier, text)
-    return made
+        pattern = _modified(pattern, str(name), modifier, text)
+    return pattern
 
 
 def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
@@ -83,7 +83,7 @@ def _function(tree: Tree[Token], text: str) -> Pattern | ArrayPattern:
         if name == "array":
             return array(*positional, **keywords)  # type: ignore[arg-type]
         if keywords:
-            _refuse(f"{name}(…) takes no {next(iter(keywords))}=", text, start)
+            _refuse(f"{name}(…) has no parameter {next(iter(keywords))}=", text, start)
         arguments = cast("list[str | Pattern]", positional)
         if name == "any":
             return any_(*arguments)
@@ -98,7 +98,7 @@ def _known(name: str, text: str, start: int) -> str:
     spelled = name.removesuffix("_").replace("_", "-")
     function = function_of(spelled)
     if not is_function(function):
-        otherwise = f'op("{spelled}") matches it all the same'
+        otherwise = f'op("{spelled}") matches it anyway'
         hint = nearest(spelled, [*OPCODES, "any", "op"], otherwise, cutoff=0.6)
         _refuse(f"no opcode is named {spelled}: {hint}", text, start)
     return function
@@ -118,7 +118,7 @@ def _modified(pattern: Pattern, name: str, tree: Tree[Token], text: str) -> Patt
     except TypeError as error:
         _refuse(_message(error), text, start)
     except ShapeSyntaxError as error:
-        _refuse(f"no shape: {error.message}", text, start)
+        _refuse(f"invalid shape: {error.message}", text, start)
     return modified
 
 
