@@ -1,1 +1,1 @@
-"""Time: data that is moved without need, or that another layout would leave in place."""
+"""Time: data moved without need, or only because of its layout."""

@@ -1,4 +1,4 @@
-"""Collectives whose result is read in part only."""
+"""Collectives whose result is read only in part."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hlo_lint.rules.options import Option
 from hlo_lint.text.phrases import sized
 
 _COLLECTIVES: Final = {
-    "all-gather": "a permute or a broadcast of these alone would be less",
-    "all-reduce": "a reduce-scatter would give these",
+    "all-gather": "a permute or a broadcast of the slice would move less",
+    "all-reduce": "a reduce-scatter would suffice",
     "all-to-all": "fewer devices would have to send",
-    "collective-permute": "a permute of the slice would give these",
+    "collective-permute": "a permute of the slice would suffice",
 }
 _DONES: Final = {f"{opcode}-done": opcode for opcode in _COLLECTIVES}
 _REDUCES: Final = frozenset({"all-reduce", "all-reduce-done"})
-"""Collectives whose precision is that of the sum."""
+"""Collectives that compute a sum, whose precision the element type decides."""
 _HANDS_ON: Final = frozenset({"bitcast", "copy", "get-tuple-element", "reshape"})
 _SLICES: Final = frozenset({"dynamic-slice", "slice"})
 _PROGRAM = """
@@ -44,18 +44,18 @@ class CollectiveMovesUnread(Rule):
     """A collective that moves far more than is read of its result.
 
     ## Why
-    Where all that reads an all-gather or an all-reduce are slices, each device receives data that
-    it throws away: bytes on the wire, and memory for the whole result. XLA turns an all-reduce and
-    a slice by the device's number into a reduce-scatter, and drops an all-gather whose slice is the
-    operand, if offsets and groups match what it looks for.
+    If only slices read the result of an all-gather or an all-reduce, each device receives data that
+    it discards: bytes on the wire, and memory for the whole result. XLA turns an all-reduce and a
+    slice at the device's index into a reduce-scatter, and removes an all-gather whose slice is the
+    operand, but only if offsets and groups match its pattern.
 
-    The same holds where all that reads the result converts it to a type of half the bits: weights
-    that are gathered in f32 and multiplied in bf16.
+    Data is also wasted if all users convert the result to a type of half the bits: weights gathered
+    in f32 and multiplied in bf16.
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(1 << 24, "Bytes of the result that nothing reads.", least=0)
-    least_share = Option(0.5, "The part of the result that nothing reads.", least=0)
+    min_bytes = Option(1 << 24, "Smallest unread part of the result, in bytes.", least=0)
+    least_share = Option(0.5, "Smallest unread fraction of the result.", least=0)
     opcodes = frozenset({*_COLLECTIVES, *_DONES})
     examples = (
         Bad(
@@ -70,7 +70,7 @@ class CollectiveMovesUnread(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such collective of a scheduled module."""
+        """Collectives of a scheduled module that move more data than their users read."""
         module = final.module
         if not final.is_final and not module.is_scheduled:
             return  # a later pass may resolve it
@@ -86,15 +86,16 @@ class CollectiveMovesUnread(Rule):
             return
         narrower = _read_as(collective, module) if collective.opcode not in _REDUCES else set()
         bits = [BITS.get(dtype, 0) for dtype in narrower]
-        made = collective.producer()
-        is_promoted = made is not None and made.opcode == "convert"  # what the backend cannot move
+        producer = collective.producer()
+        # A backend converts types that its collectives cannot move.
+        is_promoted = producer is not None and producer.opcode == "convert"
         if bits and not is_promoted and 0 < max(bits) <= self.least_share * BITS[shape.dtype]:
             opcode = _DONES.get(collective.opcode, collective.opcode)
             yield Finding(
                 collective,
-                f"this {opcode} moves {sized(size)} of {shape.dtype}, and all that reads them "
-                f"converts them to {' and '.join(sorted(narrower))}",
-                notes=("converted before, the same values are fewer bytes",),
+                f"this {opcode} moves {sized(size)} of {shape.dtype}, but all its users convert "
+                f"them to {' and '.join(sorted(narrower))}",
+                notes=("convert before the collective to move fewer bytes",),
             )
             return
         read = _bytes_read(collective, module)
@@ -103,44 +104,44 @@ class CollectiveMovesUnread(Rule):
             opcode = _DONES.get(collective.opcode, collective.opcode)
             yield Finding(
                 collective,
-                f"this {opcode} gives {sized(size)}, of which {sized(size - unread)} are read",
+                f"this {opcode} returns {sized(size)}, of which {sized(size - unread)} are read",
                 notes=(_COLLECTIVES[opcode],),
             )
 
 
 _Read = tuple[Instruction, Instruction | None]
-"""A value, and the fusion that it is a parameter in."""
+"""A value, and the fusion in which it is a parameter."""
 
 
 def _read_as(value: Instruction, module: Module) -> set[str]:
-    """The types to which all that reads a value converts it; empty if something does not."""
+    """The element types to which the users of a value convert it; empty if any does not convert."""
     types: set[str] = set()
     following = partial(_readers, module=module, hands_on=_HANDS_ON | {"transpose"})
     start: _Read = value, None
-    for at, _ in reached([start], following):
-        if at.is_root or not at.users:
+    for reader, _ in reached([start], following):
+        if reader.is_root or not reader.users:
             return set()
-        for user in at.users:
+        for user in reader.users:
             if user.opcode == "convert":
                 types.add(user.type_text.partition("[")[0])
-            elif user.is_root or not any(following((at, None), [user])):
+            elif user.is_root or not any(following((reader, None), [user])):
                 return set()
     return types
 
 
 def _bytes_read(value: Instruction, module: Module) -> int | None:
-    """Number of bytes that slices read of a value; None if something reads all of it."""
+    """The number of bytes of a value that slices read; None if a user reads all of it."""
     total = 0
     following = partial(_readers, module=module, hands_on=_HANDS_ON)
     start: _Read = value, None
-    for at, _ in reached([start], following):
-        if at.is_root or not at.users:
+    for reader, _ in reached([start], following):
+        if reader.is_root or not reader.users:
             return None
-        for user in at.users:
+        for user in reader.users:
             part = result_array(user) if user.opcode in _SLICES else None
             if part is not None and part.byte_size is not None:
                 total += part.byte_size
-            elif not any(following((at, None), [user])):
+            elif not any(following((reader, None), [user])):
                 return None
     return total
 
@@ -148,7 +149,7 @@ def _bytes_read(value: Instruction, module: Module) -> int | None:
 def _readers(
     read: _Read, users: Iterable[Instruction] = (), *, module: Module, hands_on: Set[str]
 ) -> Iterator[_Read]:
-    """The places of the same value: users that hand it on, and the parameters of fusions."""
+    """Users that pass a value on unchanged, and parameters of fusions that read it."""
     value, fusion = read
     for user in users or value.users:
         if user.opcode in hands_on:

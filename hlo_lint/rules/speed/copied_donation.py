@@ -1,4 +1,4 @@
-"""Copies of parameters whose memory was given to the result."""
+"""Copies of donated parameters."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ ENTRY e {
 
 
 class CopiedDonation(Rule):
-    """A donated parameter that is copied first, though nothing else reads it.
+    """A donated parameter that is copied although nothing else reads it.
 
     ## Why
-    `input_output_alias` gives the memory of a parameter to a result, so that the update happens in
-    place. Where the program copies the parameter and updates the copy, while nothing reads the
-    parameter afterwards, the donation saves nothing: both arrays are there at once, and each call
-    pays for the copy. Models that fit only because they are updated in place run out of memory.
+    `input_output_alias` gives a parameter's buffer to a result, so that the update happens in
+    place. If the program copies the parameter and updates the copy, although nothing else reads the
+    parameter, the donation saves nothing: both arrays are live at the same time, and each call pays
+    for the copy. A model that fits only with in-place updates runs out of memory.
 
     Reports: tensorflow/tensorflow#59022.
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(1 << 16, "Bytes of the parameter that make a finding.", least=0)
+    min_bytes = Option(1 << 16, "Smallest reported parameter, in bytes.", least=0)
     opcodes = frozenset({"copy"})
     examples = (
         Bad(
@@ -61,7 +61,7 @@ class CopiedDonation(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such copy, in a module whose copies are those that will run."""
+        """Copies of donated parameters, in a final or scheduled module."""
         module = final.module
         if not final.is_final and not module.is_scheduled:
             return
@@ -71,7 +71,7 @@ class CopiedDonation(Rule):
             if size is not None and size >= self.min_bytes:
                 yield Finding(
                     copy,
-                    f"this copies the donated parameter %{parameter.name}, {sized(size)}, and "
+                    f"this copies the donated parameter %{parameter.name}, {sized(size)}, although "
                     "nothing else reads it",
                     notes=(f"%{result.name} aliases the parameter",),
                 )
@@ -80,7 +80,7 @@ class CopiedDonation(Rule):
 def _copied_donations(
     module: Module,
 ) -> Iterator[tuple[Instruction, Instruction, Instruction, Instruction]]:
-    """Donated parameters with the part that is donated, its copy, and the result made of that."""
+    """Donated parameters with the donated part, its copy, and the aliased result."""
     entry = module.entry
     if entry is None or entry.root is None or "copy" not in entry.opcodes:
         return
@@ -97,28 +97,28 @@ def _copied_donations(
             copy is not None
             and result is not None
             and copy.opcode == "copy"
-            and copy.type_text == part.type_text  # another layout has to be another buffer
+            and copy.type_text == part.type_text  # a different layout needs its own buffer
             and (copy is result or copy.users == (result,))
         ):
             yield parameters[alias.operand], part, copy, result
 
 
 def _only_part(parameter: Instruction, index: Index) -> Instruction | None:
-    """The instruction that alone takes a part of a parameter; None where there are others."""
-    at = parameter
+    """The only instruction that extracts a part of a parameter; None if there are several."""
+    part = parameter
     for number in index:
-        taken = [user for user in at.users if user.attributes.get("index") == str(number)]
-        if len(taken) != 1 or any(user.opcode != "get-tuple-element" for user in at.users):
+        taken = [user for user in part.users if user.attributes.get("index") == str(number)]
+        if len(taken) != 1 or any(user.opcode != "get-tuple-element" for user in part.users):
             return None
-        at = taken[0]
-    return at
+        part = taken[0]
+    return part
 
 
 def _result(root: Instruction, index: Index) -> Instruction | None:
-    """The instruction that makes a part of the result; None if that is not a tuple's operand."""
-    at: Instruction | None = root
+    """The instruction that computes a part of the result; None without a tuple instruction."""
+    part: Instruction | None = root
     for number in index:
-        if at is None or at.opcode != "tuple" or number >= len(at.operands):
+        if part is None or part.opcode != "tuple" or number >= len(part.operands):
             return None
-        at = at.operands[number].instruction
-    return at
+        part = part.operands[number].instruction
+    return part

@@ -1,4 +1,4 @@
-"""Copies of what a loop carries, made anew in each iteration."""
+"""Copies of loop state in each iteration."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class CopiedLoopState(Rule):
     """A loop that copies a whole array of its state in each iteration.
 
     ## Why
-    An array that a loop carries lies in one buffer through all iterations, and is updated there.
-    Copy insertion puts a copy where two values of the array would be alive at once: a branch of a
-    conditional that passes its operand through beside one that does not, a read after the update, a
-    second result. The copy reads and writes the whole array in each iteration, however little of it
-    changes. Where the array does not depend on the iteration, the copy belongs before the loop.
+    An array in a loop's state keeps its buffer in all iterations and is updated in place. Copy
+    insertion adds a copy where two values of the array would be live at the same time: a
+    conditional in which one branch passes its operand through and another does not, a read after
+    the update, a second result. The copy reads and writes the whole array in each iteration,
+    however little of it changes. If the array is loop-invariant, the copy belongs before the loop.
 
     Reports: openxla/xla#46314, jax-ml/jax#5986, #16661, #38145.
     """
@@ -59,8 +59,8 @@ class CopiedLoopState(Rule):
     severity = Severity.WARNING
     min_bytes = Option(
         1 << 30,
-        "Bytes read and written over all iterations that make a finding; where their number is not "
-        "known, those of one.",
+        "Smallest reported traffic of all iterations, in bytes; of a single iteration if the trip "
+        "count is unknown.",
         least=0,
     )
     opcodes = frozenset({"while"})
@@ -78,7 +78,7 @@ class CopiedLoopState(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such copy, in a module whose copies are those that will run."""
+        """Copies of loop state, in a final or scheduled module."""
         if not final.is_final and not final.module.is_scheduled:
             return
         for copied in carried_copies(final.module, self.min_bytes):
@@ -95,10 +95,10 @@ def _message(copied: CarriedCopy) -> str:
 
 def _notes(copied: CarriedCopy) -> tuple[str, ...]:
     notes = [
-        f"{sized(copied.byte_count)} are read and written each time, "
-        f"{sized(copied.total_bytes)} in all"
+        f"each iteration reads and writes {sized(copied.byte_count)}, "
+        f"{sized(copied.total_bytes)} in total"
     ]
     element = copied.element
     if len(element) == 1 and copied.loop.is_invariant(element[0]):
-        notes.append("no iteration changes it: the copy could be made once, before the loop")
+        notes.append("the array is loop-invariant: copy it before the loop")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""Transposes that move many bytes in what is going to run."""
+"""Transposes that move many bytes in a final module."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ ENTRY e {
 
 
 class CostlyTransposes(Rule):
-    """Transposes that move many megabytes and compute nothing.
+    """Unfused transposes that move many megabytes.
 
     ## Why
-    A transpose, or a copy into another order, that was fused with nothing reads and writes its
-    whole array. It is there because the two sides of it want different orders: what a GEMM or a
-    convolution demands, what the program's entry is told, what a custom call asks for. Another
-    order of one side saves all of it. One report a module tells the sum, and stands at the largest.
+    An unfused transpose, or copy to a different layout, reads and writes its whole array. It exists
+    because its producer and its users require different layouts: a GEMM or a convolution, the
+    entry's layout, or a custom call. A different layout on either side removes it. There is a
+    single finding per module, at the largest transpose, with the total.
 
-    Of a run that has not come to its end, what passes have added since its first dump counts: a
-    fusion may still take in what the program itself says.
+    In an unfinished run, only transposes added since the first dump count: fusion may still absorb
+    those of the program itself.
     """
 
     severity = Severity.INFO
     min_bytes = Option(
         1 << 24,
-        "Bytes read and written that make a report; 16 MiB take a few µs on a large GPU.",
+        "Smallest reported traffic, in bytes; 16 MiB take a few µs on a large GPU.",
         least=0,
     )
     opcodes = frozenset({"copy", "fusion", "transpose"})
@@ -66,12 +66,12 @@ class CostlyTransposes(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """The sum over all moves into another order, where it is large."""
+        """The total of all transposes of a final module, if it reaches the limit."""
         if final.is_final:
             yield from self._judge(moves(final.module))
 
     def check_unfinished(self, compilation: Compilation) -> Findings:
-        """The moves that passes have added to a run that did not end; all of a file."""
+        """Transposes that passes added in an unfinished run; all transposes of a single file."""
         dumps = compilation.dumps
         first, last = dumps[0], dumps[-1]
         if compilation.pipeline.final is not None or (first is last and last.name is not None):
@@ -91,7 +91,7 @@ class CostlyTransposes(Rule):
         if not costly or total < self.min_bytes:
             return
         largest = costly[0]
-        others = f"; {len(costly)} of them move {sized(total)}" if len(costly) > 1 else ""
+        others = f"; {len(costly)} transposes move {sized(total)}" if len(costly) > 1 else ""
         notes = tuple(
             f"%{move.kernel.name} moves {sized(move.byte_count)}: {move.before} to {move.after}"
             for move in costly[1 : SHOWN + 1]

@@ -1,4 +1,4 @@
-"""Copies of values that nothing else reads."""
+"""Copies of values that have no other user."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FRESH: Final = (BINARY | UNARY).union(
     "broadcast concatenate convolution copy dot gather pad reduce reverse select slice "
     "transpose".split()
 )
-"""Opcodes whose result is in memory of its own."""
+"""Opcodes whose result has its own buffer."""
 _PROGRAM = """
 HloModule m, is_scheduled=true
 
@@ -32,17 +32,17 @@ ENTRY e {{
 
 
 class NeedlessCopy(Rule):
-    """A copy of a value that only the copy reads, in the layout that it has.
+    """A copy of a value to the same layout, although only the copy reads it.
 
     ## Why
-    XLA copies where a value is needed after its memory was given away, or in another order or
-    memory. Where nothing but the copy reads a value that has memory of its own, what reads the copy
-    can read the value: the copy costs a pass over the array, and room for it. Two copies in a row
-    are what a pass leaves that adds copies after copy elision.
+    XLA copies a value that is needed after its buffer is reused, or in a different layout or memory
+    space. If only the copy reads a value that has its own buffer, users of the copy can read the
+    value directly: the copy costs a pass over the array, and memory for it. Passes that add copies
+    after copy elision leave two copies in a row.
     """
 
     severity = Severity.WARNING
-    min_bytes = Option(1 << 26, "Bytes of the array that make a finding.", least=0)
+    min_bytes = Option(1 << 26, "Smallest reported array, in bytes.", least=0)
     opcodes = frozenset({"copy"})
     examples = (
         Bad(_PROGRAM.format(root="negate(c)", mark="  // error")),
@@ -50,7 +50,7 @@ class NeedlessCopy(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such copy, in a module whose copies are those that will run."""
+        """Needless copies, in a final or scheduled module."""
         if not final.is_final and not final.module.is_scheduled:
             return
         for computation in final.module.nonfusion_computations:
@@ -62,14 +62,14 @@ class NeedlessCopy(Rule):
                 if _is_needless(copy, copy.producer()):
                     yield Finding(
                         copy,
-                        f"this copies {sized(size)} of %{copy.operand_names[0]}, which nothing "
-                        "else reads",
+                        f"this copies {sized(size)} of %{copy.operand_names[0]}, which has no "
+                        "other user",
                     )
 
 
 @lru_cache(maxsize=1 << 12)
 def _byte_count(type_text: str) -> int | None:
-    """The bytes of an array that lies somewhere; None of anything else."""
+    """The size in bytes of an array type with a valid layout; None for any other type."""
     shape = shape_or_none(type_text)
     if not isinstance(shape, ArrayShape) or not shape.has_valid_layout:
         return None
@@ -84,7 +84,7 @@ def _is_needless(copy: Instruction, value: Instruction | None) -> bool:
         and len(value.users) == 1
         and not value.is_root
         and "control-predecessors=" not in copy.attributes_text
-        # Results and what a loop carries have to lie in given buffers: a swap takes two copies.
+        # Results and loop state must be in given buffers: a swap takes two copies.
         and not copy.is_root
         and not any(user.opcode in PASSES_STATE for user in copy.users)
     )

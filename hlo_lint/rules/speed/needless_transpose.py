@@ -1,4 +1,4 @@
-"""Kernels that move an array and leave its bytes as they were."""
+"""Kernels that move an array without changing its bytes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _FINAL = {".ir-no-opt.ll": ""}
 
 
 class NeedlessTranspose(Rule):
-    """A kernel that moves an array for nothing.
+    """A transpose or copy kernel that a bitcast could replace.
 
     ## Why
-    A transpose or a copy of dimensions of size 1, or one that undoes another one, reads and writes
-    the whole array and ends where it began. A bitcast costs nothing. Such pairs result from layouts
-    that two passes chose differently, and from layers that were written for other orders; after
-    fusion nothing looks for them any more. A copy into the same layout is not meant: XLA makes
-    those where a value needs a second buffer.
+    A transpose or copy that moves only dimensions of size 1, or that undoes an earlier transpose,
+    reads and writes the whole array but does not change its bytes. A bitcast is free. Such
+    transposes come from passes that chose different layouts, and from layers written for different
+    layouts; no pass after fusion looks for them. Copies to the same layout are not reported: XLA
+    makes them where a value needs a second buffer.
     """
 
     severity = Severity.WARNING
     min_bytes = Option(
         1 << 20,
-        "Bytes read and written by a kernel that is reported: 1 MiB takes 0.3 µs of an H100's "
+        "Smallest reported traffic of a kernel, in bytes: 1 MiB takes 0.3 µs of an H100's "
         "memory (3.35 TB/s) and 1.3 µs of a TPU v5e's, and each kernel a few µs to launch.",
         least=0,
     )
@@ -71,7 +71,7 @@ class NeedlessTranspose(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each move whose bytes end where they began."""
+        """Kernels of a final module that move an array without changing its bytes."""
         if not final.is_final:
             return
         transposes = moves(final.module)
@@ -83,7 +83,7 @@ class NeedlessTranspose(Rule):
                 if not move.is_duplicate:
                     yield Finding(
                         move.kernel,
-                        f"this kernel moves {sized(move.byte_count)} and changes none: "
+                        f"this kernel moves {sized(move.byte_count)} without changing them: "
                         f"{move.before} and {move.after} are the same bytes",
                     )
                 continue
@@ -93,7 +93,7 @@ class NeedlessTranspose(Rule):
             if move.undoes(first):
                 yield Finding(
                     move.kernel,
-                    f"this kernel moves {sized(move.byte_count)} to undo what "
-                    f"%{first.kernel.name} did",
-                    notes=(f"%{first.kernel.name} reads what this one writes",),
+                    f"this kernel moves {sized(move.byte_count)} to undo the transpose "
+                    f"%{first.kernel.name}",
+                    notes=(f"%{first.kernel.name} reads the same bytes that this kernel writes",),
                 )

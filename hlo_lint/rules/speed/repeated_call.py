@@ -18,7 +18,7 @@ _COSTLY: Final = COMMUNICATES.union(
 _PURE: Final = _COSTLY.difference("recv recv-done send send-done".split())
 _REMATERIALIZED: Final = ".remat"
 _CHOICES: Final = {"channel_id", "metadata"}
-"""Attributes that say nothing of the result."""
+"""Attributes that do not affect the result."""
 _PROGRAM: Final = """
 f {{
   x = f32[64]{{0}} parameter(0)
@@ -80,15 +80,14 @@ class RepeatedCall(Rule):
     """A call, a dot, a reduction or a collective that runs twice on the same operands.
 
     ## Why
-    A pass that takes an operation apart, or makes one for each of its readers, may make the same
-    costly operation twice, and after the last common-subexpression elimination nothing merges the
-    two. It is reported of what a compilation ended with, or what its passes have added since its
-    first dump; rematerialization repeats operations on purpose.
+    A pass that splits an operation, or clones it for each user, may create the same costly
+    operation twice, and no pass merges them after the last common-subexpression elimination. The
+    rule reports repetitions in the final module, or those that passes have added since the first
+    dump. Rematerialization repeats operations on purpose.
 
-    A fusion of one kernel and the slices around it takes its hero in. Where something else reads
-    the hero, too, a pass has to give that reader the fusion's result: if it leaves the hero where
-    it was, the costly operation runs twice, and one that has effects has them twice. So it does
-    where two fusions have taken it in.
+    A fusion of a kernel and the slices around it absorbs its hero. If the hero has other users, the
+    pass must redirect them to the fusion's result. If it keeps the hero instead, the costly
+    operation runs twice, and so do its side effects. The same happens if two fusions absorb it.
 
     Reports: openxla/xla@dbcb883096.
     """
@@ -114,20 +113,20 @@ class RepeatedCall(Rule):
     )
 
     def check_twins(self, compilation: Compilation) -> Findings:
-        """Each costly operation of the last dump that another one repeats, and did not at first."""
+        """Costly operations of the last dump that repeat an earlier operation, new since dump 1."""
         dumps = compilation.dumps
         first, last = dumps[0].module, dumps[-1].module
         twins = list(_twins(last))
         if not twins or (first is last and not last.is_scheduled):
             return
-        is_of_source = () if first is last else {_kind(one) for one, _ in _twins(first)}
-        for one, other in twins:
-            if _kind(one) not in is_of_source:
-                message = f"this {other.opcode} does what %{one.name} does, on the same operands"
-                yield Finding(other, message, file=len(dumps) - 1)
+        is_of_source = () if first is last else {_kind(call) for call, _ in _twins(first)}
+        for call, repeated in twins:
+            if _kind(call) not in is_of_source:
+                message = f"this {repeated.opcode} repeats %{call.name} on the same operands"
+                yield Finding(repeated, message, file=len(dumps) - 1)
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such operation outside of the fusion, and each fusion that computes it again."""
+        """Operations that a fusion computes again, and fusions that compute the same operation."""
         module = final.module
         bodies = {body.name for opcode in _COSTLY for body in holders(module).get(opcode, ())}
         runs_of: dict[Computation, dict[Hashable, list[tuple[Instruction, Instruction]]]] = {}
@@ -142,21 +141,21 @@ class RepeatedCall(Rule):
                 twin = next((run for run, call in others if _is_same(call, hero)), None)
                 others.append((fusion, hero))
                 if twin is not None and twin.opcode == "fusion":
-                    message = f"this fusion computes the {hero.opcode} %{hero.name}"
-                    yield Finding(fusion, f"{message}, and so does %{twin.name}")
+                    message = f"this fusion repeats the {hero.opcode} %{hero.name}"
+                    yield Finding(fusion, f"{message}, which %{twin.name} computes too")
                 elif twin is not None:
                     message = f"this {twin.opcode} runs again as %{hero.name} of %{fusion.name}"
                     yield Finding(twin, message)
 
 
 def _twins(module: Module) -> Iterator[tuple[Instruction, Instruction]]:
-    """The costly operations of a computation that one above them does already, each after it."""
+    """Pairs of a costly operation and a later repetition of it in the same computation."""
     for computation in module.computations:
         by_place: dict[Hashable, list[Instruction]] = {}
         for call in with_opcodes(computation, _PURE):
             others = by_place.setdefault(_place(call, call.operand_names), [])
             if _REMATERIALIZED not in call.name:
-                twin = next((one for one in others if _is_same(one, call)), None)
+                twin = next((earlier for earlier in others if _is_same(earlier, call)), None)
                 if twin is not None and _is_pure(call):
                     yield twin, call
                 others.append(call)
@@ -170,14 +169,14 @@ def _is_pure(call: Instruction) -> bool:
 
 
 def _kind(instruction: Instruction) -> Hashable:
-    """An operation but for its operands, which passes may have renamed."""
+    """An operation without its operands, which passes may have renamed."""
     return instruction.opcode, instruction.type_text.partition("{")[0]
 
 
 def _heroes(
     body: Computation, fusion: Instruction
 ) -> Iterator[tuple[Instruction, tuple[str, ...]]]:
-    """The costly operations of a body that read its parameters alone, and what they read."""
+    """Costly operations of a body that read only parameters, with the fusion's operand names."""
     given = fusion.operand_names
     for opcode in body.opcodes & _COSTLY:
         for hero in body.with_opcode(opcode):
@@ -185,7 +184,7 @@ def _heroes(
                 None if operand.instruction is None else operand.instruction.parameter_number
                 for operand in hero.operands
             ]
-            names = [given[at] for at in numbers if at is not None and at < len(given)]
+            names = [given[index] for index in numbers if index is not None and index < len(given)]
             is_mark = opcode == "custom-call" and hero.custom_call_target in MARKS
             if names and len(names) == len(numbers) and not is_mark:
                 yield hero, tuple(names)
@@ -196,7 +195,7 @@ def _place(instruction: Instruction, reads: tuple[str, ...]) -> Hashable:
     return instruction.opcode, instruction.type_text, reads
 
 
-def _is_same(one: Instruction, other: Instruction) -> bool:
+def _is_same(first: Instruction, second: Instruction) -> bool:
     """True if two operations on the same operands have the same attributes."""
-    ours, theirs = one.attributes, other.attributes
+    ours, theirs = first.attributes, second.attributes
     return all(ours.get(name) == theirs.get(name) for name in {*ours, *theirs} - _CHOICES)

@@ -1,4 +1,4 @@
-"""Asynchronous operations that nothing runs beside."""
+"""Asynchronous operations that overlap with no other work."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class StartWithoutOverlap(Rule):
     """An asynchronous operation whose done comes right after its start.
 
     ## Why
-    A copy or a collective is split into a start and a done so that other work hides it. Where
-    nothing runs between the two, the program waits for all of it, and pays for the second stream
-    besides. The latency-hiding scheduler leaves it so where nothing is independent, where memory
-    is short, or where the cost is estimated wrongly.
+    A copy or a collective is split into a start and a done so that other work hides its latency. If
+    nothing runs in between, the program waits for the whole operation and also pays for the second
+    stream. The latency-hiding scheduler leaves such pairs if there is no independent work, if
+    memory is short, or if its cost estimates are wrong.
     """
 
     severity = Severity.INFO
-    min_bytes = Option(1 << 20, "Bytes that the operation reads.", least=0)
+    min_bytes = Option(1 << 20, "Smallest reported input of the operation, in bytes.", least=0)
     mentions = ("-start",)
     examples = (
         Bad(_PROGRAM.format(first="  // error", second="")),
@@ -54,7 +54,7 @@ class StartWithoutOverlap(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such operation of a scheduled module."""
+        """Starts of a scheduled module that are awaited at once."""
         module = final.module
         if not module.is_scheduled or not has_async(module):
             return
@@ -65,7 +65,7 @@ class StartWithoutOverlap(Rule):
                     if size >= self.min_bytes:
                         yield Finding(
                             start,
-                            f"nothing runs beside this {start.opcode}, which reads {sized(size)}",
+                            f"nothing overlaps with this {start.opcode} of {sized(size)}",
                         )
 
 

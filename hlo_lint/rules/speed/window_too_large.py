@@ -31,17 +31,19 @@ window={{size=1x{size} pad=0_0x{pad}_0}}, to_apply=add{mark}
 
 
 class WindowTooLarge(Rule):
-    """A reduce-window that does billions of operations for what a few would give.
+    """A reduce-window that takes billions of operations.
 
     ## Why
-    XLA computes each window on its own. A cumulative sum that is spelled as a reduce-window over
-    all elements takes the square of their number: 65,536 elements are read 4 billion times. XLA
-    takes such windows apart before it emits code (reduce-window-rewriter), and leaves those that do
-    not have the form it looks for. Spell it as a scan, or in two steps of windows.
+    XLA computes each window independently. A cumulative sum written as a reduce-window over all n
+    elements takes n² reads: 4 billion for 65,536 elements. XLA splits such windows before it emits
+    code (reduce-window-rewriter), but only if they match its pattern. Write a scan, or two smaller
+    reduce-windows.
     """
 
     severity = Severity.WARNING
-    max_operations = Option(10_000_000_000, "Operations of one reduce-window.", least=0)
+    max_operations = Option(
+        10_000_000_000, "Largest accepted number of operations of a reduce-window.", least=0
+    )
     opcodes = frozenset({"reduce-window"})
     examples = (
         Bad(_PROGRAM.format(size=65536, pad=65535, mark="  // error")),
@@ -49,9 +51,9 @@ class WindowTooLarge(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such window of a scheduled module, bodies of fusions included."""
+        """Large windows of a scheduled module, including fusion bodies."""
         if not final.is_final and not final.module.is_scheduled:
-            return  # a later pass may take it apart
+            return  # a later pass may split it
         for instruction, size in judged(final.module, "reduce-window", _size):
             shape = result_array(instruction)
             operations = 0 if shape is None else shape.elements * size
