@@ -502,7 +502,7 @@ def test_a_flag_that_hides_something_comes_with_the_one_that_shows_it(
     copy = copy_of(CPU, tmp_path)
     set_options(copy, f'xla_dump_hlo_pass_re: ".*"\n{option}\n')
     (found,) = hlo_lint.lint(copy, ["incomplete-dump"]).findings
-    assert found.notes[-1] == f"what shows it: XLA_FLAGS={flag}"
+    assert found.notes[-1] == f"to dump all of it: XLA_FLAGS={flag}"
 
 
 @pytest.mark.parametrize("case", HEALTHY, ids=title)

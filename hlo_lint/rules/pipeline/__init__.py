@@ -1,1 +1,1 @@
-"""Rules about a run as a whole: its passes, their order, where it died, what dumps leave out."""
+"""Rules about a run as a whole: its passes, their order, crashes, and gaps in the dumps."""

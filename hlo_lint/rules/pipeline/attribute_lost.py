@@ -226,32 +226,31 @@ _PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.befo
 
 
 class AttributeLost(Rule):
-    """An instruction that a pass kept, without an attribute that it had.
+    """An instruction that a pass kept but stripped of an attribute.
 
     ## Why
-    A pass that replaces an instruction by a clone, or gives it other operands, has to carry over
-    what is not part of the computation: `backend_config`, `frontend_attributes`, `sharding` and
-    which of its devices are manual, the thread, the layouts and the interface of a call, that a
-    custom call has side effects. What is lost there is not missed until much later: a stream that
-    is not used, a transfer that counts in all iterations, an array that is replicated, a call that
-    is removed as dead. Nor does it give the same array another sharding, or the same operation on
-    the same operands another thread or another value of a frontend attribute, or take a field out
-    of the configuration that says on which stream it runs, or how Triton tiles a fusion. A sort of
-    fewer arrays is as stable. A schedule that is lost is made anew, and no order that was chosen
-    holds. Of instructions with side effects, and of collectives in whose place others stand, lost
-    metadata is reported for information: nothing says any more which line of the program it was.
-    The root of the entry says how the result is sharded, whatever computes it.
+    A pass that clones an instruction or changes its operands must carry over the attributes that
+    are not part of the computation: `backend_config`, `frontend_attributes`, `sharding` with its
+    manual axes, the thread, the layouts and the interface of a call, `custom_call_has_side_effect`.
+    A loss shows only much later: an unused stream, a transfer that counts in all iterations, a
+    replicated array, a call removed as dead. A pass must not change the sharding of the same array,
+    change the thread or a frontend attribute of the same operation on the same operands, or drop
+    the fields of `backend_config` that state the stream or Triton's tiling. A sort that loses
+    operands must stay stable. If a schedule is lost, the module is scheduled again, and the chosen
+    order is gone. The root of the entry must keep the sharding of the result, whatever computes it.
+    Lost metadata is information, reported only for instructions with side effects and for replaced
+    collectives: the line of the program is unknown afterwards.
 
-    An instruction is the same if name and opcode are, or if opcode, operands and type are and the
-    names tell no other; in what was fused, outlined, inlined or unrolled, if opcode, type and name
-    are, but for the number; of a copy beside it, if its name is that and a word more, such as
-    `.clone`. A loop is followed through a new name, as `diff` does, and, for frontend
-    attributes, an operation that became asynchronous, or one with others; the former keeps its
-    channel and its configuration, too. A fusion of another kind is another one. A call that
-    says `inlineable="false"` is not inlined. What all that read an instruction read in its
-    place has its frontend attributes, and its sharding. Passes that turn annotations into
-    something else are left alone, but for what a custom call is given to work with, and those that
-    partition may drop shardings. One finding for each pass and each thing that it lost.
+    Two instructions are the same if name and opcode match, or if opcode, operands and type match
+    and no name contradicts. In fused, outlined, inlined or unrolled code, opcode, type and the name
+    without its number must match. A copy beside the original has a suffix, such as `.clone`. A
+    renamed loop is matched as in `diff`. An operation that became asynchronous must keep its
+    frontend attributes, channel and configuration; an operation combined with others must keep its
+    frontend attributes. A fusion of a different kind is a different instruction. A call with
+    `inlineable="false"` must not be inlined. If all users of an instruction read a replacement, the
+    replacement must have its frontend attributes and sharding. Passes that translate annotations
+    may drop them, except the inputs of a custom call; partitioners may drop shardings. There is a
+    single finding for each pass and each lost attribute.
     """
 
     severity = Severity.WARNING
@@ -460,7 +459,7 @@ class AttributeLost(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """Each instruction that lost something."""
+        """Instructions, computations and modules that lost an attribute."""
         if change.before.is_scheduled and not change.after.is_scheduled:
             yield Finding(
                 header_span(change.after), f"{change.pass_name} lost the schedule", key="schedule"
@@ -470,15 +469,15 @@ class AttributeLost(Rule):
         for name in () if annotates or may(change.pass_name, "shardings") else _OF_MODULE:
             is_other = name in _COUNTS and ours.get(name) != theirs.get(name, ours.get(name))
             if name in ours and (name not in theirs or is_other):
-                for_another = " for another one" if is_other else ""
-                message = f"{change.pass_name} lost {name} of the module{for_another}"
+                verb = "changed" if is_other else "lost"
+                message = f"{change.pass_name} {verb} {name} of the module"
                 yield Finding(header_span(change.after), message, key=name)
         for computation in change.changed:
             threads = computation.before.thread, computation.after.thread
             is_other = threads[0] not in ("main", threads[1])
             if is_other and computation.after.root and not annotates:
                 message = f"{change.pass_name} lost the thread of %{computation.after.name}"
-                note = f"before it, it was {threads[0]}, and it is {threads[1]}"
+                note = f"the thread was {threads[0]} before the pass and is {threads[1]} now"
                 yield Finding(computation.after.root, message, (note,), key="execution_thread")
         by_reason: dict[str, list[tuple[Instruction, Instruction]]] = {}
         for old, new, things in losses(change):
@@ -487,10 +486,10 @@ class AttributeLost(Rule):
             by_reason.setdefault(", ".join(things), []).append((old, new))
         for lost_things, pairs in by_reason.items():
             old = pairs[0][0]
-            notes = [f"before it, the instruction was %{old.name}, {old.opcode}"]
+            notes = [f"before the pass, the instruction was %{old.name}, {old.opcode}"]
             if others := ", ".join(f"%{new.name}" for _, new in pairs[1:4]):
                 more = f" and {len(pairs) - 4} more" if len(pairs) > 4 else ""
-                notes.append(f"so did {others}{more}")
+                notes.append(f"also lost by {others}{more}")
             yield Finding(
                 pairs[0][1],
                 f"{change.pass_name} lost {lost_things or 'the metadata'}",

@@ -14,19 +14,19 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding
 
 SEQUENTIAL = ("call", "conditional", "while")
-"""Opcodes that run a computation as part of the program; others apply it to elements."""
+"""Opcodes that run a computation once as part of the program; others apply it to elements."""
 
 
 class CallGraphNotFlat(Rule):
-    """A computation that several instructions run, where copy-insertion decides once for it.
+    """A computation with several callers when copy-insertion runs.
 
     ## Why
-    copy-insertion gives a computation one set of buffers, as if it ran in one place.
-    flatten-call-graph gives each caller its own copy; where it was switched off, or a pass after
-    it shares computations again, compilation ends with `Call graph must be flattened before copy
-    insertion`, which names none of them. Computations that are applied to elements (by a reduce, a
-    map, a sort) may be shared, and so may those of asynchronous starts. Where it is not known that
-    copy-insertion comes next nothing is said: programs share computations, and may.
+    copy-insertion assigns each computation a single set of buffers, as if it had a single caller.
+    flatten-call-graph gives each caller its own copy. If it was disabled, or a later pass shares
+    computations again, compilation fails with `Call graph must be flattened before copy insertion`,
+    which does not name the computation. Computations applied to elements (by a reduce, a map, a
+    sort) may be shared, and so may computations of asynchronous starts. The rule reports only when
+    copy-insertion is known to come next: before it, programs may share computations.
     """
 
     precondition = CALL_GRAPH_IS_FLAT
@@ -65,7 +65,7 @@ class CallGraphNotFlat(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Yields each instruction but the first that runs a computation which another calls."""
+        """The last sequential caller of each computation with several callers."""
         for name, calls in _shared(module).items():
             sequential = [call for call in calls if call.opcode in SEQUENTIAL]
             if sequential:
@@ -79,7 +79,7 @@ class CallGraphNotFlat(Rule):
 
 @cached_analysis
 def _shared(module: Module) -> Mapping[str, Sequence[Instruction]]:
-    """The callers of each computation that has several, of which one is sequential."""
+    """The callers of each computation that has several, at least one of them sequential."""
     holding = list(chain.from_iterable(map(holders(module).get, SEQUENTIAL, repeat(()))))
     if not holding:
         return {}

@@ -1,4 +1,4 @@
-"""Passes that report a change and leave the text as it was."""
+"""Passes that report a change but leave the text unchanged."""
 
 from __future__ import annotations
 
@@ -25,15 +25,14 @@ _WITHOUT_METADATA = {
 
 
 class ChangeWithoutEffect(Rule):
-    """A pass that reports a change and leaves the module's text as it was.
+    """A pass that reports a change but leaves the module's text unchanged.
 
     ## Why
-    A pass that always reports a change makes the verifier run for nothing, and a loop that waits
-    for no change never end; one that reports a change and makes none may have given up on its way.
-    Passes that do so by design (`layout-assignment`), or change what the text does not show, are
-    left out, and so is XLA:TPU, whose passes do it at all times. One finding for each pass, with
-    the number of times.
-    `--xla_unsupported_crash_on_hlo_pass_noop_change` makes XLA itself look.
+    A pass that always reports a change runs the verifier needlessly, and a fixed-point loop around
+    it never ends. A pass that reports a change but makes none may have given up halfway. The rule
+    skips passes that do so by design (`layout-assignment`) or change things that the text does not
+    show, and XLA:TPU, where it is common. There is a single finding for each pass, with a count.
+    `--xla_unsupported_crash_on_hlo_pass_noop_change` makes XLA check this itself.
     """
 
     severity = Severity.INFO
@@ -66,7 +65,7 @@ class ChangeWithoutEffect(Rule):
     )
 
     def check(self, compilation: Compilation) -> Findings:
-        """Yields one finding for each pass, at the first of its dumps."""
+        """A finding for each such pass, at its first dump."""
         by_pass: dict[str, list[PassDump]] = {}
         options = compilation.pipeline.options
         if compilation.pipeline.backend == "tpu" or (options and not options.shows_metadata):
@@ -79,6 +78,6 @@ class ChangeWithoutEffect(Rule):
             times = f" ({len(dumps)} times)" if len(dumps) > 1 else ""
             yield Finding(
                 first_line(dumps[0]),
-                f"{pass_name} reported a change, but the module is the same as before it{times}",
+                f"{pass_name} reported a change, but the module did not change{times}",
                 file=compilation.dumps.index(dumps[0]),
             )

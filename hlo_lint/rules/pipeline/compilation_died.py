@@ -1,4 +1,4 @@
-"""The pass at which a compilation stopped, and the part of the module that stopped it."""
+"""The pass in which a compilation stopped, and the part of the module that stopped it."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _SPREAD = "layout_assignment.after_layout-assignment.before_sub-byte-size-setter
 
 
 class CompilationDied(Rule):
-    """A compilation that began and never ended, and the pass it ended in.
+    """A compilation that did not finish, and the pass in which it stopped.
 
     ## Why
-    A pass that fails leaves no dump: the last file is what it met, and the name of that file says
-    which pass is next in the list. That pass failed only if it left a dump even where it changed
-    nothing, and only if it was not switched off: with `xla_dump_hlo_pass_re=.*` the culprit may
-    be any pass up to the start of the next pipeline. Where a rule knows what one of them demands,
-    the rule is asked about the last dump. Then this is an error and says what the rule says (or
-    leaves it to that rule, where it was chosen as well). Else it is a warning, and a note only
-    where what is known of those passes' demands holds: the process may as well have been stopped.
+    A pass that fails leaves no dump: the last file is its input, and the file's name states which
+    pass is next in the list. That pass failed only if it would dump even without a change, and was
+    not disabled: with `xla_dump_hlo_pass_re=.*` the culprit may be any pass up to the start of the
+    next pipeline. If a rule knows the precondition of such a pass, it checks the last dump. If the
+    precondition is violated, the finding is an error with that rule's message (left to the rule
+    itself if it is selected). Otherwise it is a warning, or information if all known preconditions
+    hold: the process may also have been killed.
 
-    A file given on its own says nothing about the end of its compilation: there it is an error if
-    a pass that is certain to come next demands what the module does not hold.
+    A single file does not show how its compilation ended: there the finding is an error if the
+    module violates a precondition of a pass that certainly comes next.
     """
 
     severity = Severity.WARNING
@@ -96,7 +96,7 @@ class CompilationDied(Rule):
     )
 
     def check(self, compilation: Compilation) -> Findings:
-        """Yields what stopped the compilation, else where it stopped."""
+        """The violated precondition that stopped the compilation, else where it stopped."""
         pipeline = compilation.pipeline
         if not pipeline.crashed:
             if pipeline.final is None:
@@ -120,7 +120,7 @@ class CompilationDied(Rule):
 def _explained(
     causes: Sequence[UnmetPrecondition], site: CrashSite | None, dumps: Sequence[PassDump]
 ) -> Iterator[Finding]:
-    """One finding for each pass that cannot go on, unless the report says it anyway."""
+    """A finding for each pass that must fail, unless the report already has it."""
     by_pass: dict[str, list[UnmetPrecondition]] = {}
     for cause in causes:
         by_pass.setdefault(cause.demand.demanded_by, []).append(cause)

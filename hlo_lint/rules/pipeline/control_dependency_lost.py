@@ -1,4 +1,4 @@
-"""Orders between instructions with side effects that a pass no longer keeps."""
+"""Orders between instructions with side effects that a pass lost."""
 
 from __future__ import annotations
 
@@ -191,23 +191,22 @@ _COPIES: Final = """\
 
 
 class ControlDependencyLost(Rule):
-    """A pass after which two instructions that were in an order are in none any more.
+    """A pass that loses the order of two instructions.
 
     ## Why
-    `control-predecessors` keep an order that no operand shows: between calls with side effects,
-    between sends, receives and other collectives. A pass that removes or inlines an instruction has
-    to relay its control dependencies to what stays. If it does not, the scheduler may run the two
-    in any order: side effects happen in the wrong order, and collectives deadlock where devices
-    choose differently. The same holds for tokens, which order infeeds, outfeeds, sends and calls.
+    `control-predecessors` state an order that operands do not show: between calls with side
+    effects, between sends, receives and other collectives. A pass that removes or inlines an
+    instruction must transfer its control dependencies to the remaining instructions. Otherwise the
+    scheduler may run them in any order: side effects happen in the wrong order, and collectives
+    deadlock if devices choose different orders. Tokens, which order infeeds, outfeeds, sends and
+    calls, must be preserved too.
 
-    The order that a control dependency gave two instructions that are still there is kept, whatever
-    they are. Of a scheduled module, it is lost where the two stand the other way round. A copy that
-    became asynchronous ends where it is done.
-
-    An order is kept where any path of operands and control dependencies leads from one to the
-    other, or where the module is scheduled and has them in this order. In what a pass inlines,
-    outlines or clones, control dependencies of one instruction on another are looked at; what it
-    puts into a fusion, makes asynchronous, or no longer so, is followed there.
+    The rule checks each pair of remaining instructions with a control dependency, whatever their
+    opcodes. The order is kept if a path of operands and control dependencies connects the two, or
+    if the module is scheduled in this order; in a scheduled module it is lost if the schedule has
+    them the other way round. A copy that became asynchronous ends at its done. In inlined, outlined
+    or cloned code, the rule checks direct control dependencies. It follows instructions into
+    fusions, and through conversions to or from asynchronous form.
 
     Reports: openxla/xla#21680 (call-inliner).
     """
@@ -357,7 +356,7 @@ class ControlDependencyLost(Rule):
     )
 
     def check_moved(self, change: PassPair) -> Findings:
-        """Each such pair in a computation that a pass has inlined, outlined or cloned."""
+        """Lost orders in computations that a pass inlined, outlined or cloned."""
         if not any(map(has_order, change.removed)):
             return
         clones: dict[tuple[str, str], list[Instruction]] = {}
@@ -370,7 +369,7 @@ class ControlDependencyLost(Rule):
             for first in control_predecessors(text):
                 others = clones.get((name, first), [])
                 if len(others) == len(copies):
-                    # Those of an iteration, or of a call, stand together.
+                    # Clones are listed by iteration or call, so equal positions belong together.
                     pairs = zip(others, copies, strict=True)
                     yield from _lost_order(pairs, (first, second), name, change)
         for computation in change.changed:
@@ -383,7 +382,7 @@ class ControlDependencyLost(Rule):
                         yield from _lost_order([(ahead, behind)], names, after.name, change)
 
     def check_replaced(self, change: PassPair) -> Findings:
-        """Each such pair of which a pass made one asynchronous, or put one into a fusion."""
+        """Lost orders of instructions that a pass made asynchronous or fused."""
         if not any(any(waiting(computation)) for computation in change.changed):
             return
         ends = ends_of_replaced(change)
@@ -399,7 +398,7 @@ class ControlDependencyLost(Rule):
                         continue
                     if ahead is behind or runs_before(ahead, behind, change):
                         continue
-                    # What is read of a call may have run before what else it does.
+                    # A result of a call may be computed before its other effects happen.
                     if behind.opcode != "call" or behind.name not in ancestors_of(
                         after, ahead.name
                     ):
@@ -408,13 +407,13 @@ class ControlDependencyLost(Rule):
                             f"{change.pass_name} lost the order of %{ahead.name} and "
                             f"%{behind.name}",
                             notes=(
-                                f"before it, they were %{name} and %{second.name}, and a control "
-                                "dependency made the first run before the second",
+                                f"before the pass, they were %{name} and %{second.name}, ordered "
+                                "by a control dependency",
                             ),
                         )
 
     def check(self, change: PassPair) -> Findings:
-        """Each such pair, at the instruction that came second."""
+        """Lost or reversed orders of remaining instructions, reported at the second instruction."""
         for computation in change.changed:
             after = computation.after
             edges = turned_edges(computation) if change.after.is_scheduled else ()
@@ -422,7 +421,7 @@ class ControlDependencyLost(Rule):
                 yield Finding(
                     behind,
                     f"{change.pass_name} scheduled %{behind.name} before %{ahead.name}",
-                    notes=(f"before it, a control dependency made %{before.name} run first",),
+                    notes=(f"before the pass, a control dependency made %{before.name} run first",),
                 )
             paths: dict[str, frozenset[str]] = {}
             for (first, second), means in dict(orders(computation)).items():
@@ -437,8 +436,8 @@ class ControlDependencyLost(Rule):
                     after.at(after.index[second]),
                     f"{change.pass_name} lost the order of %{first} and %{second}",
                     notes=(
-                        f"before it, {means} made %{first} run before %{second}; now no path leads "
-                        "from one to the other",
+                        f"before the pass, {means} made %{first} run before %{second}; now no path "
+                        "connects them",
                     ),
                 )
 
@@ -449,7 +448,7 @@ def _lost_order(
     computation: str,
     change: PassPair,
 ) -> Findings:
-    """The first of some pairs of clones that are in no order any more."""
+    """A finding at the first pair of clones that lost its order."""
     first, second = names
     for ahead, behind in pairs:
         if ahead.computation is behind.computation and not runs_before(ahead, behind, change):
@@ -457,8 +456,8 @@ def _lost_order(
                 behind,
                 f"{change.pass_name} lost the order of %{ahead.name} and %{behind.name}",
                 notes=(
-                    f"before it, they were %{first} and %{second} of %{computation}, and a "
-                    "control dependency made the first run before the second",
+                    f"before the pass, they were %{first} and %{second} of %{computation}, ordered "
+                    "by a control dependency",
                 ),
             )
             return

@@ -1,4 +1,4 @@
-"""Collectives that only some devices of a group come to, or that they come to in other numbers."""
+"""Collectives that devices of a group run a different number of times."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ARITHMETIC: Final[Mapping[str, Callable[[int, int], int]]] = {
 _HANDS_ON: Final = FORWARDS | {"convert", "copy", "reshape"}
 _EVALUATED: Final = _HANDS_ON.union(_ARITHMETIC, ("compare", "not"))
 _MAX_PLACES: Final = 1000
-"""Scalars that are looked at for one value."""
+"""The largest number of scalars evaluated for a single value."""
 _MAX_DEVICES: Final = 4096
 _MAX_VALUE: Final = 1 << 31
 _HEAD = """
@@ -97,17 +97,16 @@ ENTRY e {{
 
 
 class DivergentCollective(Rule):
-    """A collective that some devices of its group do not come to, or not as often.
+    """A collective that some devices of its group run less often than others, or never.
 
     ## Why
-    A collective ends when all devices of its group have come to it. Where a conditional chooses by
-    the number of the device, and its branches differ in their collectives, the devices of one
-    branch wait for ever for those of the other. The branch of each device is computed from
-    partition-id, replica-id and constants; a choice that depends on data is left alone, and so is
-    one whose other branches communicate as well. A loop is the same: where its trip count depends
-    on the number of the device, the devices that run it once more wait for the others.
+    A collective ends when all devices of its group have reached it. If a conditional depends on the
+    device's id and only one branch has the collective, the devices in that branch wait forever for
+    the others. The rule computes each device's branch from partition-id, replica-id and constants.
+    It skips conditionals that depend on data, or in which several branches communicate. If a loop's
+    trip count depends on the device's id, devices with more iterations wait for the others.
 
-    It is a warning where a pass may still turn the conditional into a select.
+    The finding is a warning if a later pass may still turn the conditional into a select.
     """
 
     severity = Severity.WARNING
@@ -120,7 +119,7 @@ class DivergentCollective(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each such collective."""
+        """Collectives in divergent conditionals and loops."""
         for computation in module.computations:
             for conditional in computation.with_opcode("conditional"):
                 branches = [*map(module.computation, conditional.called_computations)]
@@ -140,7 +139,7 @@ class DivergentCollective(Rule):
 
 
 def _in_loops(module: Module, stage: Stage) -> Findings:
-    """The first collective of each loop that devices of a group run in other numbers."""
+    """The first collective of each loop whose trip count differs within a device group."""
     for loop in loops(module):
         collectives = communicating(loop.body)
         if not collectives:
@@ -163,7 +162,7 @@ def _in_loops(module: Module, stage: Stage) -> Findings:
 
 
 def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
-    """The trip count of a loop on each device; None if that depends on more than its number."""
+    """The trip count of a loop on each device; None if it depends on more than the device's id."""
     test = loop.condition.root
     if test is None or test.opcode != "compare" or len(test.operands) != 2:
         return None
@@ -186,11 +185,11 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
         values = []
         for side, element in counters:
             source = test if element is None else state
-            at = side if element is None else element
+            index_of_value = side if element is None else element
             operands = source.operands
-            if at >= len(operands) or operands[at].shape_index:
+            if index_of_value >= len(operands) or operands[index_of_value].shape_index:
                 return None
-            values.append(_evaluate(operands[at].instruction, ids, module))
+            values.append(_evaluate(operands[index_of_value].instruction, ids, module))
         first, limit = values[number], values[1 - number]
         if first is None or limit is None:
             return None
@@ -203,7 +202,7 @@ def _trip_counts(loop: Loop, module: Module) -> list[int] | None:
 
 
 def _devices(module: Module) -> Iterator[dict[str, int]]:
-    """The numbers of each device; none where it has two."""
+    """The ids of each device; empty if the module has both several replicas and partitions."""
     replicas, partitions = count_of(module, "replica_count"), count_of(module, "num_partitions")
     if min(replicas, partitions) == 1 < max(replicas, partitions) <= _MAX_DEVICES:
         for device in range(max(replicas, partitions)):
@@ -233,12 +232,12 @@ def _judge(
 
 
 def _severity(stage: Stage) -> Severity | None:
-    """An error where no pass comes that could turn the conditional into a select."""
+    """An error if no later pass can turn the conditional into a select; None otherwise."""
     return Severity.ERROR if stage.scheduled and stage.final else None
 
 
 def _branches_taken(conditional: Instruction, module: Module, branches: int) -> list[int] | None:
-    """The branch that each device takes; None if that depends on more than its number."""
+    """The branch that each device takes; None if it depends on more than the device's id."""
     choice = conditional.operands[0].instruction if conditional.operands else None
     if choice is None:
         return None
@@ -256,24 +255,24 @@ def _branches_taken(conditional: Instruction, module: Module, branches: int) -> 
 
 
 class _ScalarPlace(NamedTuple):
-    """A scalar, and the fusion that it is in."""
+    """A scalar, and the fusion that contains it."""
 
-    at: Instruction
+    scalar: Instruction
     fusion: _ScalarPlace | None = None
 
     def sources(self, module: Module) -> Sequence[_ScalarPlace | None]:
-        """Its value, or those that it is computed of; None for each that is unknown."""
-        at, fusion = self
-        if at.opcode == "parameter" and fusion is not None:
-            number = at.parameter_number
-            argument = None if number is None else fusion.at.operand(number)
+        """The scalars from which it is computed; None for each unknown operand."""
+        scalar, fusion = self
+        if scalar.opcode == "parameter" and fusion is not None:
+            number = scalar.parameter_number
+            argument = None if number is None else fusion.scalar.operand(number)
             return (_read(argument, fusion.fusion),)
-        if at.opcode == "fusion":
-            body = module.callee(at)
+        if scalar.opcode == "fusion":
+            body = module.callee(scalar)
             root = None if body is None else body.root
             return () if root is None else (_ScalarPlace(root, self),)
-        is_computed = at.opcode in _EVALUATED
-        return [_read(operand, fusion) for operand in at.operands] if is_computed else ()
+        is_computed = scalar.opcode in _EVALUATED
+        return [_read(operand, fusion) for operand in scalar.operands] if is_computed else ()
 
 
 def _read(operand: Operand | None, fusion: _ScalarPlace | None) -> _ScalarPlace | None:
@@ -283,7 +282,7 @@ def _read(operand: Operand | None, fusion: _ScalarPlace | None) -> _ScalarPlace 
 
 
 def _evaluate(scalar: Instruction | None, ids: Mapping[str, int], module: Module) -> int | None:
-    """The integer that a scalar has on one device; None where it is not known."""
+    """The integer value of a scalar on a device with these ids; None if it is unknown."""
     read: dict[_ScalarPlace, Sequence[_ScalarPlace | None]] = {}
 
     def sources(place: _ScalarPlace) -> Iterator[_ScalarPlace]:
@@ -293,15 +292,16 @@ def _evaluate(scalar: Instruction | None, ids: Mapping[str, int], module: Module
     value: int | None = None
     values: dict[_ScalarPlace | None, int | None] = {}
     for place in operands_first([] if scalar is None else [_ScalarPlace(scalar)], sources):
-        at, text = place.at, place.at.operands_text.strip()
+        instruction, text = place.scalar, place.scalar.operands_text.strip()
         inputs = [value for source in read[place] if (value := values.get(source)) is not None]
         value = None
-        if at.opcode in _DEVICE:
-            value = ids[at.opcode]
-        elif at.opcode == "constant":
+        if instruction.opcode in _DEVICE:
+            value = ids[instruction.opcode]
+        elif instruction.opcode == "constant":
             value = int(text == "true") if text in ("true", "false") else whole_number(text)
         elif inputs and len(inputs) == len(read[place]):
-            value = _computed(at, inputs) if at.opcode in _EVALUATED else inputs[0]
+            is_computed = instruction.opcode in _EVALUATED
+            value = _computed(instruction, inputs) if is_computed else inputs[0]
         values[place] = value
     return value
 

@@ -1,4 +1,4 @@
-"""Memory of parameters that a pass no longer gives to the results."""
+"""Donations of parameters that a pass lost."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _FINAL = "module_0001.m.cpu_after_optimizations.txt"
 
 
 class DonationLost(Rule):
-    """A pass that loses `input_output_alias` or `buffer_donor` of the module's header.
+    """A pass that loses an entry of `input_output_alias` or `buffer_donor`.
 
     ## Why
-    The header says which parameters the caller gives away, so that results take their memory. A
-    pass that makes the module anew has to carry this over; where it does not, the program needs
-    room for both, and runs out of memory, or a caller that relies on the update in place reads old
-    values. Nor does a result change the parameter that it shares with, or whether it has to. A
-    donation that becomes an alias is kept; a pass that changes what the entry takes and
-    gives has to number the aliases anew, and is left alone.
+    The header states which parameters the caller donates, so that results reuse their memory. A
+    pass that rebuilds the module must carry this over. Otherwise the program needs memory for both
+    and may run out, or a caller that relies on the in-place update reads old values. A result must
+    also keep the parameter that it aliases, and whether the alias is required. A donor may become
+    an alias. Passes that change the entry's parameters or results must renumber the aliases, and
+    are not checked.
 
     Reports: jax-ml/jax#40280.
     """
@@ -63,15 +63,15 @@ class DonationLost(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """One finding, with each donation that is lost."""
+        """A finding at the module header of a pass that lost or changed donations."""
         yield from _lost(change.before, change.after, change.pass_name)
 
     def check_final(self, compilation: Compilation) -> Findings:
-        """The same of the final module, against the last step."""
+        """A finding if the final module lost a donation of the last step."""
         steps, final = compilation.pipeline.steps, compilation.pipeline.final
         if steps and final is not None and len(final.file.modules) == 1:
             number = compilation.dumps.index(final)
-            name = f"what ran after step {steps[-1].step}"
+            name = f"a pass after step {steps[-1].step}"
             yield from _lost(steps[-1].module, final.module, name, number)
 
 
@@ -79,7 +79,7 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
     if "input_output_alias=" not in before.header and "buffer_donor=" not in before.header:
         return
     if _before_layout(before) == _before_layout(after):
-        return  # both attributes stand there; most passes change neither
+        return  # both attributes are in this part of the header; most passes change neither
     if _interface(before) != _interface(after):
         return
     given, kept = donated_parts(before), donated_parts(after)
@@ -93,7 +93,7 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
         yield Finding(
             header_span(after),
             f"{pass_name} lost the donation of {where}{more}",
-            notes=("before it, input_output_alias or buffer_donor gave their memory away",),
+            notes=("the module before it has it in input_output_alias or buffer_donor",),
             file=file,
         )
         return
@@ -107,7 +107,7 @@ def _lost(before: Module, after: Module, pass_name: str, file: int = 0) -> Findi
         yield Finding(
             header_span(after),
             f"{pass_name} changed the alias of {spelled_part('result', moved[0])}{more}",
-            notes=("before it, input_output_alias had another parameter, or another kind, there",),
+            notes=("the module before it has a different parameter or kind in input_output_alias",),
             file=file,
         )
 

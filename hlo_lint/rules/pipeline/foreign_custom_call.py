@@ -1,4 +1,4 @@
-"""Custom calls that another backend than that of the module implements."""
+"""Custom calls that the module's backend does not implement."""
 
 from __future__ import annotations
 
@@ -48,18 +48,17 @@ ROOT c = f32[8,8]{{1,0}} custom-call(p), custom_call_target="{target}"{mark}
 
 
 class ForeignCustomCall(Rule):
-    """A custom call that only another backend implements.
+    """A custom call that only a different backend implements.
 
     ## Why
-    Libraries of a backend are called by names of its own: `lapack_…` on the CPU, `cusolver_…`,
-    `__cudnn$…` and Triton on a GPU, `tpu_custom_call` on a TPU. A program that was lowered for one
-    and compiled for another, a module that was exported and loaded elsewhere, or a callback of the
-    wrong platform stops with `No FFI handler registered for … on a platform Host`, or with `No
-    registered implementation for untyped custom call`. What runs on the host may call what the CPU
-    has.
+    Each backend has its own custom calls: `lapack_…` on the CPU, `cusolver_…`, `__cudnn$…` and
+    Triton on a GPU, `tpu_custom_call` on a TPU. A program lowered for one backend and compiled for
+    another, a module exported and loaded elsewhere, or a callback of the wrong platform fails with
+    `No FFI handler registered for … on a platform Host` or `No registered implementation for
+    untyped custom call`. Computations on the host may use the CPU's calls.
 
-    It is an error in what the compiler of a known backend ended with, and a warning in a module
-    that calls libraries of two backends.
+    The finding is an error in the final module of a known backend, and a warning in a module that
+    calls libraries of two backends.
     """
 
     severity = Severity.ERROR
@@ -83,7 +82,7 @@ class ForeignCustomCall(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each such call."""
+        """Calls that belong to a different backend than the module."""
         calls = [
             (call, platform)
             for call in instructions_of(module, "custom-call")
@@ -102,15 +101,15 @@ class ForeignCustomCall(Rule):
             if platform != backend:
                 yield Finding(
                     call,
-                    f"{call.custom_call_target} is of XLA:{platform.upper()}, and this module is "
-                    f"of XLA:{backend.upper()}",
+                    f"{call.custom_call_target} exists only on XLA:{platform.upper()}, but this "
+                    f"module is for XLA:{backend.upper()}",
                     severity=severity,
                 )
 
 
 @cache
 def _platform(target: str) -> str:
-    """The backend that implements a target; empty where several or none are known to."""
+    """The only backend that implements a target; empty if it is unknown or not unique."""
     platform = _TARGETS.get(target)
     if platform is None:
         platform = next((name for start, name in _PREFIXES.items() if target.startswith(start)), "")

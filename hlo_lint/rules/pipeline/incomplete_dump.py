@@ -1,4 +1,4 @@
-"""Dumps that the flags of a run left out, and that rules need."""
+"""Dumps that rules need but that the flags of a run left out."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _FINAL = "module_0001.jit_f.cpu_after_optimizations.txt"
 
 
 class IncompleteDump(Rule):
-    """A dump folder that leaves out, or mixes up, what rules need.
+    """A dump folder that lacks or mixes up files that rules need.
 
     ## Why
-    Some flags take away what a rule needs, and then silence means nothing: short text has neither
-    configurations of custom calls nor metadata, `xla_dump_max_hlo_modules` ends the dumps in the
-    midst of a program without a word, `xla_dump_hlo_pipeline_re` hides whole pipelines. A folder
-    that two runs wrote into has files of both under one number, so that what looks like a pass may
-    be another program. A gap that no rule needs is not reported: with `xla_dump_hlo_pass_re=.*`
-    passes that change nothing leave no dump, large constants are printed as `{...}`, elements of
-    tuples have no line of their own.
+    Some flags remove text that rules need, so a clean report means little: short text has neither
+    configurations of custom calls nor metadata, `xla_dump_max_hlo_modules` silently stops dumping
+    in the middle of a program, `xla_dump_hlo_pipeline_re` hides whole pipelines. If two runs wrote
+    into the same folder, files of both share numbers, and a step that looks like a pass may belong
+    to a different program. Harmless gaps are not reported: with `xla_dump_hlo_pass_re=.*` passes
+    without a change leave no dump, large constants are printed as `{...}`, tuple elements have no
+    line of their own.
     """
 
     severity = Severity.INFO
@@ -47,20 +47,20 @@ class IncompleteDump(Rule):
     )
 
     def check(self, folder: DumpFolder) -> Findings:
-        """Yields one finding for a folder, with a note for each thing."""
+        """A finding for the folder, with a note for each gap."""
         gaps = list(_gaps(folder.pipelines))
         if not gaps:
             return
         flags = " ".join(flag for _, flag in gaps if flag)
         notes = [gap for gap, _ in gaps]
         if flags:
-            notes.append(f"what shows it: XLA_FLAGS={flags}")
-        message = "these dumps leave out what rules need"
+            notes.append(f"to dump all of it: XLA_FLAGS={flags}")
+        message = "these dumps lack text that rules need"
         yield Finding(first_line(folder.dumps[0]), message, tuple(notes))
 
 
 def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
-    """Each gap, and the flag that closes it."""
+    """A description of each gap, and the flag that closes it."""
     values: dict[str, str] = {}
     for pipeline in pipelines:
         if pipeline.options is not None:
@@ -74,7 +74,7 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
     most = values.get("xla_dump_max_hlo_modules", "")
     modules = {dump.name.module_id for p in pipelines for dump in p.dumps[:1] if dump.name}
     if most.isdecimal() and 0 < int(most) <= len(modules):
-        gap = f"{len(modules)} modules, as many as xla_dump_max_hlo_modules={most} lets through"
+        gap = f"{len(modules)} modules, the limit of xla_dump_max_hlo_modules={most}"
         yield gap, "--xla_dump_max_hlo_modules=-1"
     mixed = _mixed(pipelines)
     if mixed:
@@ -85,18 +85,18 @@ def _gaps(pipelines: Sequence[Pipeline]) -> Iterator[tuple[str, str]]:
 
 
 def _mixed(pipelines: Sequence[Pipeline]) -> str:
-    """Two modules of one compiler, or two dumps, that have one number."""
+    """A pair of modules or dumps that share a number; empty if there is none."""
     names: dict[tuple[str, int, str | None], str] = {}
     for pipeline in pipelines:
         name = pipeline.dumps[0].name
         if name is None or not pipeline.steps:
             continue
-        # The CPU's compiler, and that of a plugin in the same process, count by themselves.
+        # The CPU's compiler and a plugin's compiler in the same process number separately.
         key = name.timestamp, name.module_id, pipeline.backend
-        other = names.setdefault(key, name.module)
-        if other != name.module:
-            return f"module {name.module_id:04d} is both {other} and {name.module}"
+        first = names.setdefault(key, name.module)
+        if first != name.module:
+            return f"module {name.module_id:04d} is both {first} and {name.module}"
         if two := numbered_twice(dump.name for dump in pipeline.steps):
-            labels = " and ".join(f"after {one.after} of {one.pipeline}" for one in two)
+            labels = " and ".join(f"after {step.after} of {step.pipeline}" for step in two)
             return f"step {two[0].step:04d} of {pipeline.title} is both {labels}"
     return ""

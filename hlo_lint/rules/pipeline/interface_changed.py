@@ -1,4 +1,4 @@
-"""Parameters and results of the program that a pass gives another type or layout."""
+"""Parameters and results of the program whose type or layout a pass changes."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ _AFTER = "module_0001.m.0002.layout_normalization.after_algsimp.before_pipeline-
 
 
 class InterfaceChanged(Rule):
-    """A pass after which the program takes or gives other arrays than the caller has.
+    """A pass that changes the types or layouts of the program's parameters or results.
 
     ## Why
-    `entry_computation_layout` is what the caller was told: it makes the arguments and reads the
-    results in these types and layouts, in this order. Partitioners divide the arrays, and
-    layout-assignment chooses the layouts that were left open; no other pass may touch them. Where
-    one does, header and entry agree, so that the verifier is content, and the caller reads a
-    transposed result, or bytes of another type. Of a text without the attribute the types of the
-    entry's parameters and root count.
+    `entry_computation_layout` is the contract with the caller, which passes arguments and reads
+    results in these types, layouts and order. Partitioners divide the arrays, and layout-assignment
+    chooses the layouts left open; no other pass may change them. If a pass does, header and entry
+    still agree, so the verifier passes, but the caller reads a transposed result, or bytes of a
+    different type. In a text without the attribute, the types of the entry's parameters and root
+    count.
     """
 
     severity = Severity.WARNING
@@ -66,7 +66,7 @@ class InterfaceChanged(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """One finding, with the first array that is another one."""
+        """A finding naming the first parameter or result that changed."""
         before, after = change.before, change.after
         is_told = "entry_computation_layout" in before.header
         if (is_told and before.header == after.header) or may(change.pass_name, "interface"):
@@ -83,12 +83,12 @@ class InterfaceChanged(Rule):
             yield Finding(
                 place,
                 f"{change.pass_name} changed the interface of the program: {difference}",
-                notes=(f"before it, {source} said otherwise",),
+                notes=(f"compared by {source}",),
             )
 
 
 def _told(module: Module) -> ProgramShape | None:
-    """The types in the header."""
+    """The types and layouts in the header; None if it has none."""
     if "entry_computation_layout" not in module.header:
         return None
     shape = module.attribute_or_none("entry_computation_layout")
@@ -96,30 +96,31 @@ def _told(module: Module) -> ProgramShape | None:
 
 
 def _of_entry(module: Module) -> ProgramShape | None:
-    """The types of the entry's parameters and result; nobody was told their layouts."""
+    """The types of the entry's parameters and result, without layouts."""
     entry = module.entry
     if entry is None or entry.root is None:
         return None
-    shapes = [one.shape_or_none for one in (*entry.parameters, entry.root)]
+    instructions = (*entry.parameters, entry.root)
+    shapes = [instruction.shape_or_none for instruction in instructions]
     bare = [without_layout(shape) for shape in shapes if shape is not None]
     return ProgramShape(tuple(bare[:-1]), bare[-1]) if len(bare) == len(shapes) else None
 
 
 def _difference(ours: ProgramShape, theirs: ProgramShape) -> str:
     if len(ours.parameters) != len(theirs.parameters):
-        return f"it took {len(ours.parameters)} parameters, and takes {len(theirs.parameters)}"
+        return f"it had {len(ours.parameters)} parameters, now {len(theirs.parameters)}"
     olds, news = ours.arrays(), theirs.arrays()
     if olds.keys() != news.keys():
         name = next(name for name in (*olds, *news) if name not in olds or name not in news)
-        return f"{name.partition(',')[0]} is another tuple"
+        return f"{name.partition(',')[0]} is a different tuple"
     for name, old in olds.items():
         if _is_other(old, news[name]):
-            return f"{name} was {old} and is {news[name]}"
+            return f"{name} was {old}, now {news[name]}"
     return ""
 
 
 def _is_other(old: ArrayShape, new: ArrayShape) -> bool:
-    """True for another type, other sizes, or another order of dimensions in memory."""
+    """True if element type, sizes or the order of dimensions in memory differ."""
     if (old.dtype, old.dims) != (new.dtype, new.dims):
         return True
     layouts = old.layout, new.layout

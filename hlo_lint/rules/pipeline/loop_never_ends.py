@@ -1,4 +1,4 @@
-"""While loops whose condition is true for ever."""
+"""While loops whose condition never becomes false."""
 
 from __future__ import annotations
 
@@ -37,16 +37,15 @@ _HOST = frozenset({"infeed", "outfeed", "recv", "send", "custom-call"})
 
 
 class LoopNeverEnds(Rule):
-    """A while loop that runs for ever.
+    """A while loop that runs forever.
 
     ## Why
-    The condition is the constant `true` or compares two constants, or it compares a counter with a
-    constant that the counter never reaches: each iteration leaves the counter as it is, or steps
-    over the limit and, when the integer wraps around, over it again, or the step is too small to
-    change a floating-point number of this size. The program hangs, and nothing says where. A
-    counter that leads away from its limit ends the loop after an overflow, billions of iterations
-    later. A loop that waits for the host (infeed, send, custom calls) may be meant to be ended from
-    outside.
+    The condition is the constant `true`, or compares two constants, or compares a counter with a
+    limit that the counter never reaches: no iteration changes the counter, or its step skips the
+    limit even after the integer wraps around, or the step is too small to change a floating-point
+    counter of this size. The program hangs without saying where. A counter that moves away from its
+    limit ends the loop only after an overflow, billions of iterations later. Loops that communicate
+    with the host (infeed, send, custom calls) are not reported: the host may end them.
 
     Reports: openxla/xla#47354.
     """
@@ -82,11 +81,11 @@ class LoopNeverEnds(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each loop whose condition never becomes false."""
+        """Loops whose condition never becomes false."""
         for loop in loops(module):
             reason = endless(loop)
             if reason and not _waits_for_the_host(loop):
-                # A loop in the midst of a pipeline may be dead code that the next pass removes.
+                # In the middle of a pipeline, the loop may be dead code that a later pass removes.
                 is_error = stage.scheduled and stage.final and reason.startswith(NEVER)
                 severity = Severity.ERROR if is_error else None
                 yield Finding(loop.instruction, f"this loop {reason}", severity=severity)

@@ -1,4 +1,4 @@
-"""Custom calls that only the compiler understands, in what is going to run."""
+"""Marker custom calls that are left after the pass that should remove them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMOVERS: Final = (
     "host-offloader",
     "convert-memory-placement-to-internal-annotations",
 )
-"""Those that leave no mark of theirs where they ran."""
+"""Passes that remove all of their markers when they run."""
 
 _PARTITIONED = "module_0001.m.0002.spmd-partitioner.after_spmd-partitioning.before_dce.txt"
 _TO_PARTITION = {
@@ -38,15 +38,15 @@ _TO_PARTITION = {
 
 
 class MarkerLeft(Rule):
-    """A custom call that marks a value for a pass, in what that pass or a compiler ended with.
+    """A custom call that marks a value for a pass, left after that pass or in a final module.
 
     ## Why
-    Frontends mark values with custom calls that compute nothing: where a value is to be moved to
-    the host, how it is sharded, in which layout it lies. A pass takes each of them away. Where that
-    pass did not run, or did not know what to do with one, the call stays, and the program fails
-    when it is loaded or run: no such custom call is registered. The partitioner leaves none of its
-    marks: what it did not take away it did not partition. So it is with host-offloader
-    and with the pass that turns placements into its marks.
+    Frontends mark values with custom calls that compute nothing: a move to the host, a sharding, a
+    layout. A pass removes each of these markers. If that pass did not run, or did not handle a
+    marker, the call stays, and the program fails when it is loaded or run, because no such custom
+    call is registered. The partitioner removes all of its markers: it did not partition a value
+    whose marker is left. The same holds for host-offloader and for the pass that turns placements
+    into markers of host-offloader.
     """
 
     severity = Severity.ERROR
@@ -70,22 +70,22 @@ class MarkerLeft(Rule):
     )
 
     def check_removers(self, change: PassPair) -> Findings:
-        """Each such call that the partitioner, or the pass that takes it away, left."""
+        """Markers left by the partitioner, or by any other pass that should remove them."""
         name = change.pass_name
         remover = "the partitioner" if name == "spmd-partitioning" else name
         if remover not in _REMOVERS:
             return
         for call in instructions_of(change.after, "custom-call"):
             if MARKERS.get(call.custom_call_target) == remover:
-                message = f"{call.custom_call_target} is left by {change.pass_name}"
+                message = f"{change.pass_name} did not remove this {call.custom_call_target}"
                 yield Finding(call, message, severity=Severity.WARNING)
 
     def check(self, computation: Computation, stage: Stage) -> Findings:
-        """Each such call of a final module."""
+        """Markers left in a final module."""
         if not stage.final or stage.assumed:
             return
         for call in computation.with_opcode("custom-call"):
             target = call.custom_call_target
             remover = "the Shardy partitioner" if target.startswith(SHARDY) else MARKERS.get(target)
             if remover is not None:
-                yield Finding(call, f"{target} is left, which {remover} should have removed")
+                yield Finding(call, f"{remover} should have removed this {target}")

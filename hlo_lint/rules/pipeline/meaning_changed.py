@@ -1,4 +1,4 @@
-"""Instructions that a pass kept by name and operands, and that compute something else."""
+"""Instructions that keep their name and operands through a pass but compute a different value."""
 
 from __future__ import annotations
 
@@ -196,27 +196,27 @@ _COMBINES: Final = frozenset(
 
 
 class MeaningChanged(Rule):
-    """An instruction that a pass kept, and that computes something else after it.
+    """An instruction that a pass kept but that computes a different value afterwards.
 
     ## Why
-    A pass may replace an instruction, but one that has its name, its opcode and its result after
-    the pass, and whose operands come from the same instructions, computes the same only if its
-    attributes say the same: the direction of a compare, the bounds of a slice, the edges of a pad,
-    the groups of a collective, the literal of a constant, the target and the configuration of a
-    call that the user wrote. The same holds for operands, results or branches in another order,
-    where they are told apart, for another constant in the place of one,
-    and for another operation on the same operands, as in the computation of a reduction. It also
-    holds for an operand that is read past an operation: a scale, a narrowing conversion, a sum over
-    devices that is no longer there, or from another value that cannot be equal, while all that
-    reads the result is as it was; for collectives that became one, or asynchronous, for other
-    devices; and for a
-    reduction over a size that was known at run time. Such a change gives wrong values that nothing
-    checks.
+    An instruction that keeps its name, opcode, result type and operands through a pass must keep
+    the attributes that define its value: the direction of a compare, the bounds of a slice, the
+    edges of a pad, the groups of a collective, the literal of a constant, the target and the
+    configuration of a user's custom call. The rule also reports:
 
-    It is an error where the pass changed nothing else that could make up for it, and a warning
-    where the instructions that read the value stayed as they were. Attributes that lower the
-    precision or change the algorithm of a dot or a convolution are a warning. A change along with
-    the operands or with the readers is left alone.
+    - operands, results or branches in a different order, where the order matters;
+    - a different constant, or a different operation on the same operands, as in a reducer;
+    - an operand that bypasses an operation (a scale, a narrowing conversion, a sum over devices),
+      or is a value that cannot be equal, while all users are unchanged;
+    - collectives that were combined, or made asynchronous, for different devices;
+    - a reduction over a dimension whose size was dynamic.
+
+    XLA does not check for such wrong values.
+
+    The finding is an error if no other change of the pass could compensate, and a warning if only
+    the users of the value are known to be unchanged. A lower precision or a different algorithm of
+    a dot or a convolution is a warning. Changes together with the operands or the users are not
+    reported.
     """
 
     examples = (
@@ -347,8 +347,7 @@ class MeaningChanged(Rule):
     )
 
     def check_combined(self, change: PassPair) -> Findings:
-        """Each collective that does several at once, or starts one, for other devices or by another
-        operation."""
+        """Combined or asynchronous collectives whose devices or operation changed."""
         seen = set[str]()
         for old, new, parts in change.succeeded(_combines):
             same = (part for part in parts if part.opcode == old.opcode)
@@ -360,18 +359,18 @@ class MeaningChanged(Rule):
                 yield Finding(
                     new,
                     f"{change.pass_name} made %{old.name} {part} {new.opcode}, "
-                    "which is for other devices, or by another operation",
-                    notes=(f"before it: {_excerpt(old)}",),
+                    "which has different devices or a different operation",
+                    notes=(f"before the pass: {_excerpt(old)}",),
                 )
 
     def check_sizes(self, change: PassPair) -> Findings:
-        """Each reduction that goes on over all of a dimension whose size was known at run time."""
+        """Reductions over a whole dimension whose size was dynamic before the pass."""
         if may(change.pass_name, "sizes"):
             return
         for computation in change.changed:
             reduces = computation.after.with_opcode("reduce")
             if not reduces or not any("<=" in text for text in types_of(computation.before)):
-                continue  # no size is known at run time alone
+                continue  # no size is dynamic
             for new in reduces:
                 old = computation.before.instruction(new.name)
                 if old is None or old.opcode != new.opcode or _masks(new) or _is_full(old):
@@ -380,22 +379,21 @@ class MeaningChanged(Rule):
                 reduced = new.integers_attribute("dimensions") or ()
                 if ours is None or theirs is None or ours.dims != theirs.dims:
                     continue
-                lost = [at for at in reduced if ours.is_dynamic(at) and not theirs.is_dynamic(at)]
-                if lost:
+                if any(ours.is_dynamic(d) and not theirs.is_dynamic(d) for d in reduced):
                     yield Finding(
                         new,
-                        f"{change.pass_name} has this reduce go over {theirs}, where its operand "
-                        f"was {ours}: what lies beyond the size at run time counts",
+                        f"{change.pass_name} changed the operand of this reduce from {ours} to "
+                        f"{theirs}: it now includes elements beyond the dynamic size",
                         severity=Severity.WARNING,
                     )
 
     def check(self, change: PassPair) -> Findings:
-        """Each kept instruction with another meaning."""
+        """Kept instructions that compute a different value."""
         for old, new, difference, is_accuracy, is_sure in meaning_changes(change):
             yield Finding(
                 new,
                 f"{change.pass_name} changed {difference}",
-                notes=() if is_accuracy else (f"before it: {_excerpt(old)}",),
+                notes=() if is_accuracy else (f"before the pass: {_excerpt(old)}",),
                 severity=None if is_sure else Severity.WARNING,
             )
 
@@ -405,24 +403,24 @@ def _combines(row: InstructionRecord) -> bool:
 
 
 def _masks(reduce: Instruction) -> bool:
-    """True if what it reads may have other values beyond the size: a select, or a pad."""
+    """True if its operand may be masked beyond the dynamic size: a select, pad or fusion."""
     source = reduce.producer()
     return source is None or source.opcode in ("fusion", "pad", "select")
 
 
 def _is_full(reduce: Instruction) -> bool:
-    """True if what it reads is said to be as large as can be."""
+    """True if the dynamic size of its operand is the full size of the dimension."""
     source = reduce.producer()
     if source is None or source.opcode != "set-dimension-size":
         return False
-    array, at = operand_array(source, 0), source.integers_attribute("dimensions")
-    if array is None or not at:
+    array, dimensions = operand_array(source, 0), source.integers_attribute("dimensions")
+    if array is None or not dimensions:
         return False
-    return number_of(source.producer(1)) == array.dims[at[0]]
+    return number_of(source.producer(1)) == array.dims[dimensions[0]]
 
 
 def _devices(collective: Instruction, module: Module) -> tuple[object, ...]:
-    """The groups of devices of a collective, and the operation that it reduces by."""
+    """The device groups of a collective, and the opcode of its reduction."""
     reducer = module.callee(collective)
     root = None if reducer is None else reducer.root
     groups = frozenset(device_groups(collective, module))
