@@ -171,5 +171,5 @@ def test_wrong_numbers(programs: Path) -> None:
     """Of a compile in which one pass, of the program's own, makes a difference of a product."""
     assert "scaled: [-0.158" in dumped(programs, "wrong.py", "dump")
     said = hlo_lint("validate", programs / "dump")
-    assert "error[values-changed]: the module computes something else after apply-xla-tra" in said
+    assert "error[values-changed]: the module computes different values after apply-xla" in said
     assert f"= from: {programs / 'wrong.py'}:10 in scaled\n" in said

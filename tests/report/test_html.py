@@ -907,7 +907,7 @@ def test_what_came_at_the_start_of_a_pipeline_is_between_two_dumps(
         (folder / f"module_0001.m.000{step}.{name}.txt").write_text(text.replace("OP", opcode))
     report = hlo_lint.validate(folder).report
     (finding,) = report.findings
-    assert finding.message.startswith("the module computes something else when b starts: ")
+    assert finding.message.startswith("the module computes different values when b starts: ")
     assert finding.introduced_by is not None
     assert describe(finding.introduced_by) == (
         "a pass that left no dump, between step 0003 and step 0004, the start of b"

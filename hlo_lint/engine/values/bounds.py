@@ -1,4 +1,4 @@
-"""The bound that the results of two programs have to keep, by the operations of both."""
+"""Bounds on the difference between the results of two programs, from their operations."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 WIDE_BOUND: Final = Bound(relative=2.0**-30, of_largest=2.0**-36)
 """The bound of results in f64: 2^22 times its rounding, and far below that of any other type."""
 CONSTANT_ULPS: Final = 32
-"""Units in the last place that a new constant allows for: the pass rounded it to its own type. So
-many times the error of the run in the module's own types are allowed for, too."""
+"""Units in the last place allowed for a new constant, which the pass rounded to its own type. The
+same multiple of the native run's error is allowed, too."""
 FALLBACK_ULPS: Final = 64
 """Units in the last place of the results' type where no run in f64 is possible, times the number
-of operations that round on the longest way through the program."""
+of rounding operations on the longest path through the program."""
 
 
 def wide_bound(
     before: Program, after: Program, native: Sequence[list[NDArray[Any]]], truth: list[NDArray[Any]]
 ) -> Bound:
-    """The bound of results in f64; a wider one where a pass computed constants of floats."""
+    """The bound of results in f64, wider where a pass computed float constants."""
     constants, were, are = _constants(after), _readers(before), _readers(after)
     computed = constants - _constants(before)
     if were - are:  # a division by 3 may become a product with a third that is there already
@@ -46,7 +46,7 @@ def wide_bound(
 
 
 def _constants(program: Program) -> set[tuple[str, bytes]]:
-    """The float constants of a program, those left out that every type holds: 0, 1, 0.5 …"""
+    """The float constants of a program, without those that every type holds: 0, 1, 0.5 …"""
     return {
         (node.shape.dtype, node.literal.tobytes())
         for node in program.nodes
@@ -57,7 +57,7 @@ def _constants(program: Program) -> set[tuple[str, bytes]]:
 
 
 def _readers(program: Program) -> Counter[tuple[str, bytes]]:
-    """The float constants of a program by how many operands they are, broadcast or not."""
+    """The number of uses of each float constant of a program, broadcast or not."""
     readers: Counter[tuple[str, bytes]] = Counter()
     for node in program.nodes:
         for operand in node.operands if node.opcode != "broadcast" else ():
@@ -68,9 +68,9 @@ def _readers(program: Program) -> Counter[tuple[str, bytes]]:
 
 
 def narrowed(program: Program, of_parameters: bool) -> set[str]:
-    """The types of floats to which others of more digits are rounded.
+    """The float types to which floats with more digits are rounded.
 
-    Of parameters only those of at most 16 bits: a product of f32 has a default precision.
+    Parameters count only up to 16 bits, as a product of f32 has a default precision.
     """
     targets: set[str] = set()
     for node in program.nodes:
@@ -84,10 +84,10 @@ def narrowed(program: Program, of_parameters: bool) -> set[str]:
 
 
 def rounded_back(before: Program, after: Program) -> set[str]:
-    """The types to which `after` rounds a float and converts it back, and `before` does not have.
+    """The types absent in `before` to which `after` rounds a float and converts it back.
 
-    Nothing where fewer bits are enough: for a product (XLA:TPU takes bf16 by default, and keeps the
-    rounded operand alone), and where `before` rounds to a number of bits.
+    Empty where fewer bits suffice: for a product (XLA:TPU uses bf16 by default, and keeps only the
+    rounded operand), and where `before` has a `reduce-precision`.
     """
     if any(node.opcode in ("convolution", "dot", "reduce-precision") for node in before.nodes):
         return set()
@@ -95,7 +95,7 @@ def rounded_back(before: Program, after: Program) -> set[str]:
     for node in after.nodes:
         if node.opcode == "convert" and node.operands[0].opcode == "convert":
             narrow = node.operands[0]
-            dtypes = [one.shape.dtype for one in (narrow.operands[0], narrow, node)]
+            dtypes = [value.shape.dtype for value in (narrow.operands[0], narrow, node)]
             if all(map(is_float, dtypes)):
                 source, target, result = map(unit_of, dtypes)
                 targets |= {narrow.shape.dtype} if source < target > result else set()
@@ -103,12 +103,14 @@ def rounded_back(before: Program, after: Program) -> set[str]:
 
 
 FINE_PARTS: Final = 64
-"""A difference of such a part of a unit in the last place says that results were rounded to it."""
+"""A difference of 1/64 of a unit in the last place shows that results were rounded to it."""
 
 
 def rounded_share(before: Program, after: Program) -> float:
-    """The share of a result that `after` may not lose by rounding, which f64 does not show; 0 where
-    nothing says so."""
+    """The share of a result that `after` must not lose by rounding; 0 without such a limit.
+
+    f64 hides that rounding.
+    """
     narrow = rounded_back(before, after)
     asked, left = (
         {
@@ -119,7 +121,7 @@ def rounded_share(before: Program, after: Program) -> float:
         for side in (before, after)
     )
     if (asked - left) & {"x3", "x6", "x9"}:
-        narrow = {"bf16"}  # the factors are sums of parts, of which each has the bits left over
+        narrow = {"bf16"}  # the factors are split into a sum of bf16 parts
     return min(map(unit_of, narrow), default=0.0) / FINE_PARTS
 
 
@@ -128,7 +130,7 @@ def _is_rounded(dtype: str) -> bool:
 
 
 def _is_short(number: float) -> bool:
-    """True for a number of at most 3 significant bits, which no rounding to a type has made."""
+    """True for a number of at most 3 significant bits, which every type holds exactly."""
     from math import frexp, isfinite
 
     return not isfinite(number) or (frexp(number)[0] * 8).is_integer()
@@ -141,20 +143,22 @@ SMOOTH: Final = frozenset(
     "reduce reduce-window reshape reverse scatter select sine slice subtract tanh transpose "
     "tuple".split()
 )
-"""Opcodes that make a small error of an operand no larger error of another kind: the others divide,
-decide, or take the bits."""
+"""Opcodes that turn a small error of an operand into a small error of the result. The others
+divide, decide, or read bits."""
 SMOOTH_SHARE: Final = 2.0**-16
-"""The share of the rounding in the module's own types that a smooth program may have in f64: the
-units are at least 2^29 times smaller."""
+"""The share of the native rounding error that a smooth program may have in f64, whose units are at
+least 2^29 times smaller."""
 
 
 _SMOOTH_ABOVE_0: Final = frozenset("divide log power rsqrt sqrt".split())
-"""Opcodes that are smooth where what they divide by, or read, is more than 0."""
+"""Opcodes that are smooth where their divisor or operand is positive."""
 
 
 def is_smooth(program: Program) -> bool:
-    """True if rounding cannot become a large difference: no float is sorted, compared, or divided
-    by what may be 0."""
+    """True if rounding cannot grow into a large difference.
+
+    No float is sorted, compared, or divided by a number that may be 0.
+    """
     signs = _signs(program)
     return all(
         _is_smooth(node)
@@ -167,7 +171,10 @@ def is_smooth(program: Program) -> bool:
 
 
 def is_exact_on_sparse(program: Program) -> bool:
-    """True if zeros do no harm: no float is divided. In a loop rounding grows, but not on these."""
+    """True if no float is divided, so that the zeros of sparse inputs do no harm.
+
+    Rounding grows in a loop, but sparse inputs do not round.
+    """
     return all(node.opcode == "while" or _is_smooth(node) for node in program.nodes)
 
 
@@ -180,7 +187,7 @@ def _is_smooth(node: Node) -> bool:
 
 
 class _Sign(IntEnum):
-    """The least that all elements of an array are known to be."""
+    """A lower bound on all elements of an array."""
 
     ANY = 0
     NOT_NEGATIVE = 1
@@ -195,8 +202,10 @@ _LEAST: Final = frozenset(
 
 
 def _signs(program: Program) -> Mapping[Node, _Sign]:
-    """The sign of each node of a program; where no operand cancels another one, rounding is as
-    small a part of the result as of them."""
+    """The sign of each node of a program.
+
+    Where operands cannot cancel, the relative rounding error stays small.
+    """
     signs: dict[Node, _Sign] = {}
     for node in program.nodes:
         signs[node] = _sign(node, [signs.get(operand, _Sign.ANY) for operand in node.operands])
@@ -230,8 +239,11 @@ def _sign(node: Node, operands: Sequence[_Sign]) -> _Sign:
 
 
 def is_by_sign_of_nan(program: Program) -> bool:
-    """True if the bits of floats count, and some are computed: infinity less infinity is a NaN of
-    either sign, which the total order puts before or after all numbers."""
+    """True if the result may depend on the sign of a computed NaN.
+
+    Infinity minus infinity is a NaN of either sign, which the total order puts before or after all
+    numbers.
+    """
     reads_bits = any(
         ("type", "TOTALORDER") in node.attributes
         if node.opcode == "compare"
@@ -245,8 +257,10 @@ def is_by_sign_of_nan(program: Program) -> bool:
 
 
 def is_masked_by_product(program: Program) -> bool:
-    """True if a float is multiplied with a predicate: 0 times a NaN or an infinity is a NaN, and 0
-    once algsimp has written the product as a choice."""
+    """True if a float is multiplied by a converted predicate.
+
+    0 times a NaN or an infinity is a NaN, but 0 once algsimp has turned the product into a select.
+    """
     return any(
         node.opcode in _PRODUCTS
         and _is_rounded(node.shape.dtype)
@@ -256,8 +270,8 @@ def is_masked_by_product(program: Program) -> bool:
 
 
 def _is_mask(node: Node) -> bool:
-    """True for an array of the numbers of predicates."""
-    return any(one.shape.dtype == "pred" for one in reached([node], _with_the_same_elements))
+    """True for an array that was converted from predicates."""
+    return any(source.shape.dtype == "pred" for source in reached([node], _with_the_same_elements))
 
 
 def _with_the_same_elements(node: Node) -> Sequence[Node]:
@@ -283,11 +297,11 @@ OPERATION_ULPS: Final[Mapping[str, int]] = {
         ("exponential", "log", "power", "tanh", "logistic", "erf", "sine", "cosine"), 4
     ),
 }
-"""Units in the last place by which one operation may be off; any other one by 1."""
+"""Units in the last place by which an operation may be off; 1 for other opcodes."""
 
 
 def fallback_bound(before: Program, after: Program) -> Bound:
-    """The bound of results in their own types, from the operations of both programs."""
+    """The bound of results in their own types, by the operations of both programs."""
     ulps, unit = 0, 0.0
     for program in (before, after):
         depth: dict[int, int] = {}

@@ -1,15 +1,16 @@
-"""The reasons why two programs are not compared, or a difference between them says nothing."""
+"""The reasons to leave two programs uncompared, or to excuse a difference between them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.walks import reached
 
 if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.graph import Node
     from hlo_lint.engine.values.lowering.program import Program
+    from hlo_lint.hlo.ir import Instruction
     from hlo_lint.hlo.shape import ArrayShape
 
 
@@ -26,10 +27,10 @@ def incomparable(before: Program, after: Program) -> str:
     )
     if ours != theirs:
         return _other_shapes("result", ours, theirs)
-    # A call may be there more or less often: its results follow from its operands.
+    # The number of equal calls may differ: their results follow from their operands.
     cuts = [{f"{cut.what} {cut.signature}" for cut in program.cuts} for program in (before, after)]
     if cuts[0] != cuts[1]:
-        only = [sorted(one - other) for one, other in (cuts, cuts[::-1])]
+        only = [sorted(cuts[0] - cuts[1]), sorted(cuts[1] - cuts[0])]
         names = [
             ", ".join(sorted({signature.split(" ")[0] for signature in side})) for side in only
         ]
@@ -41,12 +42,12 @@ def incomparable(before: Program, after: Program) -> str:
 
 
 def excuse(before: Program, after: Program) -> str:
-    """The reason why a difference says nothing, left open by the programs; empty without one."""
+    """The reason why a difference may come from undefined parts of the programs, or empty."""
     if left_out(after) != left_out(before):
-        # A pass computes with constants: `negate(constant({...}))` becomes another one, a slice of
-        # a table that holds each index at its place the index.
-        return "constants that are left out of the text may be others"
-    # Bits that another generator makes are computed by what was not there before.
+        # A pass folds constants: `negate(constant({...}))` becomes a new constant; a slice of an
+        # identity table becomes the index.
+        return "constants that are left out of the text may differ"
+    # Bits of another generator are computed by new nodes.
     if _generators(after) != _generators(before) and not set(after.nodes) <= set(before.nodes):
         return "XLA:CPU's default generator of random bits need not be the backend's"
     if _wide_divisions(before) and not _wide_divisions(after):
@@ -54,27 +55,30 @@ def excuse(before: Program, after: Program) -> str:
     return ""
 
 
-_INTEGERS: Final = ("s", "u")
-
-
 def left_out(program: Program) -> tuple[set[str], int]:
-    """The names of constants that the text leaves out, but for their ends, and what they decide.
+    """The names of elided constants, and the number of non-integers that depend on integer ones.
 
-    A pass knows the numbers in a table: of each device the offset of its slice.
+    A pass knows the numbers in a table, such as the slice offset of each device.
     """
     constants = [cut.instruction for cut in program.cuts if cut.instruction.opcode == "constant"]
-    names = {one.name.partition(".clone")[0].replace(".", "_") for one in constants}
-    tables = [one for one in constants if one.type_text.startswith(_INTEGERS)]
-    users = reached(tables, lambda one: one.users if one.type_text.startswith(_INTEGERS) else ())
-    return names, sum(not one.type_text.startswith(_INTEGERS) for one in users)
+    names = {constant.name.partition(".clone")[0].replace(".", "_") for constant in constants}
+    tables = [constant for constant in constants if _is_integer(constant)]
+    users = reached(tables, lambda index: index.users if _is_integer(index) else ())
+    return names, sum(not _is_integer(user) for user in users)
+
+
+def _is_integer(instruction: Instruction) -> bool:
+    return instruction.type_text.startswith(("s", "u"))
 
 
 def _wide_divisions(program: Program) -> bool:
-    """True if integers of 64 bits are divided by another than a constant: XLA:TPU expands that."""
+    """True if 64-bit integers are divided by a non-constant: XLA:TPU expands that division."""
     return any(
         node.opcode in ("divide", "remainder")
         and node.shape.dtype in ("s64", "u64")
-        and not any(one.opcode == "constant" for one in reached([node.operands[1]], _repeated))
+        and not any(
+            source.opcode == "constant" for source in reached([node.operands[1]], _repeated)
+        )
         for node in program.nodes
     )
 
@@ -84,7 +88,7 @@ def _repeated(node: Node) -> Sequence[Node]:
 
 
 def _generators(program: Program) -> set[tuple[ArrayShape, ...]]:
-    """The shapes of what generators of the backend's choice make."""
+    """The result shapes of random generators that the backend chooses."""
     return {
         node.shapes
         for node in program.nodes
@@ -93,9 +97,9 @@ def _generators(program: Program) -> set[tuple[ArrayShape, ...]]:
 
 
 def _other_shapes(what: str, ours: Sequence[ArrayShape], theirs: Sequence[ArrayShape]) -> str:
-    """The first parameter or result that has another shape."""
+    """The first parameter or result whose shape differs."""
     if len(ours) != len(theirs):
         return f"{len(ours)} {what}s before, {len(theirs)} after"
     pairs = enumerate(zip(ours, theirs, strict=True))
-    number, (one, other) = next((at, pair) for at, pair in pairs if pair[0] != pair[1])
-    return f"{what} {number} is {one} before and {other} after"
+    number, (our, their) = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
+    return f"{what} {number} is {our} before and {their} after"

@@ -1,6 +1,6 @@
-"""Two results of one program: where they differ, by how much, and the bound they had to keep.
+"""Differences between two results: place, size, and the bound that they exceed.
 
-Passes may change how a float is rounded. So results are compared in the types of the module first,
+Passes may change how a float is rounded. So results are first compared in the module's own types,
 bit for bit; where they differ, runs of both sides in f64 tell rounding from error, because there a
 legal difference is many orders of magnitude smaller than any error worth reporting.
 """
@@ -20,7 +20,7 @@ class Bound:
     """The difference that two results may have."""
 
     relative: float = 0.0
-    """A share of the larger one of two elements."""
+    """A share of the larger of two elements."""
     of_largest: float = 0.0
     """A share of the largest finite element of the whole array: sums cancel."""
 
@@ -41,7 +41,7 @@ MAPPED: Final = (32, 64)
 """Rows and columns of the map of an HTML report."""
 
 EXACT: Final = Bound()
-"""Every bit is the same; one NaN is as good as another."""
+"""Every bit is equal, except that any NaN equals any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +49,25 @@ class LargestDifference:
     """The largest difference between two results."""
 
     output: int
-    """The number of the result, as the leaves of the root are counted."""
+    """The number of the result, counted over the leaves of the root."""
     index: tuple[int, ...]
     """The element that differs most."""
     before: float | int | bool | complex
     after: float | int | bool | complex
     error: float
-    """The absolute difference; infinite where one side is not a number, or the shapes differ."""
+    """The absolute difference; infinite where a single side is NaN, or the shapes differ."""
     count: int
     """The number of elements that differ by more than the bound."""
     region: tuple[tuple[int, int], ...]
-    """The smallest box that holds these, the first and the last number in each dimension."""
+    """The smallest box that holds them: the first and last index in each dimension."""
     elements: int
     """The number of elements of the result."""
     bound: Bound
     drawing: tuple[str, ...] = ()
     """The last two dimensions from above, row by row: `#` where elements differ, `.` elsewhere."""
     error_map: tuple[str, ...] = ()
-    """The same with more rows and columns, and digits for `#`: `9` is within a factor of 3 of the
-    largest error, `8` of a tenth of it, and so on."""
+    """A finer drawing, with digits for `#`: `9` is within a factor of 3 of the largest error, `8`
+    of a tenth of it, and so on."""
 
     @property
     def place(self) -> str:
@@ -92,7 +92,7 @@ class LargestDifference:
 def result_difference(
     before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
 ) -> LargestDifference | None:
-    """The largest difference of the first result that keeps the bound no longer; None if all do.
+    """The largest difference of the first result that exceeds the bound; None if all keep it.
 
     A NaN equals a NaN. Integers and predicates are compared exactly, whatever the bound.
     """
@@ -120,8 +120,11 @@ def array_difference(
         errors[span], wrong[span] = np.where(exceeds, distance, -1.0), exceeds
     if not wrong.any():
         return None
-    at = int(np.argmax(errors))
-    index, error = tuple(map(int, np.unravel_index(at, before.shape))), float(errors[at])
+    position = int(np.argmax(errors))
+    index, error = (
+        tuple(map(int, np.unravel_index(position, before.shape))),
+        float(errors[position]),
+    )
     np.maximum(errors, TINY, out=errors, where=wrong)
     np.maximum(errors, 0.0, out=errors)
     placed = wrong.reshape(before.shape)
@@ -141,16 +144,16 @@ def array_difference(
 
 
 def _number(array: NDArray[Any], index: tuple[int, ...]) -> float | int | bool | complex:
-    """An element, as a number of Python."""
+    """An element as a Python number."""
     element = array[index]
     return element.item() if array.dtype.kind in "biufc" else float(element)
 
 
 def _ends(wrong: NDArray[Any], axis: int) -> tuple[int, int]:
-    """The first and the last place along an axis where something is wrong."""
+    """The first and the last index along an axis with a wrong element."""
     import numpy as np
 
-    others = tuple(other for other in range(wrong.ndim) if other != axis)
+    others = tuple(number for number in range(wrong.ndim) if number != axis)
     places: NDArray[Any] = np.flatnonzero(wrong.any(axis=others))
     return int(places[0]), int(places[-1])
 
@@ -158,7 +161,7 @@ def _ends(wrong: NDArray[Any], axis: int) -> tuple[int, int]:
 def keep_bound(
     before: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]], bound: Bound = EXACT
 ) -> bool:
-    """True if `result_difference` finds none, without what it says of one."""
+    """True if `result_difference` would return None; cheaper, as no difference is described."""
     return len(before) == len(after) and all(
         left.shape == right.shape
         and not any(wrong.any() for _, _, wrong in _distances(left, right, bound))
@@ -167,14 +170,17 @@ def keep_bound(
 
 
 PART: Final = 1 << 18
-"""Elements that are compared at a time: with what is computed of them, each takes 100 bytes."""
+"""Elements that are compared at a time: with intermediate arrays, each takes 100 bytes."""
 
 
 def _distances(
     before: NDArray[Any], after: NDArray[Any], bound: Bound
 ) -> Iterator[tuple[slice, NDArray[Any], NDArray[Any]]]:
-    """The distances of the elements of two arrays of one shape, and which exceed the bound, part by
-    part in the order of memory. Parts of equal bits are left out."""
+    """Each part of two arrays of equal shape, with the distances of its elements and a mask.
+
+    The mask is true where the bound is exceeded. Parts come in the order of memory; parts of equal
+    bits are left out.
+    """
     ours, theirs = before.reshape(-1), after.reshape(-1)
     differing = [
         part
@@ -191,7 +197,7 @@ def _distances(
         are_equal = are_equal and not wrong.any()
         yield part, distance, wrong
     for part in differing if are_equal and bound.is_exact else ():
-        # -0.0 and 0.0 are equal numbers of different bits: a sign that a pass may not lose.
+        # -0.0 and 0.0 are equal numbers with different bits: a pass must keep the sign.
         yield part, *_of_other_sign(wide(ours[part]), wide(theirs[part]))
 
 
@@ -206,7 +212,10 @@ def _largest(left: NDArray[Any], right: NDArray[Any]) -> float:
 def _outside(
     left: NDArray[Any], right: NDArray[Any], bound: Bound, largest: float
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The distances of elements, and which exceed the bound; `largest` is that of all elements."""
+    """The distances of elements, and a mask of those beyond the bound.
+
+    `largest` is the largest size of an element of the whole array.
+    """
     import numpy as np
 
     with np.errstate(all="ignore"):
@@ -222,7 +231,7 @@ def _outside(
 
 
 def _of_other_sign(left: NDArray[Any], right: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Distances of 0, and which elements have another sign."""
+    """Distances of 0, and a mask of the elements whose sign differs."""
     import numpy as np
 
     signs = np.signbit(left.real) != np.signbit(right.real)
@@ -230,7 +239,7 @@ def _of_other_sign(left: NDArray[Any], right: NDArray[Any]) -> tuple[NDArray[Any
 
 
 TINY: Final = 1e-300
-"""The error of zeros of another sign."""
+"""The error of zeros that differ in sign."""
 
 
 def drawn(wrong: NDArray[Any]) -> tuple[str, ...]:
@@ -258,7 +267,7 @@ def error_map(errors: NDArray[Any]) -> tuple[str, ...]:
 
 
 def _from_above(array: NDArray[Any], signs: tuple[int, int]) -> NDArray[Any]:
-    """The maximum of neighbours in the last two dimensions, at most so many rows and columns."""
+    """Maxima of neighbours in the last two dimensions, at most `signs` rows and columns."""
     import numpy as np
 
     plane = array.reshape(-1, *array.shape[-2:]) if array.ndim > 1 else array.reshape(1, 1, -1)
@@ -271,14 +280,18 @@ def _from_above(array: NDArray[Any], signs: tuple[int, int]) -> NDArray[Any]:
 
 
 def is_rounded(array: NDArray[Any]) -> bool:
-    """True for an array of floats or complex numbers: those of ml_dtypes have no kind of numpy."""
+    """True for an array of floats or complex numbers, those of ml_dtypes included.
+
+    Types of ml_dtypes have no numpy kind.
+    """
     return array.dtype.kind in "fc" or "float" in array.dtype.name
 
 
 def wide(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in the widest type of its kind that arithmetic may be done in.
+    """The array in the widest type of its kind that supports arithmetic.
 
-    Integers of 64 bits keep their value: their difference may not, but it is 0 only for equal ones.
+    64-bit integers keep their value. Their difference may be inexact, but is 0 only if they are
+    equal.
     """
     import numpy as np
 
@@ -292,7 +305,7 @@ def wide(array: NDArray[Any]) -> NDArray[Any]:
 def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]) -> float:
     """The largest error of results, as a share of the largest element of its array.
 
-    Elements that are not finite on both sides say nothing of rounding and are left out.
+    Elements that are not finite on both sides are left out: they do not show rounding.
     """
     import numpy as np
 
@@ -313,4 +326,4 @@ def largest_error(results: Sequence[NDArray[Any]], truth: Sequence[NDArray[Any]]
 
 def _parts(array: NDArray[Any]) -> list[slice]:
     """The elements of an array in the order of memory, `PART` at a time."""
-    return [slice(at, at + PART) for at in range(0, array.size, PART)]
+    return [slice(start, start + PART) for start in range(0, array.size, PART)]

@@ -1,4 +1,4 @@
-"""A step that changed the values, as a finding of the rule `values-changed`."""
+"""Findings of the rule `values-changed` from steps that changed the values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def diagnostic_of(change: ValueChange) -> Diagnostic:
         step = f"when {name.pipeline} starts" if starts else f"after {name.after}"
     notes = [f"compared with {change.before.path.name}"]
     if difference is None:
-        message = f"the module cannot be run any more {step}: {change.comparison.reason}"
+        message = f"the module no longer runs {step}: {change.comparison.reason}"
     else:
-        message = f"the module computes something else {step}: {difference}"
+        message = f"the module computes different values {step}: {difference}"
         notes.insert(
             0,
             f"largest error {difference.error:.6g}, {_seed(change.comparison.seed)}; the bound was "

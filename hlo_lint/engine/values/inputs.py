@@ -1,7 +1,7 @@
 """Seeded values for the parameters of a module.
 
-The same seed gives the same values for the same shapes, so that two modules with one signature run
-on the same inputs. Floats are small, and have few bits, so that every type of float holds them.
+A seed gives the same values for the same shapes, so that two modules with equal signatures run on
+the same inputs. Floats are small and have few bits, so that every float type holds them.
 """
 
 from __future__ import annotations
@@ -20,42 +20,41 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_LIMIT: Final = 4
-"""Integers that index nothing are smaller: a trip count among them keeps loops short."""
+"""The limit of integers that are no index: it keeps loops short where they are trip counts."""
 SPARSE: Final = 1 << 20
 """A seed whose matrices have at most one number in each row and column, and whose floats are 1, -1
-or a half: products of them are exact in every type, and do not grow in a loop."""
+or 0.5: products of them are exact in every type, and do not grow in a loop."""
 FINE: Final = SPARSE - 1
-"""A seed whose floats have more digits than types of 16 bits, which round all of them down."""
+"""A seed whose floats have more digits than 16-bit types, which round all of them down."""
 OUTSIDE: Final = FINE - 2
-"""The first of two seeds whose floats are as any, and whose indices lie before and behind the
+"""The first of two seeds whose floats are ordinary, and whose indices lie before and behind the
 array."""
 EDGES: Final = SPARSE + 1
 """The seed of inputs with infinities, NaNs and the ends of the ranges."""
 SMALL_EDGES: Final = EDGES + 1
-"""From this seed on the same without the largest finite floats, which absorb all that is added to
-them."""
+"""From this seed on, edges leave out the largest finite floats, which absorb every addend."""
 _FINE_FACTOR: Final = 1 + 2.0**-10 + 2.0**-13
 _EDGE_SHARE: Final = 8
-"""Of so many elements one is an edge value or at a threshold, where there are any."""
+"""The number of elements per edge value or threshold."""
 _SMALL: Final = 64
-"""Of an array of fewer elements each is an edge value."""
+"""In an array with fewer elements, every element is an edge value."""
 _FOLLOWED: Final = frozenset(
     "add bitcast broadcast call clamp concatenate convert copy fusion maximum minimum reshape "
     "select slice transpose".split()
 )
-"""Opcodes through which an integer reaches the place where it is an index."""
+"""Opcodes through which an integer reaches its use as an index."""
 
 
 def inputs_of(module: Module, seed: int = 0) -> list[NDArray[Any]]:
     """Values for the leaves of the parameters of a module's entry computation, in order.
 
-    Of three seeds the first gives numbers of both signs, the second positive, the third negative
-    ones, so that the largest element of a row lies on each side of 0. Integers that the module uses
-    as indices are in range, a scalar one not 0, then 0, then the last one; others are smaller than
-    `DEFAULT_LIMIT`, but for the unsigned ones of a second seed, which have any bits. Floats lie in
-    [-2, 2], those of one sign at least 0.5 from 0, where no logarithm and no root is a NaN. A
-    scalar is neither 0 nor 1, which hide the other operand of a product, and a predicate is true
-    for one of two seeds in turn.
+    Seeds alternate between numbers of both signs, positive numbers and negative numbers, so that
+    the largest element of a row lies on each side of 0. Integers that the module uses as indices
+    are in range; a scalar index is first nonzero, then 0, then the last index. Other integers are
+    smaller than `DEFAULT_LIMIT`, except that unsigned integers of every second seed have any bits.
+    Floats lie in [-2, 2]; where all have one sign, they are at least 0.5 from 0, so that no
+    logarithm or root is a NaN. A scalar is neither 0 nor 1, which hide the other operand of a
+    product. A predicate alternates between true and false.
     """
     entry = module.entry
     if entry is None:
@@ -78,10 +77,10 @@ def value(
     thresholds: Sequence[float] = (),
     edges: bool = False,
 ) -> NDArray[Any]:
-    """A value for one array; the first number of `seed` is that of the run.
+    """A value for an array; the first number of `seed` is the number of the run.
 
-    Some elements are one of `thresholds`, the constants that the program compares them with, or
-    next to one; a scalar is from the third run on, the constants first. With `edges` some are
+    Some elements are at or next to `thresholds`, the constants that the program compares them
+    with; a scalar is from the third run on, the constants first. With `edges` some are
     infinities, NaNs, zeros of both signs, and the smallest and largest numbers of their type.
     """
     import numpy as np
@@ -130,7 +129,7 @@ def value(
         is_count = is_scalar and is_integer(dtype) and run < SPARSE
         numbers = _edge_values(dtype, limit, run < SMALL_EDGES, is_count)[::-1]
         if result.size < _SMALL:
-            # In another order for each parameter, so that each value meets others.
+            # The order differs for each parameter, so that each value meets others.
             shift = run + sum(leaf) if is_count else 0 if is_scalar else sum(leaf)
             result = numbers[(np.arange(result.size) + shift) % numbers.size].reshape(dims)
         else:
@@ -141,7 +140,7 @@ def value(
 def _mixed(
     random: numpy.random.Generator, array: NDArray[Any], numbers: NDArray[Any]
 ) -> NDArray[Any]:
-    """The array with some elements that are among `numbers`."""
+    """The array with some elements replaced by `numbers`."""
     import numpy as np
 
     if not numbers.size:
@@ -161,7 +160,7 @@ def _integers(
         # Without a sign they are bits: keys of random numbers, halves of wider integers.
         return random.integers(0, min(limit or 1 << bits, 1 << min(bits, 62)), dims)
     end = max(min(limit or DEFAULT_LIMIT, 1 << min(bits, 62)), 1)
-    # A negative trip count runs no loop: those of an odd seed have none.
+    # A negative trip count runs no loop, so some seeds have positive counts only.
     signed = has_sign and is_signed(dtype) and limit is None
     if prod(dims) == 1:
         return np.asarray(
@@ -171,7 +170,7 @@ def _integers(
 
 
 def _floats(random: numpy.random.Generator, dims: tuple[int, ...], has_sign: bool) -> NDArray[Any]:
-    """Multiples of an eighth: bf16 and f16 hold them, the types of 8 bits the nearest ones."""
+    """Multiples of 1/8: bf16 and f16 hold them, 8-bit types the nearest values."""
     import numpy as np
 
     numbers = np.asarray(random.integers(-16 if has_sign else 4, 17, dims))
@@ -193,7 +192,7 @@ def _sparse(random: numpy.random.Generator, dims: tuple[int, ...]) -> NDArray[An
 
 
 def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray[Any]:
-    """The thresholds, then their neighbours, as far as the type has them."""
+    """The thresholds, then their neighbours, where the type represents them."""
     import numpy as np
 
     near = [number + step for step in (0, -1, 1) for number in thresholds]
@@ -208,7 +207,11 @@ def _near(thresholds: Sequence[float], dtype: str, limit: int | None) -> NDArray
 
 
 def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: bool) -> NDArray[Any]:
-    """The ends of a type; of a scalar in a run of ends alone, what may be an index or a count."""
+    """The ends of a type's range, with infinities, NaN and zeros.
+
+    An index also gets values beside the array. With `is_count` a scalar integer gets ends that an
+    index or a trip count may have.
+    """
     import numpy as np
 
     target = numpy_dtype(dtype)
@@ -218,9 +221,9 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: boo
         bits = ELEMENT_TYPES[dtype].bits - is_signed(dtype)
         lowest = -(1 << bits) if is_signed(dtype) else 0
         highest = (1 << bits) - 1
-        # Of an index also what lies right beside the array.
+        # An index also gets the positions right beside the array.
         ends = [0, highest, lowest] if limit is None else [0, limit - 1, limit, -1, lowest]
-        if is_count:  # the first place behind the array; a count of turns that ends
+        if is_count:  # the first index behind the array; a trip count that ends
             ends = [-1, DEFAULT_LIMIT - 1, lowest] if limit is None else [limit - 1, limit, -1]
         return np.array([min(max(lowest, end), highest) for end in ends], object).astype(target)
     if dtype in PART_OF_COMPLEX:
@@ -241,7 +244,7 @@ def _edge_values(dtype: str, limit: int | None, has_largest: bool, is_count: boo
 
 
 def index_limit(parameter: Instruction, module: Module) -> int | None:
-    """The smallest size that a parameter of integers indexes; None if it indexes nothing."""
+    """The smallest size that an integer parameter indexes; None for any other parameter."""
     shape = parameter.shape_or_none
     if not any(is_integer(array.dtype) for array in arrays(shape)):
         return None

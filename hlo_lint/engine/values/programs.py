@@ -1,4 +1,4 @@
-"""Two programs run on the same inputs, and the verdict on their results."""
+"""Run two programs on the same inputs, and judge their results."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.program import Input, Program
 
 ROUNDINGS: Final = 2
-"""A difference of so many times the error of the run in the module's own types says nothing."""
+"""A difference up to this multiple of the native run's rounding error is not reported."""
 CONSTANT_ROUNDINGS: Final = 8
-"""The same where a pass computed constants."""
+"""That multiple where a pass computed constants."""
 MIN_OPTIMIZED_BYTES: Final = 1 << 28
-"""A program with inputs of more bytes runs longer than it takes to compile."""
+"""A program with more input bytes takes longer to run than to compile."""
 OPTIMIZED: Final = {"xla_backend_optimization_level": 1}
-"""Flags for such a program: LLVM optimizes its loops. It changes no value."""
+"""Flags for such a program: LLVM optimizes its loops, and values stay the same."""
 JUDGE: Final[Mapping[str, bool | int | str]] = {
     "xla_disable_hlo_passes": (
         "algsimp,batch-dot-simplification,comparison-expander,conditional-canonicalizer,constant_folding,convolution-canonicalization,cse,dce,"
@@ -63,20 +63,21 @@ JUDGE: Final[Mapping[str, bool | int | str]] = {
     ),
     "xla_llvm_disable_expensive_passes": True,
 }
-"""Flags of the second judge, XLA:CPU without the passes that it runs to be fast.
+"""Flags of the second judge: XLA:CPU without the passes that it runs for speed.
 
-Without one of the others XLA:CPU 0.10.2 refuses a program, aborts, or computes something else:
-they expand what it emits no code for (`logistic`, random bits, 8-bit floats), or assign layouts."""
-UNCONFIRMED: Final = "XLA:CPU gives other results with its passes off"
+XLA:CPU 0.10.2 needs the others: without any of them it refuses a program, aborts, or computes
+wrong values. They expand operations that it has no code for (`logistic`, random bits, 8-bit
+floats), or assign layouts."""
+UNCONFIRMED: Final = "XLA:CPU gives different results with its passes off"
 """The reason where the second judge sees no difference."""
 MAX_WIDE_BYTES: Final = 1 << 27
-"""Programs with inputs of more bytes run in their own types first: f64 takes a multiple."""
+"""Programs with more input bytes run in their own types first: f64 takes a multiple."""
 MAX_INPUT_BYTES: Final = 1 << 30
-"""Inputs of more bytes are not made."""
+"""The most input bytes of a program that is run."""
 MAX_KEPT_BYTES: Final = 1 << 30
-"""Results of so many bytes are held, to compare with."""
+"""The bytes of results that are held for later comparisons."""
 MAX_SMALL: Final = 64
-"""Elements of all inputs up to which there are more runs."""
+"""Programs with at most this many input elements get `MORE_RUNS` further runs."""
 MORE_RUNS: Final = 6
 MAX_THRESHOLDS: Final = 3
 """Runs for the thresholds of scalars."""
@@ -86,7 +87,7 @@ DrawInput: TypeAlias = "Callable[..., NDArray[Any]]"
 
 
 class StepOutcome(Enum):
-    """The verdict on one step."""
+    """The verdict on a step."""
 
     SAME_GRAPH = "equal by graph"
     SAME_BITS = "equal bit for bit"
@@ -109,7 +110,7 @@ class Comparison:
     seed: int = 0
     """The seed that shows the difference."""
     bound: Bound = EXACT
-    """The bound that was kept, or not."""
+    """The bound that the results were compared with."""
 
     @property
     def is_equal(self) -> bool:
@@ -119,25 +120,25 @@ class Comparison:
 
 @dataclass
 class Runs:
-    """Runs programs, each once for its inputs, a seed and a choice of types."""
+    """Runs programs, once for each combination of inputs, seed and types."""
 
     xla: XlaCpu
     edges: bool = False
     """True if all inputs hold infinities, NaNs, and the ends of the ranges."""
     at_edges: bool = False
-    """True if programs that are equal otherwise run on such inputs as well."""
+    """True if programs that are equal on plain inputs run on such inputs as well."""
     draw: DrawInput = value
-    """Gives the values of an input, as `value` of `inputs.py`."""
+    """Gives the values of an input, as `value` of `inputs.py` does."""
     wide_first: bool = False
     """True if programs that f64 finds equal need not run in their own types."""
     _kept: dict[Hashable, list[NDArray[Any]] | NotRun] = field(default_factory=dict)
-    """Inputs and results, those used last at the end."""
+    """Inputs and results, the most recently used at the end."""
     _failures: dict[tuple[int, bool], NotRun] = field(default_factory=dict)
-    """Of graphs in their own types, or in f64, the reason why they do not run."""
+    """The reason why a graph does not run in its own types, or in f64."""
     _unjudged: set[int] = field(default_factory=set)
     """Graphs that do not run without XLA:CPU's rewrites, or not in time."""
     _texts: dict[tuple[int, bool], str] = field(default_factory=dict)
-    """Of the graphs that ran last, those used last at the end."""
+    """The texts of recent graphs, the most recently used at the end."""
 
     def inputs(self, inputs: Inputs, seed: int) -> list[NDArray[Any]]:
         """Values for inputs.
@@ -203,23 +204,23 @@ class Runs:
         return text
 
     def _once(self, key: Hashable, make: Callable[[], list[NDArray[Any]]]) -> list[NDArray[Any]]:
-        """Arrays, or the reason why there are none, made once as long as they are kept."""
-        made = self._kept.pop(key, None)
-        if made is None:
+        """The cached arrays of a key, or the cached reason for their failure."""
+        result = self._kept.pop(key, None)
+        if result is None:
             try:
                 self.xla.limits.deadline.check()
-                made = make()
+                result = make()
             except (NotRun, NoTimeLeft) as error:
-                made = NotRun(f"{error}")
-        self._kept[key] = made
+                result = NotRun(f"{error}")
+        self._kept[key] = result
         excess = sum(map(_size, self._kept.values())) - MAX_KEPT_BYTES
-        for other in list(self._kept)[:-1]:
-            if excess > 0 and (size := _size(self._kept[other])):
+        for candidate in list(self._kept)[:-1]:
+            if excess > 0 and (size := _size(self._kept[candidate])):
                 excess -= size
-                del self._kept[other]
-        if isinstance(made, NotRun):
-            raise made
-        return made
+                del self._kept[candidate]
+        if isinstance(result, NotRun):
+            raise result
+        return result
 
     def failure(self, program: Program, inputs: Inputs, seed: int) -> NotRun | None:
         """The reason why a program runs neither in its own types nor in f64; None if it runs."""
@@ -234,7 +235,7 @@ class Runs:
         return reason
 
     def _order(self, inputs: Inputs) -> tuple[Mapping[str, str], ...]:
-        """The types in which a program runs, those first that are to decide."""
+        """The types in which a program runs, the deciding types first."""
         is_large = sum(map(_bytes, inputs)) > MAX_WIDE_BYTES
         return (WIDE, NATIVE) if self.wide_first and not is_large else (NATIVE, WIDE)
 
@@ -284,8 +285,10 @@ class Runs:
     def _compared_at_edges(
         self, before: Program, after: Program, inputs: Inputs, seed: int
     ) -> Comparison:
-        """The verdict on inputs with ends of ranges; a finite difference has to be there without
-        the largest numbers, too: in a sum in another order 2 is lost in one, and not between two.
+        """The verdict on inputs with ends of ranges.
+
+        A finite difference must also appear without the largest numbers: by the order of a sum, a
+        2 may be lost beside a large number or survive.
         """
         verdict = self._compared(before, after, inputs, seed)
         if verdict.difference is not None and isfinite(verdict.difference.error):
@@ -299,7 +302,7 @@ class Runs:
     def _rounded(
         self, before: Program, after: Program, inputs: Inputs, share: float
     ) -> Comparison | None:
-        """A change where results have the rounding of narrow types, which f64 does not show."""
+        """A change where results have the rounding of a narrow type, which f64 hides."""
         try:
             ours, theirs = (self.results(side, inputs, FINE) for side in (before, after))
             truth = self.results(before, inputs, FINE, WIDE)
@@ -355,12 +358,12 @@ class Runs:
         else:
             return Comparison(StepOutcome.NOT_RUN, str(failures[0]), seed=seed)
         if divergence is not None and native and wide:
-            # A sort or a selection of near ties: the step before alone gives both results. A new
-            # constant (`x / 3` to `x * 0.333`) is another rounding of every iteration.
-            at, has_new = divergence.output, bound is not WIDE_BOUND
-            with errstate(over="ignore"):  # what is too large for the type is infinite in it
+            # In a sort or selection with near ties, rounding before the step gives both results. A
+            # new constant (`x / 3` to `x * 0.333`) changes the rounding of every iteration.
+            output, has_new = divergence.output, bound is not WIDE_BOUND
+            with errstate(over="ignore"):  # a number too large for the type becomes infinite
                 errors = [
-                    array_difference(own[at], exact[at].astype(own[at].dtype))
+                    array_difference(own[output], exact[output].astype(own[output].dtype))
                     for own, exact in zip(native[: 1 + has_new], wide, strict=False)
                 ]
             factor: float = CONSTANT_ROUNDINGS if has_new else ROUNDINGS
@@ -380,7 +383,7 @@ class Runs:
     def _confirmed(
         self, before: Program, after: Program, inputs: Inputs, seed: int, bound: Bound
     ) -> bool:
-        """False if XLA:CPU without its rewrites sees none: its bugs are not blamed on passes."""
+        """False if XLA:CPU without its rewrites sees no difference: the bug is then XLA:CPU's."""
         results: list[list[NDArray[Any]]] = []
         for side in (before, after):
             if side.graph.number in self._unjudged:
@@ -395,26 +398,26 @@ class Runs:
 
 
 HIDING: Final = frozenset("erf logistic reduce tanh".split())
-"""Opcodes whose results are 1 for every large operand, such as most sums of products are, and sums,
-which a small addend is lost in."""
+"""Opcodes that hide a difference: their results are 1 for every large operand, or, for a sum, lose
+a small addend."""
 EDGELESS: Final = frozenset({"bounded", "fft", "ragged-dot"})
-"""Opcodes for which ends of ranges say nothing: a size is not the end of the integers, and a sum of
-infinities with weights, of which some are 0, is one of them or no number, by how it is written."""
+"""Opcodes for which ends of ranges decide nothing: a size is never the largest integer, and a sum
+of infinities with weights, some of them 0, is infinite or NaN depending on how it is written."""
 UNDECIDED: Final = (
     (is_by_sign_of_nan, "the sign of a NaN, which no operation defines, may decide"),
     (is_masked_by_product, "0 times a NaN may be 0"),
 )
 """Programs whose results are not defined on infinities and NaNs, and why."""
 SIDED: Final = frozenset("clamp compare maximum minimum sort".split())
-"""Opcodes whose results differ where their operands lie on another side of each other, or of 0."""
+"""Opcodes whose results depend on the order or the signs of their operands."""
 
 
 def _needed(seeds: Sequence[int], inputs: Inputs, before: Program, after: Program) -> Sequence[int]:
-    """The seeds, and those that put what decides on its other sides.
+    """The given seeds, with further seeds for programs that compare, index or have few inputs.
 
-    The third one has negative numbers, and last indices; from it on scalars are at their
-    thresholds, one number in each run. Inputs of few elements are drawn more often: two draws may
-    have the same bits where it counts.
+    The third seed has negative numbers and last indices; from it on scalars are at their
+    thresholds, one number in each run. Inputs with few elements are drawn more often, as two draws
+    may have the same bits where it counts.
     """
     is_small = sum(prod(input_.shape.dims) for input_ in inputs) <= MAX_SMALL
     scalars = [input_ for input_ in inputs if prod(input_.shape.dims) == 1]
@@ -432,13 +435,13 @@ def _bytes(input_: Input) -> int:
     return prod(input_.shape.dims) * BITS.get(input_.shape.dtype, 8) // 8
 
 
-def _size(made: list[NDArray[Any]] | NotRun) -> int:
+def _size(result: list[NDArray[Any]] | NotRun) -> int:
     """The bytes of arrays."""
-    return 0 if isinstance(made, NotRun) else sum(array.nbytes for array in made)
+    return 0 if isinstance(result, NotRun) else sum(array.nbytes for array in result)
 
 
 def _unless_excused(verdict: Comparison, before: Program, after: Program) -> Comparison:
-    """A change, unless what the programs do not say may have made it."""
+    """The verdict, or not comparable where undefined parts of the programs may cause the change."""
     reason = excuse(before, after)
     if not reason:
         return verdict

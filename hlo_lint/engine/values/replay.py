@@ -1,8 +1,9 @@
 """The first instruction of a step whose value differs: both programs run once more, step by step.
 
-The values of all nodes that only one side has become results. A node of the side after is explained
-if the side before has its value, too. Back from a wrong result, through what is not explained, the
-first node is the one that went wrong. In a loop the body runs on the state of each iteration.
+Nodes that exist on one side only become extra results. A node after the step is explained if some
+value before the step equals its value. The search walks back from a wrong result through
+unexplained nodes; the first of them is the culprit. For a loop, the body runs on the state of each
+iteration.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.program import Program
 
 MAX_KEPT_BYTES: Final = 1 << 29
-"""The values of so many bytes are kept; of more, those of the smallest nodes."""
+"""The bytes of values to keep; beyond them only the values of the smallest nodes are kept."""
 MAX_ITERATIONS: Final = 16
-"""Iterations of a loop in which the first difference is looked for."""
+"""Iterations of a loop that are searched for the first difference."""
 MAX_UNROLLED: Final = 8
-"""Iterations that a body may do in one go."""
+"""Iterations that an unrolled body may do at once."""
 MAX_NESTING: Final = 4
 
 
@@ -42,9 +43,9 @@ class Culprit:
     instruction: Instruction
     """In the module after the step."""
     difference: LargestDifference | None
-    """The difference of its value from that of its counterpart; None where it has none."""
+    """The difference from its counterpart before the step; None without a counterpart."""
     iteration: int | None = None
-    """The iteration of the innermost loop that it is in, from 0."""
+    """The iteration of the innermost loop around it, from 0."""
 
 
 def culprit(
@@ -68,7 +69,7 @@ class _Replay:
     after: Program
     runs: Runs
     scopes: list[str] = field(default_factory=lambda: [""])
-    """The bodies of the loops that are being looked into, innermost last."""
+    """The bodies of the loops being searched, innermost last."""
 
     def origin(self, node: Node) -> Instruction | None:
         """The instruction after the step that computes a node, in the innermost loop."""
@@ -83,7 +84,7 @@ class _Replay:
     ) -> Culprit | None:
         """The first instruction of `theirs` that differs, run on the same inputs as `ours`.
 
-        `later` are inputs of the iterations of `ours` that `theirs` makes in the same go.
+        `later` are inputs of further iterations of `ours` that an unrolled `theirs` does at once.
         """
         our_nodes, their_nodes = (nodes_in_order(graph.roots) for graph in (ours, theirs))
         shared = {node.number for node in our_nodes} & {node.number for node in their_nodes}
@@ -105,8 +106,8 @@ class _Replay:
         ]
         wrong = [
             node
-            for node, one, other in zip(theirs.roots, *roots, strict=True)
-            if not keep_bound([one], [other], WIDE_BOUND)
+            for node, our_root, their_root in zip(theirs.roots, *roots, strict=True)
+            if not keep_bound([our_root], [their_root], WIDE_BOUND)
         ]
         if not wrong:
             return None
@@ -118,7 +119,7 @@ class _Replay:
         loop = node.operands[0] if node.opcode == "get-tuple-element" else node
         instruction = self.origin(node) or self.origin(loop)
         if node.number in shared:
-            # A right value in a wrong place: the instruction that puts it there is the last one.
+            # A correct value in a wrong place: the last instruction puts it there.
             instruction = self.after.last.get((self.scopes[-1], node.number), instruction)
             loop = node
         if instruction is None:
@@ -135,7 +136,7 @@ class _Replay:
         return self.runs.xla.run(emit_graph(graph, WIDE, keep=keep), inputs)
 
     def _by_structure(self, theirs: Graph, shared: set[int]) -> Culprit | None:
-        """Without values: the first instruction that the side before does not have."""
+        """The first instruction absent before the step, where no values are known."""
         for node in nodes_in_order(theirs.roots):
             instruction = None if node.number in shared else self.origin(node)
             if instruction is not None:
@@ -162,8 +163,9 @@ class _Replay:
                 value = theirs.get(node.number)
                 if not is_known and value is not None:
                     is_known = any(
-                        other.dtype == value.dtype and keep_bound([other], [value], WIDE_BOUND)
-                        for other in by_size.get(value.shape, ())
+                        candidate.dtype == value.dtype
+                        and keep_bound([candidate], [value], WIDE_BOUND)
+                        for candidate in by_size.get(value.shape, ())
                     )
                 explained[node.number] = is_known
             return is_known
@@ -193,9 +195,9 @@ class _Replay:
         if origin is None or value is None:
             return None
         named = {number: same.name for (_, number), same in self.before.origins.items()}
-        for other in before:
-            if named.get(other.number) == origin.name and other.shapes == node.shapes:
-                array = ours.get(other.number)
+        for candidate in before:
+            if named.get(candidate.number) == origin.name and candidate.shapes == node.shapes:
+                array = ours.get(candidate.number)
                 divergence = None if array is None else array_difference(array, value, WIDE_BOUND)
                 if divergence is not None:
                     return divergence
@@ -204,9 +206,9 @@ class _Replay:
     def _iterations(
         self, body: Graph, state: Sequence[NDArray[Any]], after: Sequence[NDArray[Any]]
     ) -> list[list[NDArray[Any]]]:
-        """The states up to that whose counters are those of `after`; the next one without such.
+        """The states until the counters equal those of `after`, else the next state.
 
-        A pass unrolls a loop: its body then does what several iterations did before.
+        An unrolled loop's body does several iterations at once.
         """
         states = [self._values(body, (), state)]
         for _ in range(MAX_UNROLLED):
@@ -218,20 +220,20 @@ class _Replay:
     def _in_loop(
         self, loop: Node, instruction: Instruction, ours: Graph, inputs: Sequence[NDArray[Any]]
     ) -> Culprit | None:
-        """The first instruction that differs in the body of a loop, in the first such iteration."""
+        """The first instruction that differs in a loop's body, in the first differing iteration."""
         before = [node for node in nodes_in_order(ours.roots) if node.opcode == "while"]
         same = [node for node in before if node.shapes == loop.shapes]
         names = instruction.called_computations
         if not same or not names:
             return None
-        # Loops of one state are told apart by the values that they begin with, where they can be.
-        other = next((node for node in same if node.operands == loop.operands), same[0])
-        bodies = [_flat(dict(node.called)["body"]) for node in (other, loop)]
-        condition = _flat(dict(other.called)["condition"])
+        # Loops with the same state type are told apart by their initial values, where possible.
+        counterpart = next((node for node in same if node.operands == loop.operands), same[0])
+        bodies = [_flat(dict(node.called)["body"]) for node in (counterpart, loop)]
+        condition = _flat(dict(counterpart.called)["condition"])
         attributes = [key for key in instruction.attributes if key in ("body", "condition")]
         self.scopes.append(names[attributes.index("body")] if "body" in attributes else names[-1])
         try:
-            state = self._values(ours, other.operands, inputs)[len(ours.roots) :]
+            state = self._values(ours, counterpart.operands, inputs)[len(ours.roots) :]
             for iteration in range(MAX_ITERATIONS):
                 if not bool(self._values(condition, (), state)[0]):
                     break
@@ -251,17 +253,17 @@ class _Replay:
 
 
 def _counters(state: Sequence[NDArray[Any]]) -> list[int]:
-    """The integers in the state of a loop, among them the number of the iteration."""
+    """The scalar integers in a loop's state, which include the iteration number."""
     return [int(array) for array in state if not array.ndim and array.dtype.kind in "iu"]
 
 
 def _flat(graph: Graph) -> Graph:
-    """The body of a loop as a program: its parameters one by one."""
+    """The body of a loop as a program with separate parameters."""
     return Graph(graph.number, graph.parameters, graph.roots, False, True)
 
 
 def _kept(nodes: Sequence[Node], shared: set[int]) -> list[Node]:
-    """The nodes whose values are compared: arrays that only one side has."""
+    """The nodes whose values are compared: arrays that are not shared, smallest first."""
     own = [
         node
         for node in nodes

@@ -1,4 +1,4 @@
-"""The values of instructions: the module is lowered and run by XLA:CPU."""
+"""Compute the values of instructions on XLA:CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ArrayValue: TypeAlias = "NDArray[Any] | tuple[ArrayValue, ...] | None"
 
 
 class NoValue(HloLintError):
-    """An instruction that has no value here; the message names it, and says why."""
+    """An instruction without a value; the message names it and gives the reason."""
 
 
 def values_of(
@@ -37,17 +37,17 @@ def values_of(
     wide: bool = False,
     xla: XlaCpu | None = None,
 ) -> list[ArrayValue]:
-    """The values of instructions, of one in a loop the last; without any, that of the module.
+    """The values of instructions, or of the module's result by default.
 
-    Only what they need is lowered and run, on one device.
+    The value of an instruction in a loop is its last value. Only the operations that the
+    instructions need are lowered and run, on one device.
 
     Args:
-        inputs: a value for each array in the parameters of the entry computation, in order, of the
-            dimensions that its shape gives; it is converted to the element type.
-        instructions: instructions of any computation that is called, but for those that a reducer
-            or a comparator is.
-        wide: hold every float as an f64: the values without most of the rounding errors.
-        xla: the child process that runs the program, in place of one for this call.
+        inputs: a value for each array in the parameters of the entry computation, in order, with
+            the dimensions of its shape; it is converted to the element type.
+        instructions: instructions of any called computation except reducers and comparators.
+        wide: hold every float as an f64, which avoids most rounding errors.
+        xla: the child process that runs the program; by default a new one.
 
     >>> import numpy
     >>> from hlo_lint.hlo.parser.module import parse_file
@@ -57,8 +57,8 @@ def values_of(
     [array([2, 4], dtype=int32)]
 
     Raises:
-        NoValue: one of them cannot be lowered, XLA:CPU does not run it, or it does not run with
-            these inputs.
+        NoValue: an instruction cannot be lowered, XLA:CPU does not run it, or these inputs do not
+            reach it.
         DumpError: jaxlib is not installed.
     """
     entry = module.entry
@@ -85,37 +85,39 @@ def first_non_finite(
     wide: bool = False,
     xla: XlaCpu | None = None,
 ) -> tuple[Instruction, tuple[ArrayValue, ...]] | None:
-    """The first instruction that makes a NaN of operands without one, or an infinity of finite
-    ones, with its value and those of its operands when it first does; None where none does.
+    """The first instruction that turns NaN-free operands into a NaN, or finite ones into infinity.
 
-    In a loop it is that of any iteration; of several the first in the order of the module.
+    It comes with its value and those of its operands when it first does so; None if no instruction
+    does. Iterations of loops count; of several instructions the first in the module's order is
+    returned.
 
     Raises:
         NoValue: as `values_of`.
         DumpError: jaxlib is not installed.
     """
     watched = [i for i in module.instructions() if i.operands and not _is_caller(i)]
-    for keeps in (False, True):  # of all instructions, the values may need too much memory
+    for keeps in (False, True):  # the values of all instructions may need too much memory
         nodes = Nodes()
         watch = FirstNonFinite(module, watched, nodes, keeps=keeps)
         program = _program(module, nodes, watch)
-        made = [(i, value) for i, value, made in _seen(watch, program, inputs, wide, xla) if made]
-        if not made:
+        seen = _seen(watch, program, inputs, wide, xla)
+        non_finite = [(instruction, value) for instruction, value, has_run in seen if has_run]
+        if not non_finite:
             return None
-        watched = [made[0][0]]
-    instruction, values = made[0]
+        watched = [non_finite[0][0]]
+    instruction, values = non_finite[0]
     assert isinstance(values, tuple)
     return instruction, values
 
 
 def _is_caller(instruction: Instruction) -> bool:
-    """True for what has the values of instructions in a computation, which are looked at."""
+    """True for an instruction whose value comes from a called computation."""
     base = instruction.opcode.removesuffix("-start")
     return base in ("async", "call", "conditional", "fusion", "while")
 
 
 def _program(module: Module, nodes: Nodes, watch: Watch) -> Program:
-    """The program that computes what is watched."""
+    """The program that computes the watched values."""
     lowering = Lowering(module, nodes, watch=watch)
     try:
         program = lowering.program()
@@ -136,7 +138,7 @@ def _seen(
     wide: bool,
     xla: XlaCpu | None,
 ) -> Iterator[tuple[Instruction, ArrayValue, bool]]:
-    """Each instruction that is watched, with the value that is kept and its predicate."""
+    """Each watched instruction, with its value and whether it has run."""
     arguments = _arguments(watch.module, program, inputs)
     results = iter(_run(program, arguments, wide, xla))
     for instruction, last in watch.seen.items():
@@ -144,7 +146,7 @@ def _seen(
 
 
 def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
-    """The arrays of a value in order, those of tuples in tuples too; tokens are left out."""
+    """The arrays of a value in order, nested tuples included; tokens are left out."""
     if isinstance(value, tuple):
         for part in value:
             yield from arrays_of(part)
@@ -155,7 +157,7 @@ def arrays_of(value: ArrayValue) -> Iterator[NDArray[Any]]:
 def _arguments(
     module: Module, program: Program, inputs: Sequence[NDArray[Any]]
 ) -> list[NDArray[Any]]:
-    """The arrays that a program takes, of those for all parameters of its module."""
+    """The arrays that a program takes, out of those for all parameters of its module."""
     from hlo_lint.hlo.parser.literals import numpy_dtype
 
     assert module.entry is not None
@@ -198,11 +200,11 @@ _words: Final = re.compile(r"[a-z][a-z-]+").findall
 
 
 def _refusal(error: NotRun, text: str, program: Program) -> str:
-    """A message of XLA about the program, with the names that the module has.
+    """XLA's message about the program, with the module's own names.
 
-    It names a node, a line, or only the opcode that it does not know.
+    XLA names a node, a line, or only the unknown opcode.
     """
-    by_number = {number: made.name for (_, number), made in program.origins.items()}
+    by_number = {number: source.name for (_, number), source in program.origins.items()}
 
     def named(text: str) -> str:
         return _find_nodes(lambda node: f"%{by_number.get(int(node[1]), node[0])}", text)
@@ -210,14 +212,14 @@ def _refusal(error: NotRun, text: str, program: Program) -> str:
     message = f"{error}"
     place = _place(message)
     if place is not None:
-        # What is not there is said at the begin of the next line.
+        # XLA reports missing text at the start of the next line.
         lines = text.split("\n")[: int(place[1])]
         begin = lines.pop()
         line = begin if begin[: int(place[2]) - 1].strip() else lines[-1]
         message = f"{message[place.end() :]}: {named(line).strip()}"
     else:
         words = _words(message)
-        of_opcode = (made.name for made in program.origins.values() if made.opcode in words)
+        of_opcode = (source.name for source in program.origins.values() if source.opcode in words)
         message = named(message)
         name = "" if "%" in message else next(of_opcode, "")
         message = f"{message}: %{name}" if name else message

@@ -1,4 +1,4 @@
-"""The steps of one run, each a program once it is looked at."""
+"""The steps of a run, lowered to programs on demand."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ NOT_LOOKED_AT: Final = Comparison(StepOutcome.BETWEEN)
 
 @dataclass(eq=False)
 class ValidatedStep:
-    """One dump with what became of it."""
+    """A dump with its program and its verdict."""
 
     dump: PassDump
     number: int = 0
-    """Its place in the run."""
+    """Its position in the run."""
     program: Program | None = None
-    """None for one that is not lowered, or that nobody looked at."""
+    """None if it could not be lowered, or was not needed."""
     comparison: Comparison = NOT_LOOKED_AT
     """The verdict against the dump before it."""
     is_tried: bool = False
-    """True once it was to be lowered."""
+    """True once lowering was tried."""
     before: ValidatedStep | None = None
     """The step before it that became a program."""
     is_judged: bool = True
-    """False for the first dump of a run, which is compared with nothing."""
+    """False for the first dump of a run, which has no predecessor to compare with."""
 
     def lower(
         self,
@@ -49,7 +49,7 @@ class ValidatedStep:
         is_partitioned: bool = False,
         devices: int = 1,
     ) -> None:
-        """Make a program of the dump, or say why there is none."""
+        """Lower the dump to a program, or record the reason for its failure."""
         self.is_tried = True
         try:
             deadline.check()
@@ -70,11 +70,11 @@ class ValidatedStep:
         except (DumpError, NotLowered, OSError) as error:
             self.comparison = Comparison(StepOutcome.NOT_LOWERED, str(error))
 
-    def has_graph_of(self, other: ValidatedStep | None) -> bool:
+    def has_graph_of(self, step: ValidatedStep | None) -> bool:
         """True if two steps are equal by graph."""
-        if self.program is None or other is None or other.program is None:
+        if self.program is None or step is None or step.program is None:
             return False
-        return self.program.graph is other.program.graph
+        return self.program.graph is step.program.graph
 
     @property
     def label(self) -> str:
@@ -84,7 +84,7 @@ class ValidatedStep:
 
 
 class RunSteps:
-    """The steps of one run, each a program once it is looked at."""
+    """The steps of a run, lowered to programs on demand."""
 
     def __init__(
         self, dumps: Sequence[PassDump], deadline: Deadline, progress: StepProgress
@@ -99,7 +99,7 @@ class RunSteps:
         self._texts: dict[tuple[tuple[int, ...], bool, int], ValidatedStep] = {}
 
     def lower(self, step: ValidatedStep, before: ValidatedStep | None = None) -> Program | None:
-        """The program of a step; `before` is one before it, which tells the devices of the run."""
+        """The program of a step; an earlier step `before` gives the device count of the run."""
         if not step.is_tried:
             self.progress(step.dump.path.name)
             program = None if before is None or self._layout is not None else before.program
@@ -108,21 +108,21 @@ class RunSteps:
             same = self._texts.setdefault(key, step)
             if same is step:
                 step.lower(self._nodes, self._replicated, self._deadline, self._layout, *key[1:])
-            else:  # as a third of them
+            else:  # a third of the dumps repeat the text of another
                 step.is_tried, step.program = True, same.program
                 step.comparison = step.comparison if same.program else same.comparison
         return step.program
 
-    def between(self, one: ValidatedStep, other: ValidatedStep) -> ValidatedStep | None:
-        """The step in the middle of two, of those that can be lowered."""
-        middle = (one.number + other.number) / 2
-        steps = self.steps[one.number + 1 : other.number]
+    def between(self, first: ValidatedStep, last: ValidatedStep) -> ValidatedStep | None:
+        """The step nearest to the middle between two that can be lowered."""
+        middle = (first.number + last.number) / 2
+        steps = self.steps[first.number + 1 : last.number]
         steps.sort(key=lambda step: abs(step.number - middle))
-        return next((step for step in steps if self.lower(step, one)), None)
+        return next((step for step in steps if self.lower(step, first)), None)
 
 
 def shared_parameters(dumps: Sequence[PassDump], deadline: Deadline) -> frozenset[int]:
-    """The parameters that all devices share, by the first dump that shards any."""
+    """The replicated parameters, by the first dump that shards any parameter."""
     for dump in dumps:
         if deadline.left <= 0:
             break
@@ -145,7 +145,7 @@ def shared_parameters(dumps: Sequence[PassDump], deadline: Deadline) -> frozense
 def partitioned(
     dumps: Sequence[PassDump], deadline: Deadline
 ) -> tuple[int, ProgramShardings | None]:
-    """The first dump whose module has the parts of arrays, and how the one before spreads them."""
+    """The position of the first partitioned dump, and the shardings of its predecessor."""
     may_be = _may_be_partitioned(dumps)
     for number, dump in enumerate(dumps if may_be else ()):
         if deadline.left <= 0:
@@ -163,7 +163,7 @@ def partitioned(
 
 
 def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:
-    """False where the last dump is of one partition: the others need not be read."""
+    """False if the last dump has a single partition: the others need not be read."""
     if not dumps or any(dump.name and dump.name.after in _PARTITIONERS for dump in dumps):
         return bool(dumps)
     try:
@@ -177,4 +177,4 @@ def _may_be_partitioned(dumps: Sequence[PassDump]) -> bool:
 _is_part: Final = re.compile(r"_spmd(\.\d+)?$").search
 """The partitioner gives the entry computation a new name."""
 _PARTITIONERS: Final = frozenset({"spmd-partitioning", "tpu-spmd-partitioning"})
-"""Passes that do, where a text has another name."""
+"""The partitioners, for texts whose entry computation has another name."""

@@ -1,9 +1,9 @@
-"""The first pass after which a module computes something else.
+"""Find the first pass that changes the values of a module.
 
-The first dump of a compilation and the last one become programs (`lowering`), which need not run
-where they are one graph; where they differ the step is found by bisection, and only the dumps that
-it looks at are lowered. Where the interface changes (other parameters, another custom call that
-cannot be run) a new stretch begins, and the step between is not compared.
+The first and the last dump of a compilation become programs (`lowering`). They need not run if
+their graphs are equal; otherwise the step is found by bisection, which lowers only the dumps that
+it visits. Where the interface changes (parameters, custom calls that cannot be run) a new stretch
+begins, and the step between two stretches is not compared.
 """
 
 from __future__ import annotations
@@ -38,35 +38,35 @@ from hlo_lint.xla.cpu import XlaCpu
 from hlo_lint.xla.limits import MEMORY, SECONDS
 
 SEEDS: Final = (0, 1)
-"""One seed of small numbers of both signs, one of positive numbers."""
+"""A seed of small numbers of both signs, and a seed of positive numbers."""
 
 MIN_SHARE: Final = 4
-"""Steps for which another child is worth its start."""
+"""The number of steps that makes another child worth its start."""
 
 
 @dataclass
 class ValueChange:
-    """A step whose module computes something else than the one before."""
+    """A step that changed the values of the module."""
 
     before: PassDump
     after: PassDump
     comparison: Comparison
     culprit: Culprit | None
-    """The first instruction whose value differs, or that XLA refuses; None where none is known."""
+    """The first instruction whose value differs, or that XLA refuses; None if unknown."""
 
 
 @dataclass
 class Validation:
-    """The verdict on one compilation."""
+    """The verdict on a compilation."""
 
     title: str
     steps: list[ValidatedStep] = field(default_factory=list)
     changes: list[ValueChange] = field(default_factory=list)
-    """The steps that changed the values, the first one first."""
+    """The steps that changed the values, in the order of the run."""
     runs: int = 0
     """The number of programs that XLA:CPU ran."""
     notes: list[str] = field(default_factory=list)
-    """The reasons why steps were not compared, and what was cut."""
+    """The reasons why steps were not compared, and the operations that were not run."""
 
     @property
     def counts(self) -> Counter[StepOutcome]:
@@ -75,7 +75,7 @@ class Validation:
 
     @property
     def _judged(self) -> list[ValidatedStep]:
-        """The steps that were compared with another one, or could not be."""
+        """All steps except the first dump, which has no predecessor to compare with."""
         return [step for step in self.steps if step.is_judged]
 
     @property
@@ -85,7 +85,7 @@ class Validation:
         return sum(step.comparison.outcome not in missing for step in self._judged)
 
     def finish(self, runs: int) -> None:
-        """Note the number of runs, why steps were not compared, and what was cut."""
+        """Note the number of runs, the reasons for missing comparisons, and the cut operations."""
         self.runs = runs
         reasons = Counter(
             f"{step.comparison.outcome.value}: {step.comparison.reason}"
@@ -110,10 +110,10 @@ def validate_dumps(
     progress: StepProgress = lambda _: None,
     draw: DrawInput = value,
 ) -> Validation:
-    """Compare dumps of one program in the order of the run, each with the one before it.
+    """Compare successive dumps of a program, in the order of the run.
 
-    With `all_steps` each step is run, `jobs` at a time, else only as many as bisection needs: a
-    change that a later pass takes back is then not seen. `draw` gives the inputs.
+    With `all_steps` each step is run, `jobs` at a time. Otherwise only the steps that bisection
+    needs are run: it misses a change that a later pass takes back. `draw` gives the inputs.
     """
     ran, deadline = xla.texts_run, xla.limits.deadline
     run, runs = (
@@ -142,7 +142,7 @@ def validate_pair(
     edges: bool = False,
     progress: StepProgress = lambda _: None,
 ) -> Validation:
-    """Compare two runs over one program after each step that both have, up to the first change."""
+    """Compare two runs over the same program after each common step, up to the first change."""
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
@@ -155,21 +155,23 @@ def validate_pair(
         if aligned.before is None or aligned.after is None:
             continue
         progress(aligned.title)
-        one, other = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
-        for step in (one, other):
+        our_step, their_step = ValidatedStep(aligned.before), ValidatedStep(aligned.after)
+        for step in (our_step, their_step):
             step.lower(nodes, replicated, deadline)
-        result.steps.append(one)
-        if one.program is None or other.program is None:
-            other.comparison = one.comparison if one.program is None else other.comparison
+        result.steps.append(our_step)
+        if our_step.program is None or their_step.program is None:
+            their_step.comparison = (
+                our_step.comparison if our_step.program is None else their_step.comparison
+            )
         else:
-            inputs = one.program.inputs
-            key = one.program.graph.number, other.program.graph.number
+            inputs = our_step.program.inputs
+            key = our_step.program.graph.number, their_step.program.graph.number
             if key not in verdicts:
-                verdicts[key] = runs.compare(one.program, other.program, inputs, seeds)
-            other.comparison = verdicts[key]
-            if other.comparison.outcome is StepOutcome.CHANGED:
-                result.changes.append(_change(one, other, inputs, runs))
-        one.comparison = other.comparison
+                verdicts[key] = runs.compare(our_step.program, their_step.program, inputs, seeds)
+            their_step.comparison = verdicts[key]
+            if their_step.comparison.outcome is StepOutcome.CHANGED:
+                result.changes.append(_change(our_step, their_step, inputs, runs))
+        our_step.comparison = their_step.comparison
         if result.changes:
             break
     result.finish(xla.texts_run - ran)
@@ -177,9 +179,9 @@ def validate_pair(
 
 
 def _unsound(run: RunSteps, changes: Sequence[ValueChange]) -> Iterator[ValueChange]:
-    """Each step that cannot be run, and that XLA's verifier refuses, unlike the one before it.
+    """Each step that XLA's verifier refuses and that cannot be run, where its predecessor passed.
 
-    What the verifier accepts is only not known here, and no defect of the pass.
+    A module that the verifier accepts is not a defect of the pass: lowering lacks something.
     """
     reported = [change.after for change in changes]
     for before, step in pairwise(run.steps):
@@ -195,7 +197,7 @@ def _unsound(run: RunSteps, changes: Sequence[ValueChange]) -> Iterator[ValueCha
 
 
 def _violation(before: PassDump, after: PassDump) -> Violation | None:
-    """An error of XLA's verifier at an instruction, of a check that the dump before passes."""
+    """A verifier error at an instruction, of a check that the dump before passes."""
     verifier = Verifier()
     try:
         known, found = (
@@ -203,21 +205,21 @@ def _violation(before: PassDump, after: PassDump) -> Violation | None:
         )
     except (DumpError, OSError):
         return None
-    errors = (one for check in found.keys() - known.keys() for one in found[check])
-    return next((one for one in errors if not one.is_warning and _is_read(one.at)), None)
+    errors = (error for check in found.keys() - known.keys() for error in found[check])
+    return next((error for error in errors if not error.is_warning and _is_read(error.at)), None)
 
 
-def _is_read(at: object) -> bool:
-    """True for an instruction that the result of its computation needs: a pass may leave others."""
-    if not isinstance(at, Instruction) or at.computation.root is None:
+def _is_read(place: object) -> bool:
+    """True for a live instruction: a pass may leave dead ones behind."""
+    if not isinstance(place, Instruction) or place.computation.root is None:
         return False
-    return at in reached([at.computation.root], attrgetter("producers"))
+    return place in reached([place.computation.root], attrgetter("producers"))
 
 
 def _stretches(run: RunSteps, all_steps: bool) -> list[list[ValidatedStep]]:
-    """The steps whose programs run on the same inputs.
+    """The steps in stretches whose programs run on the same inputs.
 
-    With `all_steps` all are lowered, and only the first of each equal graph is in a stretch.
+    With `all_steps` every step is lowered, and a stretch has only the first of equal graphs.
     """
     steps = run.steps
     lowered: list[ValidatedStep] = []
@@ -233,16 +235,16 @@ def _stretches(run: RunSteps, all_steps: bool) -> list[list[ValidatedStep]]:
     starts = {id(lowered[0])}
     pairs = [*pairwise(lowered)]
     while pairs:
-        one, other = pairs.pop()
-        assert one.program is not None
-        assert other.program is not None
-        reason = incomparable(one.program, other.program)
-        middle = run.between(one, other) if reason else None
+        left, right = pairs.pop()
+        assert left.program is not None
+        assert right.program is not None
+        reason = incomparable(left.program, right.program)
+        middle = run.between(left, right) if reason else None
         if middle is not None:
-            pairs += [(one, middle), (middle, other)]
+            pairs += [(left, middle), (middle, right)]
         elif reason:
-            other.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
-            starts.add(id(other))
+            right.comparison = Comparison(StepOutcome.NOT_COMPARABLE, reason)
+            starts.add(id(right))
     stretches: list[list[ValidatedStep]] = []
     last: ValidatedStep | None = None
     for step in lowered if all_steps else steps:
@@ -269,10 +271,10 @@ class _Stretch:
         assert self.steps[0].program is not None
         self.first = self.steps[0].program
         self.inputs = self.first.inputs
-        """All steps run on what is in range for the first one."""
+        """The inputs of all steps, in range for the first step."""
 
     def _is_ready(self, step: ValidatedStep) -> bool:
-        """True if a step is a program that takes the inputs, which else becomes the verdict."""
+        """True if a step is a program that takes the inputs; if not, record the verdict."""
         program = self.run.lower(step, self.steps[0])
         if program is None:
             return False
@@ -282,7 +284,7 @@ class _Stretch:
         return not reason
 
     def _fails(self, step: ValidatedStep, runs: Runs) -> bool:
-        """True if the program of a step does not run, which becomes the verdict on it."""
+        """True if the program of a step does not run; if so, record the verdict."""
         if not self._is_ready(step):
             return True
         assert step.program is not None
@@ -292,21 +294,21 @@ class _Stretch:
             step.comparison = Comparison(StepOutcome.NOT_RUN, str(failure))
         return failure is not None
 
-    def _verdict(self, one: ValidatedStep, other: ValidatedStep, runs: Runs) -> Comparison:
-        if not self._is_ready(other):
-            return other.comparison
-        self.run.progress(other.label)
-        assert one.program is not None
-        assert other.program is not None
-        return runs.compare(one.program, other.program, self.inputs, self.seeds)
+    def _verdict(self, before: ValidatedStep, after: ValidatedStep, runs: Runs) -> Comparison:
+        if not self._is_ready(after):
+            return after.comparison
+        self.run.progress(after.label)
+        assert before.program is not None
+        assert after.program is not None
+        return runs.compare(before.program, after.program, self.inputs, self.seeds)
 
-    def add_change(self, one: ValidatedStep, other: ValidatedStep, runs: Runs) -> None:
-        """Add the change that a step makes, if it makes one."""
-        if other.comparison.outcome is StepOutcome.CHANGED:
-            self.result.changes.append(_change(one, other, self.inputs, runs))
+    def add_change(self, before: ValidatedStep, after: ValidatedStep, runs: Runs) -> None:
+        """Record a step that changed the values."""
+        if after.comparison.outcome is StepOutcome.CHANGED:
+            self.result.changes.append(_change(before, after, self.inputs, runs))
 
     def add_refusals(self, runs: Runs) -> None:
-        """Add each step that XLA refuses or that never ends, where the step before runs."""
+        """Record each step that XLA refuses or that never ends, where the step before runs."""
         for before, step in pairwise(self.steps):
             if step.comparison.outcome is not StepOutcome.NOT_RUN or step.program is None:
                 continue
@@ -314,29 +316,32 @@ class _Stretch:
             endless = step.program.endless
             if not (refused or endless) or self._fails(before, runs):
                 continue
-            made = [instruction for instruction, _ in endless]
+            suspects = [instruction for instruction, _ in endless]
             if refused:
                 origins = step.program.origins.items()
-                made = [made_by for (_, at), made_by in origins if at == int(refused[1])]
+                number = int(refused[1])
+                suspects = [source for (_, node), source in origins if node == number]
                 step.comparison = Comparison(StepOutcome.NOT_RUN, refused[2])
-            culprit = next((Culprit(instruction, None) for instruction in made), None)
+            culprit = next((Culprit(instruction, None) for instruction in suspects), None)
             self.result.changes.append(
                 ValueChange(before.dump, step.dump, step.comparison, culprit)
             )
 
     def compare(self, number: int, runs: Runs) -> ValidatedStep | None:
-        """Compare a step with the nearest one before it that runs, which is returned."""
+        """Compare a step with the nearest earlier step that runs, and return that step."""
         step = self.steps[number]
         if self._fails(step, runs):
             return None
         earlier = reversed(self.steps[:number])
-        before = next((one for one in earlier if not self._fails(one, runs)), None)
+        before = next(
+            (candidate for candidate in earlier if not self._fails(candidate, runs)), None
+        )
         if before is not None:
             step.comparison = self._verdict(before, step, runs)
         return before
 
     def bisect(self, runs: Runs) -> None:
-        """Find the first change: the first step is compared with the last one, then halves."""
+        """Find the first change by bisection between the first and the last step."""
         ends = (self.steps[0], self.steps[-1])
         if ends[1].has_graph_of(ends[0]) and len(self.steps) > 1:
             ends[1].comparison = Comparison(StepOutcome.SAME_GRAPH)
@@ -364,25 +369,25 @@ class _Stretch:
                     low = middle
                 else:
                     high = middle
-            one, other = running[low], running[high]
-            other.comparison = self._verdict(one, other, runs)
-            self.add_change(one, other, runs)
+            before, after = running[low], running[high]
+            after.comparison = self._verdict(before, after, runs)
+            self.add_change(before, after, runs)
             running = running[high:]
 
 
 _find_refused: Final = re.compile(r'error: loc\("n(\d+)"\): (.*)').search
-"""StableHLO's verifier names the node. What it says of a module that ran before is the pass's."""
+"""StableHLO's verifier names the node. If the module before ran, the pass caused the error."""
 
 
 def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
-    """Run every step, and compare it with the one before it."""
+    """Run every step, and compare it with its predecessor."""
     steps = [
         (stretch, number)
         for stretch in stretches
         if len(stretch.steps) > 1
         for number in range(len(stretch.steps))
     ]
-    # A child takes its time to start, and keeps results of its own: its share are neighbours.
+    # A child is slow to start and caches its own results, so each gets neighbouring steps.
     count = max(1, min(jobs, len(steps) // MIN_SHARE))
     ends = [len(steps) * number // count for number in range(count + 1)]
 
@@ -403,11 +408,15 @@ def _compare_all(stretches: Sequence[_Stretch], runs: Runs, jobs: int) -> None:
         runs.xla.texts_run += sum(xla.texts_run for xla in siblings)
 
 
-def _change(one: ValidatedStep, other: ValidatedStep, inputs: Inputs, runs: Runs) -> ValueChange:
-    assert one.program is not None
-    assert other.program is not None
-    divergence = culprit(one.program, other.program, runs, inputs, other.comparison.seed)
-    nearest = other.before
-    if nearest is None or nearest.program is None or nearest.program.graph is not one.program.graph:
-        nearest = one  # what lies between did not run
-    return ValueChange(nearest.dump, other.dump, other.comparison, divergence)
+def _change(before: ValidatedStep, after: ValidatedStep, inputs: Inputs, runs: Runs) -> ValueChange:
+    assert before.program is not None
+    assert after.program is not None
+    divergence = culprit(before.program, after.program, runs, inputs, after.comparison.seed)
+    nearest = after.before
+    if (
+        nearest is None
+        or nearest.program is None
+        or nearest.program.graph is not before.program.graph
+    ):
+        nearest = before  # the steps between did not run
+    return ValueChange(nearest.dump, after.dump, after.comparison, divergence)
