@@ -290,7 +290,7 @@ ENTRY e {
         (
             "  x = f32[4] parameter(0)\n  s = ((), (), u32[]) async-start(), calls={ p = f32[4] "
             "parameter(0) ROOT n = f32[4] negate(p) }\n  ROOT y = f32[4] async-done(s)",
-            "%y ends what has not all its operands",
+            "%y ends an operation whose operands are not all bound",
         ),
         ("  x = f32[4] parameter(0)\n  ROOT y = custom-call(x)", "%y has no shape, and none"),
     ],

@@ -1,9 +1,9 @@
-"""Calls of cuDNN's attention in other words: dots with a softmax between them.
+"""Lower calls of cuDNN's attention to dots with a softmax between them.
 
 The operands are those that jax gives (`jax/_src/cudnn/fused_attention_stablehlo.py`): query, key,
-value, an addend of the scores, the lengths of the sequences. Backward the logarithms of the sums
-and the gradient stand before the addend, and the result of the forward call after it. What masks
-and scales do is as an H100 with cuDNN 9 has it.
+value, an addend of the scores (bias), the lengths of the sequences. In a backward call the
+logarithms of the sums and the gradient come before the addend, and the result of the forward call
+after it. Masks and scales behave as on an H100 with cuDNN 9.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "__cudnn$fmha"
 _MASKS: Final = ("NO_MASK", "PADDING", "CAUSAL", "PADDING_CAUSAL")
 _LOWEST: Final = -1e30
-"""The score of a place that is masked; no infinity, whose difference is a NaN."""
+"""The score of a masked position; an infinity would give NaN when subtracted."""
 
 
 def attention(
@@ -36,8 +36,11 @@ def attention(
     operands: Sequence[Node],
     results: Sequence[ArrayShape],
 ) -> list[Node] | None:
-    """The results but for the scratch memory; None for a call that is cut: one that drops elements
-    at random, reads pages or packed sequences, adds slopes, or has gradients of 8-bit floats."""
+    """The results without the scratch memory; None for a call that has to be cut.
+
+    A call is cut if it uses dropout, pages, packed sequences or slopes, or has gradients of 8-bit
+    floats.
+    """
     config = JsonReader(call.backend_config(), "backend_config").object("cudnn_fmha_backend_config")
     mask = config.text("mask_type") if config is not None else ""
     if config is None or mask not in _MASKS:
@@ -56,17 +59,19 @@ def attention(
     count, make = kinds[kind]
     if len(operands) != count + given.has_bias + 2 * ("PADDING" in mask):
         raise NotLowered(f"%{call.name} has {len(operands)} operands")
-    made = make(operands)
-    if [node.shape.dims for node in made] != [shape.dims for shape in given.results]:
-        raise NotLowered(f"%{call.name} has other results than attention of its operands")
-    pairs = zip(made, results, strict=False)
+    lowered = make(operands)
+    if [node.shape.dims for node in lowered] != [shape.dims for shape in given.results]:
+        raise NotLowered(f"%{call.name} has results whose shapes do not follow from its operands")
+    pairs = zip(lowered, results, strict=False)
     return [lowering.nodes.convert(node, result.dtype) for node, result in pairs]
 
 
 @dataclass(frozen=True)
 class _Attention:
-    """One call. Its arrays have the dimensions batch, heads, places, features here, of f32; scores
-    and weights have the places of the keys in the place of the features."""
+    """An attention call, with f32 arrays of dimensions batch, heads, positions, features.
+
+    Scores and weights have the positions of the keys as their last dimension.
+    """
 
     nodes: Nodes
     config: JsonReader
@@ -117,7 +122,7 @@ class _Attention:
         scale = self.config.number("fmha_scale")
         by_keys = self._dot(of_scores, self._for_each_head(keys, weights), 3, 2)
         by_queries = self._dot(of_scores, queries, 2, 2)
-        made = [
+        gradients = [
             times(nodes, by_keys, scale),
             self._of_shared_heads(times(nodes, by_queries, scale), keys),
             self._of_shared_heads(self._dot(weights, given, 2, 2), values),
@@ -125,8 +130,8 @@ class _Attention:
         for shape in self.results[3:]:  # of the addend, which is the same along dimensions of 1
             sizes = zip(shape.dims, of_scores.shape.dims, strict=False)
             axes = [axis for axis, (own, size) in enumerate(sizes) if own != size]
-            made.append(nodes.reshape(nodes.reduced(of_scores, "add", 0, axes), shape.dims))
-        return made
+            gradients.append(nodes.reshape(nodes.reduced(of_scores, "add", 0, axes), shape.dims))
+        return gradients
 
     def _of_query(self, node: Node) -> Node:
         return self._array(node, "bmm1", "lhs", of_features=True)
@@ -138,7 +143,11 @@ class _Attention:
         return self._array(node, "bmm2", "rhs")
 
     def _array(self, node: Node, product: str, side: str, *, of_features: bool = False) -> Node:
-        """An operand, by its dimensions in a product that sums over its features or its places."""
+        """An operand as f32, transposed to batch, heads, positions, features.
+
+        `product` names the dot whose dimensions tell them; it contracts the features if
+        `of_features`, else the positions.
+        """
         config = self.config.object(f"{product}_dot_dimension_numbers")
         if config is None or node.shape.rank != 4:
             raise NotLowered(f"attention without dimensions of {product}")
@@ -148,8 +157,8 @@ class _Attention:
             if side == "lhs"
             else (numbers.rhs_batch, numbers.rhs_contracting)
         )
-        other = [axis for axis in range(4) if axis not in (*batch, *summed)]
-        order = [*batch, *other, *summed] if of_features else [*batch, *summed, *other]
+        remaining = [axis for axis in range(4) if axis not in (*batch, *summed)]
+        order = [*batch, *remaining, *summed] if of_features else [*batch, *summed, *remaining]
         if (len(batch), len(summed)) != (2, 1) or sorted(order) != [0, 1, 2, 3]:
             raise NotLowered(f"attention with the dimensions {order} of {product}")
         return self.nodes.convert(self.nodes.transpose(node, order), "f32")
@@ -157,8 +166,7 @@ class _Attention:
     def _scores(
         self, queries: Node, keys: Node, rest: Sequence[Node]
     ) -> tuple[Node, Node | None, Node | None]:
-        """The products of queries and keys with what is added to them; which of them count, and in
-        which rows the result is not zero."""
+        """The biased scores, a mask of the scores that count, and a mask of the nonzero rows."""
         nodes, lengths = self.nodes, list(rest)
         scores = self._dot(queries, self._for_each_head(keys, queries), 3, 3)
         scores = times(nodes, scores, self.config.number("fmha_scale"))
@@ -189,7 +197,7 @@ class _Attention:
     def _less(
         self, left: Node, right: Node, others: Node | None, *, or_equal: bool = False
     ) -> Node:
-        """True where one integer is less than another one, and where `others` says so too."""
+        """True where `left` is less than `right`, and `others` is true if given."""
         direction = "LE" if or_equal else "LT"
         shape = ArrayShape("pred", left.shape.dims)
         node = self.nodes.make("compare", shape, (left, right), (("direction", direction),))
@@ -198,8 +206,8 @@ class _Attention:
     def _where(self, is_there: Node | None, node: Node, number: float = 0) -> Node:
         if is_there is None:
             return node
-        other = self.nodes.filled(number, node.shape)
-        return self.nodes.make("select", node.shape, (is_there, node, other))
+        filler = self.nodes.filled(number, node.shape)
+        return self.nodes.make("select", node.shape, (is_there, node, filler))
 
     def _softmax(self, queries: Node, keys: Node, rest: Sequence[Node]) -> tuple[Node, Node]:
         """The weights of the values, and the logarithms of the sums that they were divided by."""
@@ -214,7 +222,7 @@ class _Attention:
         return self._where(is_row, weights), nodes.binary("add", largest, nodes.unary("log", total))
 
     def _by_row(self, opcode: str, node: Node, rows: Node) -> Node:
-        """An operation of scores or weights with one number for each row of them."""
+        """An operation between scores or weights and a number per row."""
         wide = self.nodes.broadcast(rows, node.shape.dims, (0, 1, 2))
         return self.nodes.binary(opcode, node, wide)
 
@@ -226,7 +234,7 @@ class _Attention:
         return self.nodes.dot(left, right, "f32", [(0, 0), (1, 1)], [(of_left, of_right)])
 
     def _for_each_head(self, node: Node, queries: Node) -> Node:
-        """Keys or values, whose heads may each serve several heads of the queries."""
+        """Keys or values, with heads repeated where several query heads share them."""
         batch, heads, *sizes = node.shape.dims
         of_queries = queries.shape.dims[1]
         if of_queries == heads or of_queries % heads:
@@ -235,7 +243,7 @@ class _Attention:
         return self.nodes.reshape(wide, (batch, of_queries, *sizes))
 
     def _of_shared_heads(self, node: Node, shared: Node) -> Node:
-        """The sums of gradients that belong to one head of keys or values."""
+        """Gradients summed over the query heads that share a head of keys or values."""
         batch, heads, *sizes = node.shape.dims
         own = shared.shape.dims[1]
         if own == heads or heads % own:

@@ -1,14 +1,14 @@
 """Arrays with a size that is known at run time: `f32[<=8]`.
 
-One is a node of its whole bound, with a scalar for each dimension that has a size. What lies beyond
-the sizes is 0, and no operation reads it: this is what XLA's dynamic-padder has to write out.
+A bounded array is a node with the dimensions of its bound, and a scalar size for each dynamic
+dimension. Elements beyond the sizes are 0 and are never read; XLA's dynamic-padder does the same
+by explicit operations.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from hlo_lint.engine.values.lowering.graph import (
     LoweredValue,
@@ -22,12 +22,9 @@ from hlo_lint.engine.values.lowering.graph import (
 )
 from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape, spelled_index
 
-if TYPE_CHECKING:
-    pass
-
 
 def bounded(nodes: Nodes, data: Node, sizes: Sizes) -> Node:
-    """An array with sizes; without any it is the array as it is."""
+    """An array with sizes, or the array itself if all dimensions are static."""
     if not any(sizes):
         return data
     kept = tuple(size and nodes.convert(size, "s32") for size in sizes)
@@ -45,7 +42,7 @@ def static(node: Node) -> Node:
 
 
 def with_sizes(nodes: Nodes, value: LoweredValue, shape: Shape) -> Iterator[Node]:
-    """The arrays in a value of a shape, each bounded one with its sizes after it."""
+    """The arrays in a value of a shape; the sizes of a bounded array follow it."""
     if isinstance(shape, TupleShape) and isinstance(value, tuple):
         if len(value) != len(shape.elements):
             raise NotLowered(f"{len(value)} values cannot be {shape}")
@@ -67,7 +64,7 @@ def with_sizes(nodes: Nodes, value: LoweredValue, shape: Shape) -> Iterator[Node
 
 
 def shapes_of(shape: Shape) -> Iterator[tuple[ArrayShape, int | None]]:
-    """The shapes of what `with_sizes` gives; of a size with its bound."""
+    """The shapes of the nodes of `with_sizes`; a size comes with its bound."""
     if isinstance(shape, TupleShape):
         for element in shape.elements:
             yield from shapes_of(element)
@@ -81,7 +78,7 @@ def shapes_of(shape: Shape) -> Iterator[tuple[ArrayShape, int | None]]:
 
 
 def collected(nodes: Nodes, shape: Shape, given: Iterator[Node]) -> LoweredValue:
-    """A value of a shape from what `with_sizes` gave."""
+    """A value of a shape from the nodes of `with_sizes`."""
     if isinstance(shape, TupleShape):
         return tuple([collected(nodes, element, given) for element in shape.elements])
     if not isinstance(shape, ArrayShape) or not any(shape.dynamic):
@@ -94,18 +91,18 @@ def collected(nodes: Nodes, shape: Shape, given: Iterator[Node]) -> LoweredValue
 
 
 def size_along(nodes: Nodes, array: Node, axis: int) -> Node:
-    """The size of an array in one dimension, which may be its bound."""
+    """The size of an array along a dimension; the bound where it is static."""
     size = array.sizes[axis] if array.sizes else None
     return size or nodes.scalar(array.shape.dims[axis], "s32")
 
 
 def total_of(nodes: Nodes, numbers: Sequence[Node]) -> Node:
     """The sum of numbers."""
-    return reduce(lambda one, other: nodes.binary("add", one, other), numbers)
+    return reduce(lambda total, number: nodes.binary("add", total, number), numbers)
 
 
 def within(nodes: Nodes, array: Node, sizes: Sizes, beyond: Node | int) -> Node:
-    """The array with another number beyond its sizes."""
+    """The array with `beyond` outside of its sizes."""
     dims = array.shape.dims
     if not isinstance(beyond, Node):
         beyond = nodes.scalar(beyond, array.shape.dtype)
@@ -118,7 +115,7 @@ def within(nodes: Nodes, array: Node, sizes: Sizes, beyond: Node | int) -> Node:
 
 
 def mask(nodes: Nodes, dims: tuple[int, ...], axis: int, size: Node) -> Node:
-    """True for the elements within a size of one dimension."""
+    """A predicate that is true for the elements within the size along an axis."""
     numbers = ArrayShape("s32", dims)
     counter = nodes.make("iota", numbers, attributes=(("iota_dimension", str(axis)),))
     ends = (counter, nodes.broadcast(size, dims))

@@ -1,6 +1,6 @@
-"""Operations that read or give arrays with a size that is known at run time.
+"""Lower operations on arrays with sizes that are known at run time.
 
-No operation reads beyond the sizes: what lies there is the same for all, or is overwritten first.
+No operation depends on elements beyond the sizes: they are masked or overwritten first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - {"bitcast-convert"}
 _BEYOND: Final = 77
-"""The number that a static array has beyond the sizes of a bounded one: reading it is seen."""
+"""The filler of a bounded array that becomes static: a read of it changes the results visibly."""
 
 
 def bounded_value(
@@ -51,7 +51,7 @@ def bounded_value(
     """The result of an operation that reads or gives bounded arrays.
 
     Raises:
-        NotLowered: it is not known what it reads beyond their sizes.
+        NotLowered: the operation may depend on elements beyond the sizes.
     """
     from hlo_lint.engine.values.lowering.operations import on_device
 
@@ -62,9 +62,9 @@ def bounded_value(
         raise NotLowered(f"{target or opcode} of arrays whose sizes are known at run time only")
 
     def plain(shape: Shape, *read: Node) -> list[Node]:
-        """The results of the operation of whole arrays."""
+        """The results of the operation on whole arrays."""
         several = shape.elements if isinstance(shape, TupleShape) else (shape,)
-        shapes = [_array(one)._replace(dynamic=()) for one in several]
+        shapes = [_array(part)._replace(dynamic=()) for part in several]
         given = TupleShape(tuple(shapes)) if isinstance(shape, TupleShape) else shapes[0]
         result = on_device(lowering, instruction, opcode, [*map(static, read)], given)
         return list(leaf_nodes(result))
@@ -72,7 +72,7 @@ def bounded_value(
     try:
         results = rule(lowering.nodes, instruction, arrays, shape, plain)
         return tuple(results) if isinstance(shape, TupleShape) else results[0]
-    except (IndexError, TypeError, ValueError) as error:  # of a text that XLA refuses
+    except (IndexError, TypeError, ValueError) as error:  # a text that XLA refuses
         reason = f"%{instruction.name} has attributes or a type that do not fit its operands"
         raise NotLowered(reason) from error
 
@@ -133,13 +133,15 @@ def _reduce(
 ) -> list[Node]:
     axes = instruction.integers_attribute("dimensions") or ()
     sizes, read = _masked(nodes, instruction, arrays)
-    return _each(nodes, plain(shape, *read), [s for at, s in enumerate(sizes) if at not in axes])
+    return _each(
+        nodes, plain(shape, *read), [s for axis, s in enumerate(sizes) if axis not in axes]
+    )
 
 
 def _masked(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node]
 ) -> tuple[Sizes, list[Node]]:
-    """The operands of a reduction with its first values beyond the sizes, which all share."""
+    """The shared sizes of a reduction's arrays, and its operands with init values beyond them."""
     count = len(arrays) // 2
     sizes = _shared_sizes(instruction, arrays[:count])
     pairs = zip(arrays[:count], arrays[count:], strict=True)
@@ -182,7 +184,7 @@ def _pad(
             sizes.append(None)
             continue
         if min(edges[:2]) < 0:
-            raise NotLowered(f"%{instruction.name} takes from an end that is not known")
+            raise NotLowered(f"%{instruction.name} has negative padding on a bounded dimension")
         between = nodes.binary("subtract", size, nodes.scalar(1, "s32"))
         between = nodes.binary("maximum", between, nodes.scalar(0, "s32"))
         between = nodes.binary("multiply", between, nodes.scalar(edges.interior, "s32"))
@@ -197,7 +199,7 @@ def _concatenate(
 ) -> list[Node]:
     (axis,) = instruction.integers_attribute("dimensions") or ()
     others = {
-        tuple(size for at, size in enumerate(array.sizes) if at != axis)
+        tuple(size for number, size in enumerate(array.sizes) if number != axis)
         or (None,) * (array.shape.rank - 1)
         for array in arrays
     }
@@ -207,11 +209,11 @@ def _concatenate(
     (sizes,) = others
     if not any(array.sizes and array.sizes[axis] for array in arrays):
         return _each(nodes, plain(shape, *arrays), [*sizes[:axis], None, *sizes[axis:]])
-    # What lies beyond one part is overwritten by the next one.
+    # Elements beyond the size of a part are overwritten by the next part.
     zero = nodes.scalar(0, "s32")
     result, begin = nodes.filled(0, ArrayShape(shape.dtype, shape.dims)), zero
     for array in arrays:
-        starts = [begin if at == axis else zero for at in range(shape.rank)]
+        starts = [begin if number == axis else zero for number in range(shape.rank)]
         operands = [result, static(array), *starts]
         result = nodes.make("dynamic-update-slice", result.shape, operands)
         begin = total_of(nodes, [begin, size_along(nodes, array, axis)])
@@ -229,7 +231,7 @@ def _slice(
     for axis, (size, limit) in enumerate(zip(array.sizes, limits, strict=True)):
         if size is not None and shape.dims[axis] != array.shape.dims[axis]:
             if size.literal is None or limit > int(size.literal):
-                raise NotLowered(f"%{instruction.name} takes a part of a size that is not known")
+                raise NotLowered(f"%{instruction.name} slices a dimension of unknown size")
             sizes[axis] = None
     return _each(nodes, plain(shape, *arrays), sizes)
 
@@ -237,13 +239,13 @@ def _slice(
 def _reverse(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """A reverse: the elements within the sizes come last, and are moved to the front."""
+    """A reverse: the elements within the sizes end up last, and are moved to the front."""
     (array,), (result,) = arrays, plain(shape, *arrays)
     dims, zero = array.shape.dims, nodes.scalar(0, "s32")
     for axis in instruction.integers_attribute("dimensions") or ():
         if (size := array.sizes[axis]) is not None:
             begin = nodes.binary("subtract", nodes.scalar(dims[axis], "s32"), size)
-            starts = [begin if at == axis else zero for at in range(len(dims))]
+            starts = [begin if number == axis else zero for number in range(len(dims))]
             operands = (nodes.concatenate([result, result], axis), *starts)
             taken = (("dynamic_slice_sizes", spelled_index(dims)),)
             result = nodes.make("dynamic-slice", array.shape, operands, taken)
@@ -253,7 +255,7 @@ def _reverse(
 def _sort(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """A sort that has what is within the sizes before what is not."""
+    """A sort that puts the elements within the sizes first."""
     (axis,) = instruction.integers_attribute("dimensions") or ()
     sizes, results = _shared_sizes(instruction, arrays), plain(shape, *arrays)
     size = sizes[axis]
@@ -262,18 +264,18 @@ def _sort(
     node = results[0] if len(results) == 1 else results[0].operands[0]
     ((name, comparator),) = node.called
     inside, flag = mask(nodes, arrays[0].shape.dims, axis, size), ArrayShape("pred", ())
-    left, right = (nodes.parameter(2 * len(arrays) + at, flag) for at in range(2))
+    left, right = (nodes.parameter(2 * len(arrays) + number, flag) for number in range(2))
     first = nodes.binary("or", nodes.unary("not", right), comparator.roots[0])
     graph = nodes.graph((*comparator.parameters, flag, flag), [nodes.binary("and", left, first)])
     shapes, operands = (*node.shapes, inside.shape), (*node.operands, inside)
-    made = nodes.make("sort", shapes, operands, node.attributes, ((name, graph),))
-    return _each(nodes, nodes.elements(made)[:-1], sizes)
+    ordered = nodes.make("sort", shapes, operands, node.attributes, ((name, graph),))
+    return _each(nodes, nodes.elements(ordered)[:-1], sizes)
 
 
 def _gather(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """A gather of whole dimensions; the indices may have sizes, too."""
+    """A gather of whole bounded dimensions; the indices may be bounded, too."""
     array, indices = arrays
     gone = _axes(instruction, "collapsed_slice_dims", "operand_batching_dims")
     taken = _axes(instruction, "slice_sizes")
@@ -285,7 +287,7 @@ def _gather(
     for axis, size in enumerate(array.sizes):
         if size is not None:
             if axis not in kept or taken[axis] != array.shape.dims[axis]:
-                raise NotLowered(f"%{instruction.name} takes a part of a size that is not known")
+                raise NotLowered(f"%{instruction.name} slices a dimension of unknown size")
             sizes[offsets[kept.index(axis)]] = size
     for axis, size in zip(of_indices, _sizes_of_places(instruction, indices), strict=True):
         sizes[axis] = size
@@ -295,16 +297,17 @@ def _gather(
 def _scatter(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """A scatter of whole dimensions; what is beyond the sizes of the indices goes nowhere."""
+    """A scatter of whole bounded dimensions; indices beyond the sizes go out of bounds."""
     array, indices, updates = arrays
     gone = _axes(instruction, "inserted_window_dims", "input_batching_dims")
     windows = _axes(instruction, "update_window_dims")
     given = updates.sizes or [None] * updates.shape.rank
     kept = [axis for axis in range(array.shape.rank) if axis not in gone]
-    for axis, at in zip(kept, windows, strict=True):
-        if given[at] is not None and (not array.sizes or array.sizes[axis] is not given[at]):
+    for axis, window in zip(kept, windows, strict=True):
+        size = given[window]
+        if size is not None and (not array.sizes or array.sizes[axis] is not size):
             raise NotLowered(f"%{instruction.name} reads arrays whose sizes may differ")
-    places = [size for at, size in enumerate(given) if at not in windows]
+    places = [size for axis, size in enumerate(given) if axis not in windows]
     if places != _sizes_of_places(instruction, indices):
         raise NotLowered(f"%{instruction.name} reads arrays whose sizes may differ")
     if any(places):
@@ -319,12 +322,12 @@ def _axes(instruction: Instruction, *names: str) -> list[int]:
 
 
 def _sizes_of_places(instruction: Instruction, indices: Node) -> list[Node | None]:
-    """The sizes of an array of indices but for that of their components."""
+    """The sizes of an array of indices, without the index vector dimension."""
     axis = instruction.attribute("index_vector_dim")
     sizes = indices.sizes or [None] * indices.shape.rank
     if axis != len(sizes) and sizes[axis] is not None:
-        raise NotLowered(f"%{instruction.name} reads indices of a size that is not known")
-    return [size for at, size in enumerate(sizes) if at != axis]
+        raise NotLowered(f"%{instruction.name} reads index vectors of unknown size")
+    return [size for number, size in enumerate(sizes) if number != axis]
 
 
 def _reduce_window(
@@ -337,10 +340,10 @@ def _reduce_window(
 
 
 def _windows(nodes: Nodes, instruction: Instruction, size: Node, window: WindowDimension) -> Node:
-    """The number of windows that lie in a dimension of a size."""
+    """The number of windows that fit into a dimension of a size."""
     if (window.base_dilation, window.padding_low, window.padding_high) != (1, 0, 0):
         # XLA's dynamic-padder counts only the elements.
-        raise NotLowered(f"%{instruction.name} has windows over an edge that is not known")
+        raise NotLowered(f"%{instruction.name} has padded or dilated windows of unknown size")
     reach = (window.size - 1) * window.window_dilation + 1
     room = total_of(nodes, [size, nodes.scalar(window.stride - reach, "s32")])
     room = nodes.binary("maximum", room, nodes.scalar(0, "s32"))
@@ -354,13 +357,13 @@ def _each(nodes: Nodes, results: Sequence[Node], sizes: Sizes) -> list[Node]:
 def _update(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, plain: Plain
 ) -> list[Node]:
-    """The array with an update; beyond the sizes of that it stays as it was."""
+    """The array with an update; it is unchanged beyond the sizes of the update."""
     array, update, *starts = arrays
     part = static(update)
     if update.sizes:
         pairs = zip(update.sizes, part.shape.dims, array.shape.dims, strict=True)
         if any(size and dim == whole for size, dim, whole in pairs):
-            raise NotLowered(f"%{instruction.name} overwrites a whole dimension with some of it")
+            raise NotLowered(f"%{instruction.name} overwrites a part of a dimension of its size")
         sizes = (("dynamic_slice_sizes", spelled_index(part.shape.dims)),)
         old = nodes.make("dynamic-slice", part.shape, (static(array), *starts), sizes)
         part = within(nodes, part, update.sizes, old)
@@ -370,7 +373,7 @@ def _update(
 def _reshape(
     nodes: Nodes, instruction: Instruction, arrays: Sequence[Node], shape: Shape, _: Plain
 ) -> list[Node]:
-    """The elements within the sizes one after the other: an index for each, counted by sizes."""
+    """A reshape of the elements within the sizes, by a gather with computed indices."""
     shape = _array(shape)
     array, given = arrays[0], arrays[1:]
     dims = array.shape.dims
@@ -379,7 +382,7 @@ def _reshape(
     flags = [axis for axis, flag in enumerate(shape.dynamic) if flag]
     if given:
         if any(size.opcode != "constant" for size in given):
-            raise NotLowered(f"%{instruction.name} is given sizes that need not fit")
+            raise NotLowered(f"%{instruction.name} has sizes that are not constant")
         targets = [nodes.convert(size, "s32") for size in given]
     bounds = common_factors(dims, shape.dims) if not given else ()
     for (first, begin), (last, end) in pairwise(bounds):
@@ -387,8 +390,10 @@ def _reshape(
         if not any(array.sizes[first:last]) and not own:
             continue
         if len(own) != 1:
-            raise NotLowered(f"%{instruction.name} has sizes that its operand does not tell")
-        count = reduce(lambda one, other: nodes.binary("multiply", one, other), sources[first:last])
+            raise NotLowered(f"%{instruction.name} has sizes that its operand does not determine")
+        count = reduce(
+            lambda total, size: nodes.binary("multiply", total, size), sources[first:last]
+        )
         rest = prod(shape.dims[axis] for axis in range(begin, end) if axis != own[0])
         targets[own[0]] = nodes.binary("divide", count, nodes.scalar(rest, "s32"))
     total = prod(shape.dims)
@@ -430,7 +435,7 @@ def _to_bounded(
     shape = _array(shape)
     array, *sizes = arrays
     if len(sizes) != shape.rank:
-        raise NotLowered(f"%{instruction.name} has not a size for each dimension")
+        raise NotLowered(f"%{instruction.name} lacks a size for some dimension")
     pairs = zip(sizes, shape.dynamic, strict=True)
     return [bounded(nodes, array, [size if flag else None for size, flag in pairs])]
 
@@ -469,7 +474,7 @@ def _array(shape: Shape) -> ArrayShape:
 
 
 def _places(nodes: Nodes, index: Node, sizes: Sequence[Node]) -> list[Node]:
-    """The index in each dimension of the elements of these numbers, in an array of these sizes."""
+    """The index in each dimension of elements with these numbers, in an array of these sizes."""
     places: list[Node] = []
     for size in reversed(sizes):
         divisor = nodes.binary("maximum", size, nodes.scalar(1, "s32"))

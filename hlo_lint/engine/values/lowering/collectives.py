@@ -1,7 +1,7 @@
-"""The devices of a mesh, simulated: each has its own copy of every value in one program.
+"""Simulate the devices of a mesh: a program has a copy of every value for each device.
 
 A collective reads the values of the other devices of its group. Devices are numbered replica by
-replica, the partitions of each one after the other, as `DeviceAssignment` flattens them.
+replica, and by partition within a replica, as `DeviceAssignment` flattens them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _STARTS: Final = frozenset({"all-gather-start", "all-reduce-start", "collective-permute-start"})
 _DONES: Final = frozenset({"all-gather-done", "all-reduce-done", "collective-permute-done"})
 _MAX_PARTS: Final = 1 << 10
-"""Of a ragged exchange, on one device."""
+"""The largest number of parts that a device has in a ragged exchange."""
 LOWERED: Final = (
     frozenset(
         "all-gather all-reduce all-to-all collective-broadcast collective-permute "
@@ -42,13 +42,14 @@ LOWERED: Final = (
     | _STARTS
     | _DONES
 )
-"""Opcodes that read which device they run on, or the values of other devices."""
+"""Opcodes that read the number of their device, or the values of other devices."""
 
 
 def device_count(module: Module) -> int:
     """The number of devices that a module runs on, after it was partitioned for them.
 
-    Before, it is one program over whole arrays: only what communicates tells.
+    Before, it is a program over whole arrays. Only instructions that communicate tell the two
+    apart.
     """
     communicates = LOWERED | {"recv"}
     if not any(communicates & computation.opcodes for computation in module.computations):
@@ -63,14 +64,14 @@ def header_devices(module: Module) -> int:
 
 
 def _counts(module: Module) -> tuple[int, int]:
-    """The numbers of replicas and of partitions of each that the header gives."""
+    """The numbers of replicas and of partitions that the header gives."""
     counts = [module.attribute_or_none(name) for name in ("replica_count", "num_partitions")]
     replicas, partitions = (count if isinstance(count, int) else 1 for count in counts)
     return max(replicas, 1), max(partitions, 1)
 
 
 def has_regions(module: Module) -> bool:
-    """True if parts of a module that is not partitioned run on each device."""
+    """True if an unpartitioned module has manual regions, which run on each device."""
     return any(
         call.attributes.get("custom_call_target", "").strip('"') in INTO | OUT_OF
         for computation in module.computations
@@ -79,7 +80,7 @@ def has_regions(module: Module) -> bool:
 
 
 def _joined(module: Module) -> Iterator[int]:
-    """The devices that each collective of a module names, where the header gives no number."""
+    """The devices that the collectives of a module name, for a header without counts."""
     for computation in module.computations:
         for opcode in LOWERED & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
@@ -92,24 +93,32 @@ def _joined(module: Module) -> Iterator[int]:
 
 
 def crossed(lowering: Lowering, call: Instruction, operands: list[Values]) -> Values | None:
-    """The arrays that go into a manual region, in parts, or come out of it, else None."""
+    """The parts of arrays that enter a manual region, or the whole arrays that leave it.
+
+    None for any other custom call.
+    """
     target = call.attributes.get("custom_call_target", "").strip('"')
     if target not in INTO | OUT_OF:
         return None
     devices, nodes = range(lowering.devices), lowering.nodes
     spread = border(call, target, lowering.module, lowering.devices)
-    rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
+    rows = [
+        [node for values in operands for node in leaf_nodes(values[device])] for device in devices
+    ]
     if target in INTO:
         results = [
-            [sharded.cut(nodes, node, at) for sharded, node in zip(spread, rows[at], strict=True)]
-            for at in devices
+            [
+                sharded.cut(nodes, node, device)
+                for sharded, node in zip(spread, rows[device], strict=True)
+            ]
+            for device in devices
         ]
     else:
         columns = zip(spread, zip(*rows, strict=True), strict=True)
         results = [[sharded.joined(nodes, parts) for sharded, parts in columns]] * len(devices)
     shape = lowering.shape(call)
     if [node.shape for node in results[0]] != list(bare(shape)):
-        raise NotLowered(f"%{call.name} has other parts than its sharding says")
+        raise NotLowered(f"%{call.name} has parts whose shapes do not match its sharding")
     return [assembled(shape, iter(row)) for row in results]
 
 
@@ -128,10 +137,12 @@ def lowered(
         return [value[1] if is_pair and isinstance(value, tuple) else value for value in values]
     if opcode in ("partition-id", "replica-id"):
         partitions = _shape_of_mesh(lowering)[1]
-        numbers = [divmod(at, partitions)[opcode == "partition-id"] for at in devices]
+        numbers = [divmod(device, partitions)[opcode == "partition-id"] for device in devices]
         return [lowering.nodes.scalar(number, "u32") for number in numbers]
     base = opcode.removesuffix("-start")
-    rows = [[node for values in operands for node in leaf_nodes(values[at])] for at in devices]
+    rows = [
+        [node for values in operands for node in leaf_nodes(values[device])] for device in devices
+    ]
     if base == "collective-permute":
         pairs = instruction.attribute("source_target_pairs")
         if not isinstance(pairs, tuple) or "slice_sizes" in instruction.attributes:
@@ -149,14 +160,14 @@ def lowered(
         contexts = lowering.contexts(shape.elements)
         sources = operands[0] if len(operands) == 1 else list(zip(*operands, strict=True))
         return [
-            (sources[at], assembled(shape.elements[1], iter(results[at])), *contexts)
-            for at in devices
+            (sources[device], assembled(shape.elements[1], iter(results[device])), *contexts)
+            for device in devices
         ]
-    return [assembled(shape, iter(results[at])) for at in devices]
+    return [assembled(shape, iter(results[device])) for device in devices]
 
 
 def _shape_of_mesh(lowering: Lowering) -> tuple[int, int]:
-    """The numbers of replicas and of partitions of each; one replica each without a header."""
+    """The numbers of replicas and of partitions; all devices are replicas without a header."""
     counts = _counts(lowering.module)
     return counts if prod(counts) == lowering.devices else (lowering.devices, 1)
 
@@ -180,7 +191,7 @@ def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tup
     if listed and members != list(range(count)):
         if members != list(range(lowering.devices)):
             raise NotLowered(f"the groups of %{instruction.name} are not the {count} {crosses}")
-        crosses = "devices"  # a text that leaves out its header, or the channels
+        crosses = "devices"  # a text without its header, or without channels
     listed = listed or [range(count)]
     match crosses:
         case "devices":
@@ -192,12 +203,14 @@ def _groups(lowering: Lowering, instruction: Instruction, base: str) -> list[tup
             ]
         case "replicas":
             return [
-                tuple(member * partitions + at for member in group)
-                for at in range(partitions)
+                tuple(member * partitions + partition for member in group)
+                for partition in range(partitions)
                 for group in listed
             ]
     return [
-        tuple(member * partitions + at for member in group for at in range(partitions))
+        tuple(
+            member * partitions + partition for member in group for partition in range(partitions)
+        )
         for group in listed
     ]
 
@@ -207,7 +220,7 @@ _GLOBAL: Final = frozenset({"all-gather", "all-reduce", "reduce-scatter"})
 
 
 def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
-    """The groups that a collective names; none for all devices."""
+    """The groups that a collective names; empty for all devices."""
     from hlo_lint.hlo.attributes.devices import (
         IotaReplicaGroups,
         MeshReplicaGroups,
@@ -239,7 +252,8 @@ def _exchanged(
         case "reduce-scatter":
             sums = [_reduced(lowering, instruction, column) for column in columns]
             return [
-                [_shard(lowering, total, axis, count, at) for total in sums] for at in range(count)
+                [_shard(lowering, total, axis, count, index) for total in sums]
+                for index in range(count)
             ]
         case "all-gather":
             whole = [nodes.concatenate(column, axis) for column in columns]
@@ -250,30 +264,30 @@ def _exchanged(
             return [
                 [
                     nodes.concatenate(
-                        [_shard(lowering, node, axis, count, at) for node in column], axis
+                        [_shard(lowering, node, axis, count, index) for node in column], axis
                     )
                     for column in columns
                 ]
-                for at in range(count)
+                for index in range(count)
             ]
         case "ragged-all-to-all" if len(columns) == 6:
-            return [[_ragged(nodes, rows, at)] for at in range(count)]
+            return [[_ragged(nodes, rows, index)] for index in range(count)]
         case "all-to-all" if len(columns) == count:
-            return [[rows[source][at] for source in range(count)] for at in range(count)]
-    raise NotLowered(f"%{instruction.name} exchanges values in a way that is not simulated")
+            return [[rows[source][index] for source in range(count)] for index in range(count)]
+    raise NotLowered(f"%{instruction.name} is an exchange that is not simulated")
 
 
-def _shard(lowering: Lowering, node: Node, axis: int, count: int, at: int) -> Node:
+def _shard(lowering: Lowering, node: Node, axis: int, count: int, index: int) -> Node:
     size, rest = divmod(node.shape.dims[axis], count)
     if rest:
         raise NotLowered(f"{node.shape} is not divisible among {count} devices")
     starts, limits = [0] * node.shape.rank, list(node.shape.dims)
-    starts[axis], limits[axis] = at * size, (at + 1) * size
+    starts[axis], limits[axis] = index * size, (index + 1) * size
     return lowering.nodes.slice(node, starts, limits)
 
 
 def _reduced(lowering: Lowering, instruction: Instruction, column: Sequence[Node]) -> Node:
-    """The sum of what the devices have, or what else the computation says."""
+    """The values of all devices, reduced by the computation of an instruction."""
     graph = lowering.function(lowering.called(instruction, "to_apply"))
     opcode = _operation(graph)
     total = column[0]
@@ -288,15 +302,18 @@ def _reduced(lowering: Lowering, instruction: Instruction, column: Sequence[Node
 
 
 def _operation(graph: Graph) -> str | None:
-    """The operation of a reducer: `add`, also where it is done in a wider type."""
+    """The opcode of a simple reducer, such as `add`; None for any other reducer.
+
+    Conversions to a wider type are skipped.
+    """
     root = graph.roots[0]
     while root.opcode == "convert":
         root = root.operands[0]
     sources = list(root.operands)
-    for at, source in enumerate(sources):
+    for number, source in enumerate(sources):
         while source.opcode == "convert":
             source = source.operands[0]
-        sources[at] = source
+        sources[number] = source
     is_plain = root.opcode in BINARY and {source.opcode for source in sources} == {"parameter"}
     return root.opcode if is_plain and sources[0] is not sources[1] else None
 
@@ -307,7 +324,7 @@ def permuted(
     rows: list[list[Node]],
     pairs: tuple[object, ...],
 ) -> list[list[Node]]:
-    """The values that each device receives; one that nobody sends to has zeros."""
+    """The values that each device receives; zeros for a device without a sender."""
     shapes: list[ArrayShape] = [node.shape for node in rows[0]]
     received = [[lowering.nodes.filled(0, shape) for shape in shapes] for _ in rows]
     replicas, partitions = _shape_of_mesh(lowering)
@@ -321,13 +338,13 @@ def permuted(
         if isinstance(pair, tuple) and len(pair) == 2:
             source, target = pair
             if isinstance(source, int) and isinstance(target, int) and max(pair) < count:
-                for other in others:
-                    received[other + target * step] = rows[other + source * step]
+                for offset in others:
+                    received[offset + target * step] = rows[offset + source * step]
     return received
 
 
 def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
-    """The output of one device: of each sender so many rows from there to there."""
+    """The output of a ragged exchange on a device: rows of each sender by offsets and sizes."""
     result = rows[receiver][1]
     length = result.shape.dims[0]
     if rows[0][2].shape.dims[0] > _MAX_PARTS:
@@ -338,9 +355,9 @@ def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
         zeros = nodes.filled(0, edge)
         wide = nodes.concatenate([zeros, source, zeros], 0)
         count = numbers[0].shape.dims[0] // len(rows)
-        for at in range(receiver * count, (receiver + 1) * count):
+        for part in range(receiver * count, (receiver + 1) * count):
             begin, size, target = (
-                nodes.convert(nodes.reshape(nodes.slice(array, [at], [at + 1]), ()), "s64")
+                nodes.convert(nodes.reshape(nodes.slice(array, [part], [part + 1]), ()), "s64")
                 for array in numbers[:3]
             )
             shift = nodes.binary("subtract", begin, target)
@@ -372,17 +389,19 @@ def _ragged(nodes: Nodes, rows: list[list[Node]], receiver: int) -> Node:
 
 
 def given_inputs(module: Module, devices: int) -> dict[tuple[int, int], tuple[int, ...]]:
-    """Sizes and offsets of ragged exchanges that agree, by the parameter that is one, and device.
+    """Consistent sizes and offsets for ragged exchanges, by parameter number and device.
 
-    What sender `i` has for receiver `j` begins at row `j * step` and arrives at row `i * step`.
+    The rows of sender `i` for receiver `j` begin at row `j * step` and arrive at row `i * step`.
     """
     given: dict[tuple[int, int], tuple[int, ...]] = {}
     for computation in module.computations if devices > 1 else ():
         for exchange in computation.with_opcode("ragged-all-to-all"):
             groups = listed_groups(exchange) or [range(devices)]
             operands = [operand.instruction for operand in exchange.operands]
-            shapes = [exchange.operand_shape(at) for at in range(2)]
-            sizes = [at.dims[0] for at in shapes if isinstance(at, ArrayShape) and at.dims]
+            shapes = [exchange.operand_shape(number) for number in range(2)]
+            sizes = [
+                array.dims[0] for array in shapes if isinstance(array, ArrayShape) and array.dims
+            ]
             if len(sizes) != len(shapes):
                 continue
             most = min(*sizes, _MAX_PARTS)
@@ -396,15 +415,17 @@ def given_inputs(module: Module, devices: int) -> dict[tuple[int, int], tuple[in
                     continue
                 for group in filter(None, groups):
                     each, step = shape.dims[0] // len(group), min(sizes) // shape.dims[0]
-                    for at, device in enumerate(group):
+                    for sender, device in enumerate(group):
                         others = [
                             (place, part) for place in range(len(group)) for part in range(each)
                         ]
                         numbers = {
                             0: [(place * each + part) * step for place, part in others],
-                            2: [(at * each + part) * step for _, part in others],
+                            2: [(sender * each + part) * step for _, part in others],
                         }
-                        several = [1 + (place + at + part) % max(step, 1) for place, part in others]
+                        several = [
+                            1 + (place + sender + part) % max(step, 1) for place, part in others
+                        ]
                         given[operand.parameter_number or 0, device] = tuple(
                             numbers.get(role, several)
                         )

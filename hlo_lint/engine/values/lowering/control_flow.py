@@ -1,4 +1,4 @@
-"""Loops and conditionals: operations that call computations from a tuple to a tuple."""
+"""Lower loops and conditionals, whose computations take a tuple and give a tuple."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def while_results(
     )
     body = _body(inner, computation, state, shapes, carried, last)
     goes_on = replace(lowering, watch=None).computation(test, [state])
-    # All devices run the loop as often: XLA demands it where the body communicates.
+    # All devices run the same number of iterations: XLA demands it if the body communicates.
     condition = lowering.nodes.graph(shapes, [next(leaf_nodes(goes_on[0]))], takes_tuple=True)
     del lowering.nodes.made[begin:]  # they are inside the loop
     if tuple(root.shape for root in body.roots) != shapes:
-        raise NotLowered(f"the body of %{instruction.name} gives another state than it takes")
+        raise NotLowered(f"the body of %{instruction.name} gives a state of another type")
     loop = lowering.nodes.make(
         "while", shapes, leaves, called=(("condition", condition), ("body", body))
     )
@@ -59,7 +59,7 @@ def while_results(
 
 
 def _carried(lowering: Lowering, *computations: str) -> list[Instruction]:
-    """The watched instructions in computations, whose values go with their results."""
+    """The watched instructions in computations, whose values are carried beside the results."""
     inside = lowering.watch.inside if lowering.watch is not None else lambda _: []
     return list(dict.fromkeys(watched for name in computations for watched in inside(name)))
 
@@ -67,11 +67,11 @@ def _carried(lowering: Lowering, *computations: str) -> list[Instruction]:
 def _state(
     lowering: Lowering, shape: Shape, shapes: Shapes, carried: Sequence[Instruction] = ()
 ) -> tuple[Values, Lasts]:
-    """The parameter of a body on each device: its arrays, the devices one after the other.
+    """The parameter of a body on each device; the graph's parameters are ordered by device.
 
-    After them are the values of watched instructions in the iteration before.
+    They end with the values of watched instructions in the previous iteration.
     """
-    nodes = iter([lowering.nodes.parameter(at, leaf) for at, leaf in enumerate(shapes)])
+    nodes = iter([lowering.nodes.parameter(number, leaf) for number, leaf in enumerate(shapes)])
     state = [collected(lowering.nodes, shape, nodes) for _ in range(lowering.devices)]
     return state, lowering.watch.last_values(carried, nodes) if lowering.watch is not None else []
 
@@ -84,7 +84,7 @@ def _body(
     carried: Sequence[Instruction],
     last: Lasts = (),
 ) -> Graph:
-    """The body of a loop, or a branch: from a tuple to a tuple."""
+    """The graph of a loop's body or a branch, from a tuple to a tuple."""
     watch = None if lowering.watch is None else lowering.watch.scoped(last)
     results = replace(lowering, scope=body.name, watch=watch).computation(body, [state])
     assert body.root is not None
@@ -97,7 +97,7 @@ def _body(
 def _results(
     lowering: Lowering, shape: Shape, node: Node, carried: Sequence[Instruction]
 ) -> Values:
-    """The result of a loop or a conditional on each device; what is watched in it is seen."""
+    """The result of a loop or a conditional on each device; watched values in it are recorded."""
     every = iter(lowering.nodes.elements(node))
     values = [collected(lowering.nodes, shape, every) for _ in range(lowering.devices)]
     if lowering.watch is not None:
@@ -149,7 +149,7 @@ def conditional_results(
         # The first computation is that of true; branch 0 of an index is the first one.
         index = lowering.nodes.make("not", predicate.shape, (predicate,))
         predicate = lowering.nodes.convert(index, "s32")
-    # The numbers of operands of each branch, so that two splits of one list are not equal.
+    # The operand counts of the branches, so that different splits of equal operands differ.
     counts = (("", spelled_index(len(branch) for branch in leaves)),)
     node = lowering.nodes.make(
         "conditional",

@@ -42,9 +42,9 @@ _MODES: Final[Mapping[str, str]] = {
 
 
 MAX_DOTS: Final = 64
-"""A convolution of more dots is none."""
+"""The most dots that a convolution is expanded to."""
 MAX_MEETINGS: Final = 1 << 20
-"""Pairs of an element of the result and one of the kernel in a dimension of what may be a dot."""
+"""The most pairs of a result element and a kernel element along a dimension of a possible dot."""
 
 
 class _Convolution(NamedTuple):
@@ -53,7 +53,7 @@ class _Convolution(NamedTuple):
     left: Node
     right: Node
     shape: ArrayShape
-    """Of the result."""
+    """The shape of the result."""
     labels: ConvolutionDimensionNumbers
     window: Sequence[WindowDimension]
     feature_groups: int = 1
@@ -67,7 +67,7 @@ def convolution(
     operands: Sequence[Node],
     results: Sequence[ArrayShape],
 ) -> list[Node] | None:
-    """The results of a convolution but for its scratch memory; None for one that is cut."""
+    """The results of a cuDNN convolution without its scratch memory; None if it has to be cut."""
     nodes, result = lowering.nodes, results[0]
     left, right, *rest = operands
     bare = ArrayShape(left.shape.dtype if is_float(result.dtype) else result.dtype, result.dims)
@@ -133,7 +133,7 @@ def _number(settings: Mapping[str, object], name: str, default: float) -> float:
 
 
 def _made(nodes: Nodes, given: _Convolution) -> Node:
-    """A convolution; as a dot where it is one. XLA:TPU spells dots as convolutions."""
+    """A convolution, or a dot where it is equivalent. XLA:TPU spells dots as convolutions."""
     dot = _as_dot(nodes, given) if given.feature_groups == given.batch_groups == 1 else None
     if dot is not None:
         return dot
@@ -148,7 +148,7 @@ def _made(nodes: Nodes, given: _Convolution) -> Node:
 
 
 class _Role(Enum):
-    """The part that a spatial dimension of a convolution has in a dot."""
+    """The role of a spatial dimension of a convolution in an equivalent dot."""
 
     BATCH = "batch"
     CONTRACTING = "contracting"
@@ -157,11 +157,11 @@ class _Role(Enum):
 
 
 def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Role | None:
-    """The role of a dimension of these sizes; None if no dot has such a one.
+    """The role of a dimension with these sizes in an equivalent dot; None without such a dot.
 
-    The elements of image and kernel that meet in each element of the result decide: those of one
-    number each in a batch, all of them in a sum, those at 0 of the one and of each number of the
-    other.
+    The triples of result, image and kernel elements that meet decide: equal indices in all three
+    make a batch dimension, a single result element makes a contraction, and a single kernel (or
+    image) element a dimension of the image (or kernel) alone.
     """
     import numpy as np
 
@@ -169,23 +169,23 @@ def _role(image: int, kernel: int, result: int, window: WindowDimension) -> _Rol
         return None
     places, elements = np.indices((result, kernel))
     position = places * window.stride + elements * window.window_dilation - window.padding_low
-    at, rest = np.divmod(position, window.base_dilation)
-    meets = (rest == 0) & (at >= 0) & (at < image)
+    pixels, rest = np.divmod(position, window.base_dilation)
+    meets = (rest == 0) & (pixels >= 0) & (pixels < image)
     if window.is_reversed:
         elements = kernel - 1 - elements
     meetings = set(
-        zip(*(numbers[meets].tolist() for numbers in (places, at, elements)), strict=True)
+        zip(*(numbers[meets].tolist() for numbers in (places, pixels, elements)), strict=True)
     )
     size = max(image, kernel, result)
-    for role, ones in (
+    for role, is_long in (
         (_Role.LEFT, (1, 1, 0)),
         (_Role.RIGHT, (1, 0, 1)),
         (_Role.CONTRACTING, (0, 1, 1)),
         (_Role.BATCH, (1, 1, 1)),
     ):
-        sizes = tuple(size if one else 1 for one in ones)
+        sizes = tuple(size if flag else 1 for flag in is_long)
         if (result, image, kernel) == sizes and meetings == {
-            tuple(number * one for one in ones) for number in range(size)
+            tuple(number * flag for flag in is_long) for number in range(size)
         }:
             return role
     return None
@@ -198,41 +198,45 @@ def _as_dot(nodes: Nodes, given: _Convolution) -> Node | None:
     image = {labels.input_batch: labels.output_batch}
     kernel = {labels.kernel_output_feature: labels.output_feature}
     axes = zip(labels.input_spatial, labels.kernel_spatial, labels.output_spatial, strict=True)
-    for (one, other, result), dimension in zip(axes, window, strict=True):
-        sizes = left.shape.dims[one], right.shape.dims[other], shape.dims[result]
+    for (ours, theirs, result), dimension in zip(axes, window, strict=True):
+        sizes = left.shape.dims[ours], right.shape.dims[theirs], shape.dims[result]
         if sizes == (1, 1, 1) and not dimension.padding_low:
             continue
         match _role(*sizes, dimension):
             case _Role.LEFT:
-                image[one] = result
+                image[ours] = result
             case _Role.RIGHT:
-                kernel[other] = result
+                kernel[theirs] = result
             case _Role.CONTRACTING:
-                contracting.append((one, other))
+                contracting.append((ours, theirs))
             case _Role.BATCH:
-                batch.append((one, other))
-                image[one] = result
+                batch.append((ours, theirs))
+                image[ours] = result
             case None:
                 return None
-    # A dimension that is left out has one element.
-    ours = sorted({*image, *(one for one, _ in contracting)})
-    theirs = sorted({*kernel, *(other for _, other in (*batch, *contracting))})
+    # Dimensions that are left out have size 1.
+    of_left = sorted({*image, *(axis for axis, _ in contracting)})
+    of_right = sorted({*kernel, *(axis for _, axis in (*batch, *contracting))})
+
+    def kept(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        return [(of_left.index(ours), of_right.index(theirs)) for ours, theirs in pairs]
+
     dot = nodes.dot(
-        nodes.reshape(left, tuple(left.shape.dims[axis] for axis in ours)),
-        nodes.reshape(right, tuple(right.shape.dims[axis] for axis in theirs)),
+        nodes.reshape(left, tuple(left.shape.dims[axis] for axis in of_left)),
+        nodes.reshape(right, tuple(right.shape.dims[axis] for axis in of_right)),
         shape.dtype,
-        batch=[(ours.index(one), theirs.index(other)) for one, other in batch],
-        contracting=sorted((ours.index(one), theirs.index(other)) for one, other in contracting),
+        batch=kept(batch),
+        contracting=sorted(kept(contracting)),
     )
-    shared = [one for one, _ in batch]
-    order = [image[one] for one in (*shared, *sorted(image.keys() - set(shared)))]
+    shared = [axis for axis, _ in batch]
+    order = [image[axis] for axis in (*shared, *sorted(image.keys() - set(shared)))]
     order += [kernel[axis] for axis in sorted(kernel)]
     moved = nodes.transpose(dot, sorted(range(len(order)), key=order.__getitem__))
     return nodes.reshape(moved, shape.dims)
 
 
 def _input_gradient(forward: _Convolution) -> _Convolution:
-    """The gradient of the image: the kernel, mirrored, over the gradient with holes in it."""
+    """The gradient of the image: the mirrored kernel over the dilated gradient."""
     gradient, kernel, shape, labels, dimensions, *_ = forward
     windows = []
     for number, dim in enumerate(dimensions):
@@ -255,7 +259,7 @@ def _input_gradient(forward: _Convolution) -> _Convolution:
 
 
 def _filter_gradient(forward: _Convolution) -> _Convolution:
-    """The gradient of the kernel: the gradient over the image, batches summed as features are."""
+    """The gradient of the kernel: the gradient over the image, with batches as input features."""
     image, gradient, shape, labels, dimensions, *_ = forward
     windows = []
     for number, dim in enumerate(dimensions):
@@ -276,7 +280,7 @@ def _filter_gradient(forward: _Convolution) -> _Convolution:
         labels.kernel_output_feature,
         labels.kernel_spatial,
     )
-    groups = forward.feature_groups  # each has its features, which are batches here
+    groups = forward.feature_groups  # features become batches here
     return _Convolution(image, gradient, shape, turned, windows, batch_groups=groups)
 
 
@@ -284,10 +288,11 @@ def _filter_gradient(forward: _Convolution) -> _Convolution:
 
 
 def as_dots(node: Node) -> Node | None:
-    """A convolution of floats as dots over its operands as parameters; None for one of too many.
+    """A float convolution as dots, with its operands as parameters; None for too many dots.
 
-    XLA:CPU has no library for convolutions of f64, and a loop takes ten times as long as dots. They
-    are those of each element of the window, added, or those of each place in the result.
+    XLA:CPU has no library for f64 convolutions, and its loop takes ten times as long as dots. There
+    is a dot for each element of the window, and they are added, or a dot for each position of the
+    result.
     """
     attributes = dict(node.attributes)
     is_grouped = not attributes.keys().isdisjoint(("batch_group_count", "feature_group_count"))
@@ -337,16 +342,16 @@ class _Dots(NamedTuple):
 
     @property
     def strides(self) -> list[int]:
-        """The distances of neighbouring places in the image."""
+        """The distances in the image between neighbouring positions of the window."""
         return [dimension.stride for dimension in self.window]
 
     @property
     def dilations(self) -> list[int]:
-        """The distances of neighbouring elements of the window in the image."""
+        """The distances in the image between neighbouring elements of the window."""
         return [dimension.window_dilation for dimension in self.window]
 
     def seen(self, begin: Sequence[int], counts: Sequence[int], steps: Sequence[int]) -> Node:
-        """So many elements of the image in each spatial dimension, with `steps` between them."""
+        """The image elements from `begin` on, `counts` per spatial dimension, `steps` apart."""
         dims = self.image.shape.dims
         starts, limits, strides = [0] * len(dims), list(dims), [1] * len(dims)
         spatial = self.labels.input_spatial
@@ -360,14 +365,14 @@ class _Dots(NamedTuple):
         return self.nodes.dot(left, right, self.node.shape.dtype, (), contracting)
 
     def by_place(self) -> Node:
-        """One dot for each place in the result: of the whole kernel and what it lies over."""
+        """A dot for each result position, between the whole kernel and the image under it."""
         nodes, labels = self.nodes, self.labels
         sizes = [dimension.size for dimension in self.window]
         contracting = [(labels.input_feature, labels.kernel_input_feature)]
         contracting += zip(labels.input_spatial, labels.kernel_spatial, strict=True)
         results = []
         for place in product(*map(range, self.places)):
-            begin = [at * step for at, step in zip(place, self.strides, strict=True)]
+            begin = [index * step for index, step in zip(place, self.strides, strict=True)]
             dot = self.dot(self.seen(begin, sizes, self.dilations), self.kernel, contracting)
             results.append(nodes.reshape(dot, (1, *dot.shape.dims)))
         joined = nodes.concatenate(results, 0)
@@ -377,19 +382,19 @@ class _Dots(NamedTuple):
         )
 
     def by_weight(self) -> Node:
-        """The sum of a dot for each element of the window: of its weights and all they lie over."""
+        """The sum of a dot per window element, between its weights and the image under them."""
         nodes, labels, dims = self.nodes, self.labels, self.kernel.shape.dims
-        # The kernel without its window, of which a dot has one element.
+        # The kernel without its window dimensions: each dot has one element of the window.
         rest = sorted((labels.kernel_input_feature, labels.kernel_output_feature))
         contracting = [(labels.input_feature, rest.index(labels.kernel_input_feature))]
         sums: list[Node] = []
         for place in product(*(range(dimension.size) for dimension in self.window)):
-            at = dict(zip(labels.kernel_spatial, place, strict=True))
-            starts = [at.get(axis, 0) for axis in range(len(dims))]
-            limits = [at.get(axis, size - 1) + 1 for axis, size in enumerate(dims)]
+            fixed = dict(zip(labels.kernel_spatial, place, strict=True))
+            starts = [fixed.get(axis, 0) for axis in range(len(dims))]
+            limits = [fixed.get(axis, size - 1) + 1 for axis, size in enumerate(dims)]
             weights = nodes.slice(self.kernel, starts, limits)
             weights = nodes.reshape(weights, tuple(dims[axis] for axis in rest))
-            begin = [at * step for at, step in zip(place, self.dilations, strict=True)]
+            begin = [index * step for index, step in zip(place, self.dilations, strict=True)]
             dot = self.dot(self.seen(begin, self.places, self.strides), weights, contracting)
             sums = [nodes.binary("add", sums[0], dot) if sums else dot]
         (total,) = sums
@@ -399,5 +404,5 @@ class _Dots(NamedTuple):
         return self.ordered(total, [*order, labels.output_feature])
 
     def ordered(self, total: Node, order: Sequence[int]) -> Node:
-        """The result, of which the dimensions stand in another order."""
+        """The result with its dimensions moved to the order of the convolution's shape."""
         return self.nodes.transpose(total, sorted(range(len(order)), key=order.__getitem__))

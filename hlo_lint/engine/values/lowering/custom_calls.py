@@ -1,4 +1,4 @@
-"""Custom calls as what their configuration says they compute; any other one is cut."""
+"""Lower custom calls by their configuration; calls of unknown targets are cut."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 _BUFFERS: Final = ("Pin", "Unpin")
-"""Calls that take an array into a mutable buffer, and out of it."""
+"""Calls that move an array into a mutable buffer, and out of it."""
 _MANUAL: Final = {
     "xla.sdy.GlobalToLocalShape": "SPMDFullToShardShape",
     "xla.sdy.LocalToGlobalShape": "SPMDShardToFullShape",
 }
-"""Shardy's names for the ends of a manual region, which take and give several arrays at once, and
-those of the partitioner that runs after it (`shardy-xla`)."""
+"""The partitioner's name for each of Shardy's ends of a manual region (`shardy-xla`).
+
+Shardy's calls take and give several arrays at once."""
 
 
 def lowered_call(
     lowering: Lowering, call: Instruction, operands: list[LoweredValue], shape: Shape
 ) -> LoweredValue:
-    """The results of a custom call, of this shape."""
+    """The results of a custom call."""
     from hlo_lint.engine.values.lowering import attention, convolutions, expansions, gemms
 
     target = call.attributes.get("custom_call_target", "").strip('"')
@@ -54,8 +55,8 @@ def lowered_call(
     arrays = list(bare(shape))
     if target in _MANUAL:
         return _manual(lowering, call, _MANUAL[target], operands, shape)
-    # XLA:TPU (async-collective-fusion): the collective stands before its start, which holds the
-    # source and the result; the done reads both, and what the collective would give once more.
+    # XLA:TPU (async-collective-fusion): the collective comes before its start, which holds the
+    # source and the result; the done reads the start, and the collective's result once more.
     if target == "AsyncCollectiveStart" and [leaf.shape for leaf in leaves] == arrays[1:2]:
         idle = _workspace(lowering, shape, 0)
         return assembled(shape, iter([idle[0], leaves[0], *idle[2:]]))
@@ -64,7 +65,7 @@ def lowered_call(
     results: Sequence[Node] | None = None
     try:
         if target.startswith("__cublas$") and "backend_config" not in call.attributes:
-            pass  # of a test: nobody knows which product it is
+            pass  # a call in a test: its dimensions are unknown
         elif target.startswith(("__cublas$gemm", "__cublas$lt$matmul")):
             results = gemms.matmul(lowering, call, target, leaves, arrays)
         elif target == "__cublas$triangularSolve":
@@ -106,7 +107,7 @@ def _manual(
     operands: list[LoweredValue],
     shape: Shape,
 ) -> LoweredValue:
-    """The arrays of a manual region, each as the partitioner's own call gives it."""
+    """The arrays of a manual region, each cut as the partitioner's own call."""
     shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
     results = [
         cut(lowering, call, target, [value], element, [read])
@@ -118,14 +119,14 @@ def _manual(
 
 
 def _workspace(lowering: Lowering, shape: Shape, count: int) -> list[Node]:
-    """The results after the first ones: scratch memory, which nobody reads."""
+    """The results from number `count` on: unused scratch memory, as zeros."""
     return [lowering.nodes.filled(0, leaf) for leaf in list(bare(shape))[count:]]
 
 
 def sort(
     lowering: Lowering, columns: Sequence[Node], axis: int, comparison: Attributes
 ) -> list[Node]:
-    """Arrays sorted by the first of them, with `direction=LT` upwards and with `GT` downwards."""
+    """Arrays sorted by the first array, ascending for `direction=LT` and descending for `GT`."""
     nodes = lowering.nodes
     scalars = [ArrayShape(column.shape.dtype, ()) for column in columns for _ in range(2)]
     keys = [nodes.parameter(number, scalars[number]) for number in range(2)]
@@ -145,7 +146,7 @@ def sort(
 def top_k(
     lowering: Lowering, keys: Node, results: Sequence[ArrayShape], largest: bool
 ) -> list[Node]:
-    """The first elements of each row in order, and their places."""
+    """The largest or smallest elements of each row in order, and their indices."""
     nodes, axis = lowering.nodes, keys.shape.rank - 1
     places = nodes.make(
         "iota",
@@ -165,15 +166,17 @@ def top_k(
 def _top_k_by(
     lowering: Lowering, call: Instruction, keys: Node, results: Sequence[ArrayShape]
 ) -> list[Node] | None:
-    """The first elements by a comparison of the two, which a call without one has as `GT`."""
+    """The top elements by the call's comparator, by default `GT`; None for other comparators."""
     roots = [lowering.body(name).root for name in call.called_computations]
     given = {root.attributes.get("direction") for root in roots if root is not None} or {"GT"}
     return top_k(lowering, keys, results, given == {"GT"}) if given <= {"GT", "LT"} else None
 
 
 def _radix_sort(lowering: Lowering, call: Instruction, leaves: list[Node]) -> list[Node]:
-    """CUB sorts along the last dimension; `descending` is in its options (`SortOptions`), which are
-    the whole configuration, or a part of it."""
+    """The result of CUB's sort along the last dimension.
+
+    `descending` is in its options (`SortOptions`), which are the whole configuration or a part.
+    """
     config = call.backend_config()
     options = config.get("sort_options", config)
     descending = isinstance(options, Mapping) and options.get("descending") is True
@@ -184,9 +187,10 @@ def _radix_sort(lowering: Lowering, call: Instruction, leaves: list[Node]) -> li
 def _side_by_side(
     lowering: Lowering, leaves: list[Node], results: Sequence[ArrayShape]
 ) -> list[Node] | None:
-    """Slices that were copied next to each other: the dimension in which sizes differ says how.
+    """Slices concatenated along the dimension in which their sizes differ from the result's.
 
-    Slices of one array come in the order of their copies; in memory they lie as in the array.
+    Slices of the same array come in the order of their copies; in memory they keep the array's
+    order.
     """
     (result,) = results
     if any(leaf.shape.rank != result.rank for leaf in leaves):
@@ -218,33 +222,33 @@ _TRIANGLES: Final = {
     "InvertDiagBlocksLowerTriangular": "true",
     "InvertDiagBlocksUpperTriangular": "false",
 }
-"""Calls of XLA:TPU that invert triangular matrices, and whether these are lower ones."""
+"""Calls of XLA:TPU that invert triangular matrices, with their `lower` attribute."""
 
 
 def _are_square(matrices: Node) -> bool:
-    """True for matrices of as many rows as columns, in the last two dimensions."""
+    """True for square matrices in the last two dimensions."""
     dims = matrices.shape.dims
     return len(dims) > 1 and dims[-1] == dims[-2]
 
 
 def _inverse(lowering: Lowering, parts: list[Node], lower: str) -> list[Node]:
-    """The inverses of triangular matrices in the last dimensions; of complex ones both parts."""
+    """The inverses of triangular matrices; complex matrices have a real and an imaginary part."""
     import numpy as np
 
     nodes, part = lowering.nodes, parts[0].shape
     blocks = parts[0]
     if len(parts) == 2:
         blocks = nodes.make("complex", ArrayShape("c64", part.dims), parts)
-    one = nodes.convert(
+    identity = nodes.convert(
         nodes.constant(np.eye(part.dims[-1], dtype="f4"), "f32"), blocks.shape.dtype
     )
-    ones = nodes.broadcast(one, part.dims, (part.rank - 2, part.rank - 1))
+    identities = nodes.broadcast(identity, part.dims, (part.rank - 2, part.rank - 1))
     attributes = (
         ("left_side", "true"),
         ("lower", lower),
         ("transpose_a", "NO_TRANSPOSE"),
     )
-    inverse = nodes.make("triangular-solve", blocks.shape, (blocks, ones), attributes)
+    inverse = nodes.make("triangular-solve", blocks.shape, (blocks, identities), attributes)
     if len(parts) == 1:
         return [inverse]
     return [nodes.make(name, part, (inverse,)) for name in ("real", "imag")]
@@ -254,10 +258,10 @@ _COMPLEX: Final = {"X64Combine": "complex", "X64SplitLow": "real", "X64SplitHigh
 
 
 def _halves(lowering: Lowering, target: str, leaves: list[Node], shape: Shape) -> list[Node] | None:
-    """A number of 64 bits and its halves: XLA:TPU computes with 32 bits.
+    """A 64-bit number from its halves, or a half of such a number, for XLA:TPU's 32-bit units.
 
-    Those of an integer are its bits, those of a complex number its parts; a float of 64 bits is the
-    sum of one of 32 and of what that one lacks.
+    The halves of an integer are its high and low bits, those of a complex number its parts; an f64
+    is the sum of an f32 and the f32 remainder.
     """
     nodes = lowering.nodes
     result = next(bare(shape))

@@ -1,8 +1,8 @@
-"""A function in the place of an operation that cannot be run.
+"""Replace operations that cannot be run by a made-up function of their operands.
 
-Nobody knows what an opaque custom call computes, but equal operands give equal results. So both
-sides of a step get one function of the operands, smooth, and different for each target, each result
-and each element: a wrong operand is seen in the results, and rounding stays rounding.
+The values of an opaque custom call are unknown, but equal operands give equal results. So both
+sides of a step get the same function of the operands. It is smooth, and differs for each target,
+result and element: a wrong operand shows in the results, and rounding errors stay small.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 _LOGICAL: Final = ("__cublas$", "__cudnn$", "__onednn$", "SPMD")
-"""Calls of XLA's own that layout-assignment may give operands in any layout."""
+"""XLA's own calls whose operands may have any layout after layout-assignment."""
 
 _MULTIPLIER: Final = 0x9E3779B1
 """An odd number near 2^32 over the golden ratio: its multiples lie far from each other."""
 
 _WITH_SCRATCH: Final = ("__cublas$", "__cudnn$", "__cub$", "xla.gpu.ext.cub_")
-"""Calls of XLA's own whose last result is scratch memory, of bytes."""
+"""XLA's own calls whose last result is scratch memory, in bytes."""
 
 
 def cut(
@@ -50,7 +50,7 @@ def cut(
 ) -> LoweredValue:
     """The results of an operation that cannot be run: some function of its operands."""
     read = _operand_shapes(lowering, instruction) if operand_shapes is None else operand_shapes
-    # What is not a kernel of its own is a function of indices, in whatever layout.
+    # Only opaque kernels depend on layouts; other operations are functions of logical indices.
     is_logical = instruction.opcode != "custom-call" or what.startswith(_LOGICAL)
 
     def lying(shape: Shape | None) -> list[ArrayShape]:
@@ -70,11 +70,11 @@ def cut(
     results = lying(shape)
     given = [str(result.with_layout(None)) for result in results]
     if what.startswith(_WITH_SCRATCH) and isinstance(shape, TupleShape) and results:
-        # Its size is known late, and nobody reads it.
+        # The size of scratch memory is known late, and is not read.
         given = given[: len(given) - (results[-1].dtype in ("u8", "s8"))]
     signature = f"{[str(row.shape) for row in rows]} -> {given}"
     if labels := instruction.attributes.get("dim_labels"):
-        # With other labels the same elements are in another order.
+        # Labels decide the order of the elements.
         signature += f" {labels} of {[str(leaf) for shape in shapes for leaf in shape]}"
     lowering.cuts.append(Cut(instruction, what, signature))
     values = [
@@ -87,8 +87,10 @@ def cut(
 
 
 def _operand_shapes(lowering: Lowering, instruction: Instruction) -> list[Shape | None]:
-    """The shapes of the operands as an operation reads them: before layout-assignment only the
-    constraints of a custom call say how."""
+    """The shapes of the operands, with the layouts in which the operation reads them.
+
+    Before layout-assignment only the layout constraints of a custom call give them.
+    """
     constraints = instruction.attribute("operand_layout_constraints")
     shapes = lowering.operand_shapes(instruction)
     if not isinstance(constraints, tuple) or len(constraints) != len(shapes):
@@ -114,11 +116,11 @@ def _function(
 
 
 def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
-    """The weighed mean of a row as f32; every element has a weight of its own."""
+    """The weighted mean of a row as f32; every element has its own weight."""
     if is_complex(row.shape.dtype):
         part = ArrayShape(PART_OF_COMPLEX[row.shape.dtype], row.shape.dims)
         halves = [nodes.make(half, part, (row,)) for half in ("real", "imag")]
-        first, second = (_mean(nodes, half, salt + at) for at, half in enumerate(halves))
+        first, second = (_mean(nodes, half, salt + number) for number, half in enumerate(halves))
         return nodes.binary("add", first, second)
     count = prod(row.shape.dims)
     numbers = nodes.convert(row, "f32")
@@ -130,7 +132,7 @@ def _mean(nodes: Nodes, row: Node, salt: int) -> Node:
 
 
 def _weights(nodes: Nodes, dims: tuple[int, ...], salt: int) -> Node:
-    """Numbers between 0.5 and 1.5, which f32 holds: the upper half of a product modulo 2^32."""
+    """Numbers between 0.5 and 1.5 that f32 holds, from the upper half of products modulo 2^32."""
     if not dims:
         return nodes.scalar(1 + salt % 997 / 1024, "f32")
     place = nodes.make("iota", ArrayShape("u32", dims), attributes=(("iota_dimension", "0"),))
@@ -149,6 +151,6 @@ def _result(nodes: Nodes, total: Node, shape: ArrayShape, salt: int) -> Node:
     if is_complex(shape.dtype):
         part = nodes.convert(nodes.binary("multiply", weights, total), PART_OF_COMPLEX[shape.dtype])
         return nodes.make("complex", ArrayShape(shape.dtype, dims), (part, part))
-    # Rounding must not turn into another integer, so integers follow from no float. Most of them
-    # say whether a solver worked: where they do not say 0, the program gives NaNs.
+    # Rounding must not change an integer, so integers depend on no float. Most are status codes of
+    # solvers: for any code but 0 the program gives NaNs.
     return nodes.filled(0, ArrayShape(shape.dtype, dims))

@@ -1,4 +1,4 @@
-"""A graph of values as HLO text without layouts, in its own types or with every float in f64."""
+"""Write a graph of values as HLO text without layouts, in its own types or with floats in f64."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDE: Final[Mapping[str, str]] = {
     **dict.fromkeys(FLOATS, "f64"),
     **dict.fromkeys(PART_OF_COMPLEX, "c128"),
 }
-"""Every float as f64, so that a difference that stays is not one of rounding."""
+"""Every float as f64, so that a remaining difference does not come from rounding."""
 
 
 def emit_graph(
@@ -25,7 +25,7 @@ def emit_graph(
 ) -> str:
     """The text of a module whose entry is the graph.
 
-    The nodes of `keep` are results beside those of the graph, after them.
+    The nodes of `keep` are further results, after those of the graph.
     """
     writer = _Writer(types)
     entry = Graph(-1, graph.parameters, (*graph.roots, *keep), False, True)
@@ -35,7 +35,7 @@ def emit_graph(
 
 
 class _Writer:
-    """Writes computations, each once, those that are called first."""
+    """Writes each computation once, callees first."""
 
     def __init__(self, types: Mapping[str, str]) -> None:
         self.types = types
@@ -61,11 +61,10 @@ class _Writer:
         names: dict[int, str] = {}
         if graph.takes_tuple:
             lines.append(f"state = {self.shapes(graph.parameters)} parameter(0)")
-        for at, shape in enumerate(graph.parameters):
-            source = (
-                f"get-tuple-element(state), index={at}" if graph.takes_tuple else f"parameter({at})"
-            )
-            lines.append(f"p{at} = {self.shape(shape)} {source}")
+        for number, shape in enumerate(graph.parameters):
+            element = f"get-tuple-element(state), index={number}"
+            source = element if graph.takes_tuple else f"parameter({number})"
+            lines.append(f"p{number} = {self.shape(shape)} {source}")
         for node in nodes_in_order(graph.roots):
             if node.opcode == "parameter":
                 names[node.number] = f"p{node.attributes[0][1]}"
@@ -83,8 +82,8 @@ class _Writer:
         self.computations.append(f"{name} {{\n{text}}}")
 
     def lines(self, node: Node, name: str, operands: list[str]) -> list[str]:
-        """The instruction of a node, and what has to stand before it."""
-        # The state of a loop and what branches give are tuples, also of one element.
+        """The instruction of a node, after instructions for its operands or computations."""
+        # The state of a loop and the results of branches are tuples, also with one element.
         is_tuple = len(node.shapes) != 1 or node.opcode in ("while", "conditional")
         result = self.shapes(node.shapes) if is_tuple else self.shape(node.shape)
         match node.opcode:
@@ -112,7 +111,7 @@ class _Writer:
         return [f"{name} = {result} {node.opcode}({', '.join(operands)})" + self.tail(node)]
 
     def inlined(self, root: Node, name: str, arguments: list[str]) -> list[str]:
-        """The instructions of nodes over parameters of their own."""
+        """The instructions of an expansion, with its parameters replaced by arguments."""
         lines: list[str] = []
         names: dict[int, str] = {}
         for node in nodes_in_order([root]):
@@ -130,28 +129,28 @@ class _Writer:
         if node.opcode == "compare" and self.types:
             attributes = tuple(pair for pair in attributes if pair != ("type", "FLOAT"))
         if node.opcode == "sort":
-            # An unstable sort may order equal keys in any way: here in the same one.
+            # An unstable sort may order equal keys in any way, so both sides sort stably.
             attributes = (*attributes, ("is_stable", "true"))
         texts = [f"{key}={text}" for key, text in attributes]
         texts += [f"{key}={self.name_of(graph)}" for key, graph in node.called]
         return "".join(f", {text}" for text in texts)
 
     def conditional(self, node: Node, name: str, result: str, operands: list[str]) -> list[str]:
-        """A conditional, whose operands are a tuple for each branch."""
-        lines, arguments, at = [], [], 1
+        """The instructions of a conditional, whose operands are a tuple for each branch."""
+        lines, arguments, start = [], [], 1
         for number, count in enumerate(read_index(node.attributes[0][1].strip("{}"))):
-            part = slice(at, at + count)
+            part = slice(start, start + count)
             shapes = self.shapes(operand.shape for operand in node.operands[part])
             lines.append(f"{name}.{number} = {shapes} tuple({', '.join(operands[part])})")
             arguments.append(f"{name}.{number}")
-            at += count
+            start += count
         branches = ", ".join(self.name_of(graph) for _, graph in node.called)
         every = ", ".join([operands[0], *arguments])
         lines.append(f"{name} = {result} conditional({every}), branch_computations={{{branches}}}")
         return lines
 
     def bits(self, node: Node, name: str, operand: str) -> list[str]:
-        """A bitcast-convert; the bits of a float are those of its own type, also in f64."""
+        """A bitcast-convert of a float's own type, also where floats are f64."""
         source, target = node.operands[0].shape, node.shape
         lines: list[str] = []
         if self.types.get(source.dtype, source.dtype) != source.dtype:
@@ -168,6 +167,6 @@ class _Writer:
 
 
 def _is_mirrored(node: Node) -> bool:
-    """True for a convolution of f32 that XLA:CPU does not give to its library."""
+    """True for an f32 convolution with a mirrored kernel, which XLA:CPU's library does not take."""
     window = dict(node.attributes).get("window", "")
     return node.shape.dtype == "f32" and "1" in window.partition("rhs_reversal=")[2]

@@ -1,4 +1,4 @@
-"""Operations in other words: a scan as a loop, ragged and scaled dots as dots, reductions."""
+"""Expand operations: a scan to a loop, ragged and scaled dots to dots, and some reductions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 Pairs = list[tuple[int, int]]
-"""Dimensions of the left side of a dot, each with one of the right side."""
+"""Pairs of a dimension of a dot's left side and a dimension of its right side."""
 _COMBINERS: Final = frozenset("add multiply maximum minimum and or xor".split())
 _ENDLESS: Final = ("c", "f4", "f8")
-"""Types that have no infinities, some of them."""
+"""Prefixes of element types, some of which have no infinities."""
 
 
 def scan(
     lowering: Lowering, instruction: Instruction, leaves: list[Node], results: list[ArrayShape]
 ) -> list[Node]:
-    """The outputs and the last carries of a scan, which is a loop over slices of its inputs."""
+    """The outputs and the last carries of a scan, lowered to a loop over slices of its inputs."""
     nodes = lowering.nodes
     (axis,) = instruction.integers_attribute("dimensions") or (0,)
     carries = instruction.attribute("num_carries")
@@ -40,7 +40,7 @@ def scan(
     state = [nodes.scalar(0, "s32"), *inputs, *first, *outputs]
     shapes = tuple(node.shape for node in state)
     begin = len(nodes.made)
-    counter, *held = [nodes.parameter(at, shape) for at, shape in enumerate(shapes)]
+    counter, *held = [nodes.parameter(number, shape) for number, shape in enumerate(shapes)]
     place = counter
     if instruction.attribute_text("is_reverse") == "true":
         place = nodes.binary("subtract", nodes.scalar(length - 1, "s32"), counter)
@@ -57,7 +57,7 @@ def scan(
     after = nodes.binary("add", counter, nodes.scalar(1, "s32"))
     roots = [after, *held[: len(inputs)], *given[len(given) - carries :], *written]
     if tuple(root.shape for root in roots) != shapes:
-        raise NotLowered(f"a step of %{instruction.name} gives other values than it takes")
+        raise NotLowered(f"a step of %{instruction.name} gives a state of another type")
     ends = nodes.scalar(length, "s32")
     goes_on = nodes.make("compare", ArrayShape("pred", ()), (counter, ends), (("direction", "LT"),))
     body = nodes.graph(shapes, roots, takes_tuple=True, gives_tuple=True)
@@ -69,7 +69,7 @@ def scan(
 
 
 def _slice_at(nodes: Nodes, node: Node, axis: int, place: Node) -> Node:
-    """The slice of an array at a place of a dimension, which is gone."""
+    """The slice of an array at an index of a dimension, without that dimension."""
     dims = list(node.shape.dims)
     dims[axis] = 1
     part = nodes.make(
@@ -82,7 +82,7 @@ def _slice_at(nodes: Nodes, node: Node, axis: int, place: Node) -> Node:
 
 
 def _written_at(nodes: Nodes, node: Node, axis: int, place: Node, part: Node) -> Node:
-    """The array with a slice written at a place of a dimension."""
+    """The array with a slice written at an index of a dimension."""
     dims = list(node.shape.dims)
     dims[axis] = 1
     update = nodes.reshape(part, tuple(dims))
@@ -91,7 +91,10 @@ def _written_at(nodes: Nodes, node: Node, axis: int, place: Node, part: Node) ->
 
 
 def _starts(nodes: Nodes, node: Node, axis: int, place: Node) -> list[Node]:
-    return [place if at == axis else nodes.scalar(0, "s32") for at in range(node.shape.rank)]
+    return [
+        place if dimension == axis else nodes.scalar(0, "s32")
+        for dimension in range(node.shape.rank)
+    ]
 
 
 def _paired(instruction: Instruction, name: str) -> Pairs:
@@ -104,15 +107,15 @@ def _paired(instruction: Instruction, name: str) -> Pairs:
 def ragged_dot(
     lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
 ) -> Node:
-    """A dot whose left side comes in groups along one dimension; operand 2 has their sizes.
+    """A dot whose left side has groups along a dimension; operand 2 gives their sizes.
 
-    Each group has a right side of its own, or gives a result of its own. What is in no group counts
-    as zeros, as `RaggedDotRewriter` has it.
+    Each group has its own right side, or gives its own result. Elements outside of all groups count
+    as zeros, as in `RaggedDotRewriter`.
     """
     nodes, (left, right, sizes) = lowering.nodes, leaves
     batch, contracting = (_paired(instruction, name) for name in ("batch", "contracting"))
     (ragged,) = instruction.integers_attribute("lhs_ragged_dims") or ()
-    batch_dims, contracting_dims = ([one for one, _ in pairs] for pairs in (batch, contracting))
+    batch_dims, contracting_dims = ([axis for axis, _ in pairs] for pairs in (batch, contracting))
     if ragged in batch_dims:
         return nodes.dot(left, right, result.dtype, batch, contracting)
     free = [d for d in range(left.shape.rank) if d not in (*batch_dims, *contracting_dims)]
@@ -123,20 +126,22 @@ def ragged_dot(
     wide = nodes.broadcast(left, dims, range(1, len(dims)))
     zeros = nodes.filled(0, wide.shape)
     wide = nodes.make("select", wide.shape, (inside, wide, zeros))
-    batch, contracting = ([(one + 1, other) for one, other in p] for p in (batch, contracting))
+    batch, contracting = (
+        [(ours + 1, theirs) for ours, theirs in pairs] for pairs in (batch, contracting)
+    )
     if ragged not in contracting_dims:
         (group,) = instruction.integers_attribute("rhs_group_dims") or ()
         return nodes.dot(wide, right, result.dtype, batch, [(0, group), *contracting])
-    made = nodes.dot(wide, right, result.dtype, batch, contracting)
+    product = nodes.dot(wide, right, result.dtype, batch, contracting)
     count = len(batch)
-    others = [axis for axis in range(made.shape.rank) if axis != count]
-    return nodes.transpose(made, [count, *others])
+    others = [axis for axis in range(product.shape.rank) if axis != count]
+    return nodes.transpose(product, [count, *others])
 
 
 def _groups(
     nodes: Nodes, left: ArrayShape, ragged: int, sizes: Node, before: Sequence[int]
 ) -> Node:
-    """For each group and each element of the left side, if the element is in the group."""
+    """A mask that says for each group and each element of the left side if they belong together."""
     import numpy as np
 
     count, last = sizes.shape.dims[-1], sizes.shape.rank - 1
@@ -146,7 +151,7 @@ def _groups(
     starts = nodes.binary("subtract", ends, sizes)
     shape = ArrayShape("s64", (count, *left.dims))
     order = sorted(range(len(before)), key=before.__getitem__)
-    axes = [0, *(1 + before[at] for at in order)]
+    axes = [0, *(1 + before[number] for number in order)]
 
     def spread(node: Node) -> Node:
         return nodes.broadcast(nodes.transpose(node, [last, *order]), shape.dims, axes)
@@ -163,8 +168,10 @@ def _groups(
 def scaled_dot(
     lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
 ) -> Node | None:
-    """A dot of arrays in blocks, each with a scale; None where a side has one scale that may be
-    there for its place alone."""
+    """A dot of arrays in blocks, each with a scale.
+
+    None where a side has a scalar scale, which may be a placeholder.
+    """
     nodes = lowering.nodes
     left, right, *scales = leaves
     if not all(scale.shape.rank for scale in scales):
@@ -177,8 +184,10 @@ def scaled_dot(
 def block_scaled_dot(
     lowering: Lowering, call: Instruction, leaves: Sequence[Node], results: Sequence[ArrayShape]
 ) -> list[Node] | None:
-    """A dot over the last dimensions, which come in blocks with a scale each, the right side
-    perhaps without; and a scale of all (`BlockScalingRewriter`)."""
+    """A dot over the last dimensions, which come in blocks with a scale each.
+
+    The right side may lack scales; a scalar operand scales the result (`BlockScalingRewriter`).
+    """
     nodes, (left, right, *rest) = lowering.nodes, leaves
     scales = [scale for scale in rest if scale.shape.dims]
     config = call.backend_config().get("block_scaled_dot_backend_config", {})
@@ -190,24 +199,26 @@ def block_scaled_dot(
         return None
     left = _scaled(nodes, left, scales[0], block)
     right = _scaled(nodes, right, scales[1], block) if scales[1:] else nodes.convert(right, "f32")
-    made = nodes.dot(left, right, "f32", [(0, 0)] if last == 2 else [], [(last, last)])
+    product = nodes.dot(left, right, "f32", [(0, 0)] if last == 2 else [], [(last, last)])
     for scale in rest:
         if not scale.shape.dims:
-            made = nodes.binary("multiply", made, nodes.convert(scale, "f32"))
-    return [nodes.convert(made, results[0].dtype)]
+            product = nodes.binary("multiply", product, nodes.convert(scale, "f32"))
+    return [nodes.convert(product, results[0].dtype)]
 
 
 def dequantized(
     lowering: Lowering, leaves: Sequence[Node], results: Sequence[ArrayShape]
 ) -> list[Node]:
-    """An array in blocks along its last dimension, each times its scale."""
+    """An array in blocks along its last dimension, multiplied by their scales."""
     (result,), (array, scale) = results, leaves
     return [lowering.nodes.convert(_scaled(lowering.nodes, array, scale), result.dtype)]
 
 
 def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
-    """An array times the scales of its blocks; where the size of those in the last dimension is
-    given, there may be scales that no element needs."""
+    """An array times the scales of its blocks.
+
+    If the block size in the last dimension is given, there may be unused scales.
+    """
     dims = node.shape.dims
     blocks = [size // max(own, 1) for size, own in zip(dims, scale.shape.dims, strict=True)]
     if block:
@@ -229,10 +240,10 @@ def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
 def reduce(
     lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
 ) -> Node | None:
-    """A reduction that begins with what changes nothing, and its first value applied after it.
+    """A reduction from the neutral element, to which the init value is applied afterwards.
 
-    XLA may apply a first value any number of times, none among them; here it is once. None where
-    several arrays are reduced, or by more than one operation.
+    XLA may apply an init value any number of times, even 0; here it is applied once. Returns None
+    if several arrays are reduced, or the combiner has more than one operation.
     """
     if len(leaves) != 2 or leaves[1].shape.dtype.startswith(_ENDLESS):
         return None
@@ -255,7 +266,7 @@ def reduce(
 
 
 def _combiner(graph: Graph) -> str:
-    """The opcode of a combiner that is one operation of its parameters; empty for any other."""
+    """The opcode of a combiner that is a single operation of its parameters, or empty."""
     root, read = graph.roots[0], {*graph.roots[0].operands}
     is_plain = {node.opcode for node in read} == {"parameter"} and len(read) == 2
     return root.opcode if is_plain and root.opcode in _COMBINERS else ""
@@ -264,9 +275,9 @@ def _combiner(graph: Graph) -> str:
 def reduce_window(
     lowering: Lowering, instruction: Instruction, leaves: Sequence[Node], result: ArrayShape
 ) -> Node | None:
-    """A window around every element that holds all of them: a reduction, repeated.
+    """A reduce-window whose windows each cover the whole dimension, as a broadcast reduction.
 
-    XLA:TPU writes a sum beside its addends so, which takes the square of their number here.
+    XLA:TPU spells a sum next to its addends this way; run as a window it takes quadratic time.
     """
     window = instruction.attribute("window")
     if len(leaves) != 2 or not isinstance(window, tuple):

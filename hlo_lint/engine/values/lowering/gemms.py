@@ -1,4 +1,4 @@
-"""Calls of cuBLAS as dots: `D = epilogue(alpha * A @ B + beta * C + bias)`.
+"""Lower calls of cuBLAS to dots: `D = epilogue(alpha * A @ B + beta * C + bias)`.
 
 The operands are those of `CublasLtMatmulThunk` and `GemmThunk` (`xla/backends/gpu/runtime`): A, B,
 C where beta is not 0, scales of 8-bit floats, the bias.
@@ -29,9 +29,9 @@ def matmul(
     operands: Sequence[Node],
     results: Sequence[ArrayShape],
 ) -> list[Node] | None:
-    """The results of a matrix product but for its scratch memory; None for one that is cut."""
+    """The results of a matrix product without its scratch memory; None if it has to be cut."""
     if target.partition("$matmul")[2] not in ("", "$f8"):
-        return None  # with a scale for each block of its factors
+        return None  # its factors have a scale for each block
     config = decode_payload(call)
     if not isinstance(config, GemmConfig):
         raise NotLowered(f"%{call.name} has no configuration of a matrix product")
@@ -97,7 +97,7 @@ def _relu(nodes: Nodes, node: Node) -> Node:
 
 
 def _gelu(nodes: Nodes, node: Node) -> Node:
-    """The approximation by tanh, which is what cuBLASLt has."""
+    """GELU approximated by tanh, as in cuBLASLt."""
     cube = nodes.binary("multiply", nodes.binary("multiply", node, node), node)
     inner = nodes.binary("add", node, times(nodes, cube, 0.044715))
     tanh = nodes.unary("tanh", times(nodes, inner, sqrt(2 / pi)))
@@ -129,13 +129,13 @@ ACTIVATIONS: Final[Mapping[str, Callable[[Nodes, Node], Node]]] = {
     "SWISH": _silu,
     "TANH": lambda nodes, node: nodes.unary("tanh", node),
 }
-"""Activations by the words of cuBLASLt for its epilogues, and those that only cuDNN has."""
+"""Activations by their names in cuBLASLt's epilogues, and those that only cuDNN has."""
 
 
 def onednn_matmul(
     lowering: Lowering, call: Instruction, operands: Sequence[Node], results: Sequence[ArrayShape]
 ) -> list[Node] | None:
-    """The product of oneDNN with what is fused to it (`xla/service/cpu/onednn_config.proto`)."""
+    """A oneDNN product with its fused operations (`xla/service/cpu/onednn_config.proto`)."""
     nodes, result = lowering.nodes, results[0]
     config = call.backend_config().get("onednn_matmul_config")
     left, right, *rest = operands
@@ -147,7 +147,7 @@ def onednn_matmul(
     fusions = config.get("fusions")
     fusions = fusions if isinstance(fusions, Mapping) else {}
     words, factors = fusions.get("ops", []), fusions.get("alpha_typecast", [])
-    # One number until 2025: of several LINEAR the last one written.
+    # A single number until 2025: with several LINEAR, that of the last.
     if not isinstance(words, list):
         return None
     bits = list(factors) if isinstance(factors, list) else [factors] * len(words)
@@ -170,18 +170,18 @@ def onednn_matmul(
 
 
 def _float(bits: object) -> float:
-    """The float of so many bits."""
+    """The f32 with the given bits."""
     if not isinstance(bits, int):
         raise NotLowered(f"{bits} is not a number of 32 bits")
     return float(unpack("f", pack("I", bits & 0xFFFFFFFF))[0])
 
 
 _ONEDNN: Final = {"GELU_TANH": "GELU"}
-"""Names that oneDNN has for the activations of cuBLASLt."""
+"""oneDNN's names for activations of cuBLASLt."""
 
 
 def spread(nodes: Nodes, addend: Node, shape: ArrayShape) -> Node:
-    """An addend repeated along the dimensions that it has not, or that are 1."""
+    """An addend repeated along dimensions that it lacks, or where its size is 1."""
     first = shape.rank - addend.shape.rank
     axes = [axis for axis, size in enumerate(addend.shape.dims) if size != 1]
     plain = nodes.reshape(addend, tuple(addend.shape.dims[axis] for axis in axes))

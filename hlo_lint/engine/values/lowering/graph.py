@@ -1,4 +1,4 @@
-"""Values as nodes, each made once: equal nodes compute equal values."""
+"""Hash-consed graphs of values: equal values are the same node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_NODES: Final = 400_000
-"""Nodes of one program: the inlined calls of a module may be many times its text."""
+"""The most nodes of a program: inlining may make a module many times larger."""
 
 
 class NotLowered(HloLintError):
@@ -36,18 +36,18 @@ class NotLowered(HloLintError):
     def __init__(self, message: str, instruction: str = "") -> None:
         super().__init__(message)
         self.instruction = instruction
-        """The name of the instruction that cannot; empty where it is the module as a whole."""
+        """The name of the failing instruction; empty if the whole module fails."""
 
 
 Shapes = tuple[ArrayShape, ...]
 Sizes = Sequence["Node | None"]
-"""Of a bounded array, its size in each dimension; None where that is its bound."""
+"""The size of a bounded array in each dimension; None where a dimension is static."""
 Attributes = tuple[tuple[str, str], ...]
 
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One value: an array, or the results of one operation that has several."""
+    """A value: an array, or all results of an operation with several."""
 
     number: int
     """Equal numbers of one `Nodes` are equal values, given equal parameters."""
@@ -65,7 +65,7 @@ class Node:
 
     @property
     def shape(self) -> ArrayShape:
-        """The shape of its only result."""
+        """The shape of the only result."""
         return self.shapes[0]
 
 
@@ -77,9 +77,9 @@ class Graph:
     parameters: Shapes
     roots: tuple[Node, ...]
     takes_tuple: bool
-    """True if the parameters are the elements of one tuple, as those of a loop's body are."""
+    """True if the parameters are elements of a tuple, as in a loop's body."""
     gives_tuple: bool
-    """True if the results are the elements of one tuple, also where there is only one."""
+    """True if the results are elements of a tuple, even a single result."""
 
 
 LoweredValue = Node | tuple["LoweredValue", ...] | None
@@ -87,7 +87,7 @@ LoweredValue = Node | tuple["LoweredValue", ...] | None
 
 
 class Nodes:
-    """Makes nodes, and gives the same one for the same value."""
+    """Makes nodes, and returns the existing node of an equal value."""
 
     def __init__(self, deadline: Deadline | None = None) -> None:
         self._deadline = deadline or Deadline()
@@ -96,11 +96,11 @@ class Nodes:
         self._graph_numbering = ValueNumbering()
         self._graphs: list[Graph] = []
         self.has_bounded = False
-        """True once there was an array with a size that is known at run time."""
+        """True once an array had a size that is known at run time."""
         self.asked = 0
-        """The number of nodes asked for by the program that is being lowered."""
+        """The number of nodes requested by the program being lowered."""
         self.made: list[Node] = []
-        """The nodes asked for by the instructions that are being lowered, innermost last."""
+        """The nodes requested by the instructions being lowered, innermost last."""
 
     def make(
         self,
@@ -154,7 +154,7 @@ class Nodes:
         takes_tuple: bool = False,
         gives_tuple: bool = False,
     ) -> Graph:
-        """A computation; the same one for the same parameters and results."""
+        """A computation, or the existing computation with equal parameters and results."""
         roots = tuple(roots)
         gives_tuple = gives_tuple or len(roots) != 1
         key = (parameters, tuple(root.number for root in roots), takes_tuple, gives_tuple)
@@ -164,11 +164,11 @@ class Nodes:
         return self._graphs[number]
 
     def parameter(self, number: int, shape: ArrayShape) -> Node:
-        """A parameter of whatever computation reads it."""
+        """A parameter, shared by all computations that read this number and shape."""
         return self.make("parameter", shape, attributes=(("", str(number)),))
 
     def constant(self, literal: NDArray[Any], dtype: str) -> Node:
-        """A constant; one whose elements are all equal is a broadcast scalar."""
+        """A constant, or a broadcast scalar if all elements are equal."""
         shape = ArrayShape(dtype, literal.shape)
         data = literal.tobytes()
         size = literal.dtype.itemsize
@@ -180,12 +180,12 @@ class Nodes:
         return self._kept(key, "constant", (shape,), literal=literal)
 
     def scalar(self, number: float, dtype: str) -> Node:
-        """A constant of one number."""
+        """A scalar constant."""
         import numpy as np
 
         return self.constant(np.asarray(number).astype(numpy_dtype(dtype)), dtype)
 
-    # ---- operations that are nothing in some cases
+    # ---- operations that return their operand where they change nothing
 
     def elements(self, node: Node) -> list[Node]:
         """The results of an operation with several."""
@@ -195,17 +195,17 @@ class Nodes:
         ]
 
     def reshape(self, node: Node, dims: tuple[int, ...]) -> Node:
-        """The same elements in the same order, in another shape."""
-        if node.opcode == "reshape":  # of what is none: each is made here
+        """A reshape of an array; reshapes of reshapes are merged."""
+        if node.opcode == "reshape":  # its operand is not a reshape: all are made here
             node = node.operands[0]
         if node.shape.dims == dims:
             return node
         if prod(node.shape.dims) != prod(dims):
-            raise NotLowered(f"a reshape of {node.shape} to {list(dims)}")
+            raise NotLowered(f"a reshape of {node.shape} to {list(dims)} changes the element count")
         return self.make("reshape", ArrayShape(node.shape.dtype, dims), (node,))
 
     def transpose(self, node: Node, permutation: Sequence[int]) -> Node:
-        """The dimensions in another order; one that only moves dimensions of 1 is a reshape."""
+        """A transpose, or a reshape if only dimensions of size 1 move."""
         permutation = tuple(permutation)
         dims = tuple(node.shape.dims[axis] for axis in permutation)
         moved = [axis for axis in permutation if node.shape.dims[axis] != 1]
@@ -222,7 +222,7 @@ class Nodes:
         )
 
     def broadcast(self, node: Node, dims: tuple[int, ...], dimensions: Sequence[int] = ()) -> Node:
-        """The array repeated; `dimensions` are those of the result that it has."""
+        """The array repeated; `dimensions` maps its dimensions to those of the result."""
         if node.shape.dims == dims and tuple(dimensions) == tuple(range(len(dims))):
             return node
         return self.make(
@@ -233,12 +233,12 @@ class Nodes:
         )
 
     def filled(self, number: float, shape: ArrayShape) -> Node:
-        """An array of one number."""
+        """An array with all elements equal to a number."""
         scalar = self.scalar(number, shape.dtype)
         return self.broadcast(scalar, shape.dims) if shape.dims else scalar
 
     def convert(self, node: Node, dtype: str) -> Node:
-        """The elements in another type."""
+        """The elements converted to another type."""
         if node.shape.dtype == dtype:
             return node
         return self.make("convert", ArrayShape(dtype, node.shape.dims), (node,))
@@ -248,7 +248,7 @@ class Nodes:
         return node if node.shape == shape else self.make("bitcast-convert", shape, (node,))
 
     def binary(self, opcode: str, left: Node, right: Node) -> Node:
-        """An elementwise operation of two arrays of one shape; a scalar is repeated."""
+        """An elementwise operation on arrays of equal shape; a scalar on the right is repeated."""
         if not right.shape.dims and left.shape.dims:
             right = self.broadcast(right, left.shape.dims)
         return self.make(opcode, left.shape, (left, right))
@@ -268,7 +268,7 @@ class Nodes:
             shared, summed = ([pair[number] for pair in pairs] for pairs in (batch, contracting))
             attributes += [(f"{name}_batch_dims", shared), (f"{name}_contracting_dims", summed)]
             sides.append([axis for axis in range(node.shape.rank) if axis not in shared + summed])
-        dims = [left.shape.dims[axis] for axis in [one for one, _ in batch] + sides[0]]
+        dims = [left.shape.dims[axis] for axis in [axis for axis, _ in batch] + sides[0]]
         dims += [right.shape.dims[axis] for axis in sides[1]]
         kept = tuple((name, spelled_index(axes)) for name, axes in attributes if axes)
         return self.make("dot", ArrayShape(dtype, tuple(dims)), (left, right), kept)
@@ -280,14 +280,14 @@ class Nodes:
     def reduced(
         self, node: Node, opcode: str, first: float, axes: Sequence[int] | None = None
     ) -> Node:
-        """The elements along some dimensions, or all, joined to one; `first` changes none."""
+        """A reduction over some dimensions, by default all; `first` is the neutral element."""
         axes = range(node.shape.rank) if axes is None else axes
         if not axes:
             return node
         scalar = ArrayShape(node.shape.dtype, ())
         graph = self.graph(
             (scalar, scalar),
-            [self.binary(opcode, *(self.parameter(at, scalar) for at in range(2)))],
+            [self.binary(opcode, *(self.parameter(number, scalar) for number in range(2)))],
         )
         dims = tuple(size for axis, size in enumerate(node.shape.dims) if axis not in axes)
         dimensions = (("dimensions", spelled_index(axes)),)
@@ -298,7 +298,7 @@ class Nodes:
     def slice(
         self, node: Node, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] = ()
     ) -> Node:
-        """The part of an array from `starts` to `limits`, or every `strides` of its elements."""
+        """A slice of an array from `starts` to `limits`, with optional strides."""
         every = strides or [1] * len(starts)
         parts = list(zip(starts, limits, every, strict=True))
         dims = tuple(-((start - limit) // stride) for start, limit, stride in parts)
@@ -311,13 +311,14 @@ class Nodes:
         return self.make("slice", shape, (node,), (("slice", "{" + ranges + "}"),))
 
     def scalars(self, node: Node) -> list[Node]:
-        """The elements of an array of one dimension."""
+        """The elements of a vector as scalars."""
         return [
-            self.reshape(self.slice(node, [at], [at + 1]), ()) for at in range(node.shape.dims[0])
+            self.reshape(self.slice(node, [index], [index + 1]), ())
+            for index in range(node.shape.dims[0])
         ]
 
     def pad(self, node: Node, filler: Node, paddings: Sequence[Padding]) -> Node:
-        """The array with a scalar around and between its elements; negative edges take away."""
+        """The array padded with a scalar; negative padding removes elements."""
         dims = tuple(
             max(padding.low, 0) + size + max(size - 1, 0) * padding.interior + max(padding.high, 0)
             for size, padding in zip(node.shape.dims, paddings, strict=True)
@@ -341,7 +342,7 @@ class Nodes:
         return self.pad(node, self.scalar(number, node.shape.dtype), paddings)
 
     def concatenate(self, parts: Sequence[Node], axis: int) -> Node:
-        """Arrays after each other along one dimension."""
+        """Arrays concatenated along a dimension."""
         if len(parts) == 1:
             return parts[0]
         dims = list(parts[0].shape.dims)
@@ -363,7 +364,7 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
     """The arrays in a shape without their layouts, in order.
 
     Raises:
-        NotLowered: one has a dimension that is known at run time only.
+        NotLowered: an array has a dimension that is known at run time only.
     """
     match shape:
         case TupleShape(elements):
@@ -374,7 +375,7 @@ def bare(shape: Shape) -> Iterator[ArrayShape]:
                 raise NotLowered(f"{shape} has a size that is known at run time only")
             yield ArrayShape(dtype, dims)
         case BufferShape(element):
-            yield from bare(element)  # between `Pin` and `Unpin` it has one value at a time
+            yield from bare(element)  # between `Pin` and `Unpin` a buffer has a single value
 
 
 def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
@@ -395,14 +396,14 @@ def assembled(shape: Shape, leaves: Iterator[Node]) -> LoweredValue:
 
 
 def element_of(value: LoweredValue, index: Sequence[int]) -> LoweredValue:
-    """One element of a tuple."""
+    """The element of a nested tuple at an index."""
     for number in index:
         if not isinstance(value, tuple) or number >= len(value):
-            raise NotLowered("an element is read of what is not a tuple")
+            raise NotLowered("an element of a non-tuple is read, or its index is too large")
         value = value[number]
     return value
 
 
 def nodes_in_order(roots: Iterable[Node]) -> list[Node]:
-    """The nodes that results depend on, operands first."""
+    """The roots and all nodes that they depend on, operands first."""
     return operands_first(roots, lambda node: node.operands)

@@ -1,8 +1,8 @@
-"""From the text of a module to the values that it computes.
+"""Lower a module to the values that it computes.
 
-Fusions and calls are inlined, copies and layouts vanish, an asynchronous operation is the operation
-that it wraps, a custom call is what its configuration says. A module of several devices becomes one
-program that computes the values of all of them (`collectives.py`).
+Fusions and calls are inlined, copies and layouts vanish, an asynchronous operation becomes the
+operation that it wraps, a custom call becomes operations by its configuration. A module for several
+devices becomes a single program that computes the values of all of them (`collectives.py`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.shards import ProgramShardings
 
 MAX_DEVICES: Final = 32
-"""A program of more devices is not simulated: each has its own copy of every value."""
+"""The most devices that are simulated: each has its own copy of every value."""
 
 Values = list[LoweredValue]
 """A value on each device."""
@@ -52,16 +52,16 @@ Values = list[LoweredValue]
 
 @dataclass
 class Lowering:
-    """One module on its way to its values."""
+    """The state of lowering a module."""
 
     module: Module
     nodes: Nodes
     replicated: frozenset[int] = frozenset()
     """The entry parameters that have the same value on all devices."""
     layout: ProgramShardings | None = None
-    """The shardings of whole arrays: the program takes and gives whole ones."""
+    """The shardings of a program whose parameters and results are whole arrays."""
     is_partitioned: bool = False
-    """True if the module has the parts of `layout`, False if it has the whole arrays."""
+    """True if the module computes with the parts of `layout`, False if with whole arrays."""
     cuts: list[Cut] = field(default_factory=list)
     endless: list[tuple[Instruction, str]] = field(default_factory=list)
     origins: dict[tuple[str, int], Instruction] = field(default_factory=dict)
@@ -70,27 +70,31 @@ class Lowering:
     by_name: dict[str, Computation] = field(default_factory=dict)
     """The computations of the module."""
     iterations: tuple[Callable[[], Node] | None, ...] = ()
-    """Of each loop around the instructions that are being lowered, outermost first: makes the
-    number of the iteration, from 0; None where the loop is not annotated."""
+    """A function for each loop around the current instruction, outermost first.
+
+    It makes the node of the iteration number, from 0; None where the loop is not annotated.
+    """
     devices: int = 1
-    """The devices that the module runs on; before `program`, those of the rest of the run."""
+    """The number of devices; before `program` runs, the number in the rest of the run."""
     watch: Watch | None = None
-    """The instructions whose values are the results, in place of that of the entry computation:
-    only what these need is lowered, and for one device."""
+    """Instructions whose values replace the result of the entry computation.
+
+    Only their operands are lowered, and for a single device.
+    """
 
     def __post_init__(self) -> None:
         if self.by_name:
-            return  # of the same module in another scope
+            return  # a copy for another scope of the module
         self.by_name.update({body.name: body for body in self.module.computations})
         for computation in self.module.computations:
             for inner in computation.inline.values():
                 self.by_name.update({call.computation.name: call.computation for call in inner})
 
     def program(self) -> Program:
-        """The values of the module.
+        """The values of the module as a program.
 
         Raises:
-            NotLowered: it holds something that cannot be made to run.
+            NotLowered: a part of the module cannot be made to run.
         """
         entry = self.module.entry
         if entry is None or entry.root is None:
@@ -147,7 +151,7 @@ class Lowering:
         return self.layout.devices if self.is_partitioned or has_regions(self.module) else 1
 
     def _inputs(self, entry: Computation) -> tuple[list[Input], list[Values]]:
-        """The parameters of the program, and those of the module on each device."""
+        """The inputs of the program, and the module's parameters on each device."""
         from hlo_lint.engine.values.lowering.collectives import given_inputs
 
         inputs: list[Input] = []
@@ -165,16 +169,16 @@ class Lowering:
                 limit = index_limit(parameter, self.module)
             shapes = [shape for shape, _ in sized]
             bounds = [bound for _, bound in sized]
-            places = [at - 1 for at in accumulate(bound is None for bound in bounds)]
+            places = [count - 1 for count in accumulate(bound is None for bound in bounds)]
             if self.devices > 1 and any(bounds):
-                raise NotLowered(f"%{parameter.name} has a size on each device")
+                raise NotLowered(f"%{parameter.name} is bounded and runs on several devices")
             number = parameter.parameter_number or 0
             shared = number in self.replicated or self.layout is not None
             own = shapes
             if self.layout is not None and self.is_partitioned:
                 spread = self.layout.parameters[leaf : leaf + len(shapes)]
                 if [sharded.part for sharded in spread] != shapes:
-                    raise NotLowered(f"%{parameter.name} is not a part of what it was")
+                    raise NotLowered(f"the shape of %{parameter.name} does not match its sharding")
                 shapes = [sharded.shape for sharded in spread]
             values: Values = []
             for device in range(self.devices):
@@ -182,15 +186,15 @@ class Lowering:
                     first = len(inputs)
                     inputs += [
                         Input(
-                            leaf + at,
+                            leaf + place,
                             device,
                             shape,
                             limit if bound is None else bound + 1,
                             given.get((number, device), ()),
                         )
-                        for at, shape, bound in zip(places, shapes, bounds, strict=True)
+                        for place, shape, bound in zip(places, shapes, bounds, strict=True)
                     ]
-                whole = [self.nodes.parameter(first + at, shape) for at, shape in enumerate(shapes)]
+                whole = [self.nodes.parameter(i, shape) for i, shape in enumerate(shapes, first)]
                 if own is not shapes:
                     pairs = zip(spread, whole, strict=True)
                     whole = [sharded.cut(self.nodes, node, device) for sharded, node in pairs]
@@ -200,7 +204,7 @@ class Lowering:
         return inputs, arguments
 
     def shape(self, instruction: Instruction) -> Shape:
-        """The shape that an instruction spells, or that XLA infers where it spells none."""
+        """The shape that an instruction spells, else the shape that XLA infers."""
         if instruction.type_text:
             try:
                 return instruction.shape
@@ -208,11 +212,11 @@ class Lowering:
                 raise NotLowered(f"%{instruction.name} has no shape: {error}") from error
         inferred = inference_in(self.module).shape(instruction)
         if inferred is None:
-            raise NotLowered(f"%{instruction.name} has no shape, and none follows")
+            raise NotLowered(f"%{instruction.name} has no shape, and none can be inferred")
         return inferred
 
     def operand_shapes(self, instruction: Instruction) -> list[Shape | None]:
-        """The shapes of what an instruction reads."""
+        """The shapes of an instruction's operands; None for an undefined operand."""
         return [
             part(self.shape(source), index) if source else None
             for _, index, source in instruction.operands
@@ -259,7 +263,7 @@ class Lowering:
         return self._instruction(instruction, operands)
 
     def _in_order(self, computation: Computation) -> list[Instruction]:
-        """The instructions that are lowered, operands first."""
+        """The instructions to lower, operands first."""
         assert computation.root is not None
         wanted = self.watch.wanted(computation) if self.watch is not None else []
         if self.watch is None or not computation.is_entry:
@@ -291,7 +295,9 @@ class Lowering:
             leaves = list(bare(self.shape(parameter)))
             first = len(shapes)
             shapes += leaves
-            nodes = iter([self.nodes.parameter(first + at, leaf) for at, leaf in enumerate(leaves)])
+            nodes = iter(
+                [self.nodes.parameter(first + number, leaf) for number, leaf in enumerate(leaves)]
+            )
             arguments.append([assembled(self.shape(parameter), nodes)])
         inner = replace(self, scope=computation.name, devices=1, watch=None)
         (value,) = inner.computation(computation, arguments)
@@ -312,7 +318,7 @@ class Lowering:
             return self._updated(instruction, operands)
         if base in ("fusion", "call"):
             return self._begun(instruction, self._callee(instruction), operands)
-        # `slice-start(x)`: the operation that an async-start would call, written in its place.
+        # `slice-start(x)` names the operation itself, where an async-start calls a computation.
         result = self._parts(instruction)[1]
         results = self._operation(instruction, base, operands, result)
         return self._started(instruction, operands, results)
@@ -356,25 +362,25 @@ class Lowering:
         return self.body(names[0])
 
     def _updated(self, update: Instruction, operands: list[Values]) -> Values:
-        """The tuple that an async-update hands on, which binds the operands that it has."""
+        """The tuple of an async-update, with its own operands bound as well."""
         held, *more = operands
         if not more:
             return held
-        *_, start = chain_of(update, lambda one: one.producer() if _is_update(one) else None)
+        *_, start = chain_of(update, lambda step: step.producer() if _is_update(step) else None)
         bound = element_of(held[0], (0,))
         count = len(bound) if isinstance(bound, tuple) else 0
-        earlier = [[element_of(one, (0, number)) for one in held] for number in range(count)]
+        earlier = [[element_of(value, (0, number)) for value in held] for number in range(count)]
         return self._begun(update, self._callee(start), [*earlier, *more])
 
     def _begun(self, instruction: Instruction, body: Computation, operands: list[Values]) -> Values:
-        """The tuple of an async-start; it has a result once all operands are bound."""
+        """The tuple of an async-start, whose result exists once all operands are bound."""
         results: Values = [()] * self.devices
         if len(operands) >= len(body.parameters):
             results = self.computation(body, operands)
         return self._started(instruction, operands, results)
 
     def _started(self, instruction: Instruction, operands: list[Values], results: Values) -> Values:
-        """The tuple of an async-start: operands, the result, and contexts that nobody reads."""
+        """The tuple of an async-start: operands, result, and unused contexts."""
         contexts = self.contexts(self._parts(instruction))
         sources = zip(*operands, strict=True) if operands else [()] * self.devices
         return [
@@ -389,7 +395,7 @@ class Lowering:
         return shape.elements
 
     def contexts(self, parts: Sequence[Shape]) -> list[LoweredValue]:
-        """The values after the operands and the result of a start: zeros, which nobody reads."""
+        """The unused elements after the operands and the result of a start, as zeros."""
         return [
             assembled(part, iter([self.nodes.filled(0, leaf) for leaf in bare(part)]))
             for part in parts[2:]
@@ -404,13 +410,13 @@ def _done(instruction: Instruction, operands: list[Values]) -> Values:
     """The results of an asynchronous operation, or of the update that bound its last operand."""
     results = [element_of(value, (1,)) for value in operands[0]]
     if () in results and instruction.type_text != "()":
-        raise NotLowered(f"%{instruction.name} ends what has not all its operands")
+        raise NotLowered(f"%{instruction.name} ends an operation whose operands are not all bound")
     return results
 
 
 @contextmanager
 def _named(instruction: Instruction) -> Iterator[None]:
-    """Names the instruction in the errors of its lowering."""
+    """Add the instruction's name to errors of its lowering."""
     try:
         yield
     except NotLowered as error:
@@ -422,13 +428,13 @@ def _named(instruction: Instruction) -> Iterator[None]:
 
 
 def _in_order(wanted: Sequence[Instruction]) -> list[Instruction]:
-    """Instructions of one computation and those that they need, operands first."""
+    """Instructions of a computation with everything they depend on, operands first."""
 
     def operands(instruction: Instruction) -> list[Instruction]:
         read: list[Instruction] = []
         for operand in operands_of(instruction):
             if operand.instruction is None:
-                reads = f"reads %{operand.name}, which is not there"
+                reads = f"reads %{operand.name}, which is not defined"
                 reason = reads if operand.name else "is computed from itself"
                 raise NotLowered(f"%{instruction.name} {reason}")
             read.append(operand.instruction)

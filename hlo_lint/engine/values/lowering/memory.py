@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 def untiled(shape: ArrayShape) -> ArrayShape:
-    """The shape without tiles: what a call computes does not follow from its padding."""
+    """The shape without tiles, whose padding does not affect the values of a call."""
     if shape.layout is None or not shape.layout.tiles:
         return shape
     return shape.with_layout(Layout(shape.layout.minor_to_major))
 
 
 def in_memory(nodes: Nodes, node: Node, shape: ArrayShape) -> Node:
-    """The elements of an array as one row, in the order in which the layout has them in memory.
+    """The elements of an array as a flat row in memory order.
 
-    What pads the tiles is zeros.
+    Padding of tiles is zero.
     """
     padded, dims, permutation = _steps(shape)
     whole = nodes.padded(node, padded)
@@ -33,7 +33,7 @@ def in_memory(nodes: Nodes, node: Node, shape: ArrayShape) -> Node:
 
 
 def from_memory(nodes: Nodes, row: Node, shape: ArrayShape) -> Node:
-    """The array whose elements lie in memory as in a row."""
+    """The array whose elements are a flat row in memory order."""
     padded, dims, permutation = _steps(shape)
     moved = nodes.reshape(row, tuple(dims[axis] for axis in permutation))
     inverse = sorted(range(len(permutation)), key=permutation.__getitem__)
@@ -42,11 +42,11 @@ def from_memory(nodes: Nodes, row: Node, shape: ArrayShape) -> Node:
 
 
 def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The dimensions filled up to whole tiles, those with the tiles split off, and their order.
+    """The dimensions padded to whole tiles, those dimensions split by tiles, and their order.
 
-    A tile of `(8,128)` splits its dimensions in two: the numbers of the tiles come before the
-    places in one (`xla/shape_util.cc`, `IndexUtil`). Tiles within tiles order the bytes of smaller
-    types only, alike for each element type.
+    A tile of `(8,128)` splits its dimensions in two: the tile indices come before the positions
+    within a tile (`xla/shape_util.cc`, `IndexUtil`). Tiles within tiles only order the bytes of
+    smaller types, alike for each element type.
     """
     order = tuple(reversed(shape.minor_to_major))
     tiles = shape.layout.tiles if shape.layout is not None else ()
@@ -76,7 +76,7 @@ def _steps(shape: ArrayShape) -> tuple[tuple[int, ...], tuple[int, ...], tuple[i
 
 
 def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArrayShape) -> Node:
-    """The same bytes as another array."""
+    """The result of a bitcast between arrays of equal size in memory."""
     plain = ArrayShape(source.dtype, source.dims), ArrayShape(target.dtype, target.dims)
     if plain[0] == plain[1] and source.minor_to_major == target.minor_to_major:
         return node
@@ -84,13 +84,13 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
     node = nodes.reshape(node, source.dims)
     has_padding = _is_padded(source) or _is_padded(target)
     if has_padding and _in_memory(source) == _in_memory(target):
-        # Padding stays where it is: dimensions may change places, and those of 1 come and go.
+        # The padding stays in place: dimensions only move, and those of size 1 come and go.
         source, target = untiled(source), untiled(target)
     wide, narrow = BITS.get(source.dtype, 8), BITS.get(target.dtype, 8)
     row = in_memory(nodes, node, source)
     count = prod(_steps(target)[0])
     if row.shape.dims[0] * wide != count * narrow:
-        raise NotLowered(f"a bitcast of {source} to {target}, of another size in memory")
+        raise NotLowered(f"a bitcast of {source} to {target}, whose sizes in memory differ")
     if wide > narrow:
         row = nodes.bitcast_convert(
             row, ArrayShape(target.dtype, (*row.shape.dims, wide // narrow))
@@ -103,7 +103,7 @@ def bitcast_value(nodes: Nodes, node: Node, source: ArrayShape, target: ArraySha
 
 
 def _with_dimensions(shape: ArrayShape) -> ArrayShape:
-    """A scalar in a tile as an array of one element: it has the memory of the tile."""
+    """A tiled scalar as an array with a single element, which occupies the whole tile."""
     if shape.dims or shape.layout is None or not shape.layout.tiles:
         return shape
     tiles = shape.layout.tiles
@@ -113,21 +113,21 @@ def _with_dimensions(shape: ArrayShape) -> ArrayShape:
 
 
 def _in_memory(shape: ArrayShape) -> tuple[list[int], list[Tile]]:
-    """The sizes larger than 1, the fastest one first, and the tiles."""
+    """The sizes larger than 1, minor to major, and the tiles."""
     sizes = [shape.dims[axis] for axis in shape.minor_to_major if shape.dims[axis] != 1]
-    # One element lies first in its tile, whatever that is.
+    # A single element comes first in any tile.
     tiles = shape.layout.tiles if shape.layout is not None and sizes else ()
     return sizes, [_without_ones(tile) for tile in tiles]
 
 
 def _without_ones(tile: Tile) -> Tile:
-    """The tile without the sizes of 1 at its begin: `(1,128)` orders elements as `(128)` does."""
-    first = next((at for at, size in enumerate(tile) if size != 1), len(tile) - 1)
+    """The tile without leading sizes of 1: `(1,128)` orders elements as `(128)` does."""
+    first = next((axis for axis, size in enumerate(tile) if size != 1), len(tile) - 1)
     return tile[first:]
 
 
 def _is_padded(shape: ArrayShape) -> bool:
-    """True if a tile reaches over the edge of the array, or combines dimensions."""
+    """True if a tile reaches beyond the array, or combines dimensions."""
     try:
         return _steps(shape)[0] != shape.dims
     except NotLowered:
@@ -137,9 +137,9 @@ def _is_padded(shape: ArrayShape) -> bool:
 def by_descriptor(
     lowering: Lowering, instruction: Instruction, opcode: str, leaves: list[Node], shape: Shape
 ) -> Node | None:
-    """A slice at the offset that its `dynamic_slice_config` gives; None without one.
+    """A slice at the offset of its `dynamic_slice_config`; None without that config.
 
-    XLA:GPU copies what the descriptor says and computes no index (`DynamicMemcpyThunk`).
+    XLA:GPU copies by the descriptor and computes no index (`DynamicMemcpyThunk`).
     """
     nodes = lowering.nodes
     descriptor = slice_descriptor(instruction)
@@ -151,14 +151,14 @@ def by_descriptor(
         return None
     if not whole.element_bits or whole.element_bits % 8:
         return None
-    at = nodes.scalar(descriptor.byte_offset, "s64")
+    offset = nodes.scalar(descriptor.byte_offset, "s64")
     if stride := descriptor.byte_stride:
         # In a nest the descriptor may mean any of the loops: the operands decide there.
         if len(lowering.iterations) != 1 or (iteration := lowering.iterations[0]) is None:
             return None
         steps = nodes.binary("multiply", iteration(), nodes.scalar(stride, "s64"))
-        at = nodes.binary("add", at, steps)
-    first = nodes.binary("divide", at, nodes.scalar(whole.element_bits // 8, "s64"))
+        offset = nodes.binary("add", offset, steps)
+    first = nodes.binary("divide", offset, nodes.scalar(whole.element_bits // 8, "s64"))
     row = in_memory(nodes, leaves[0], whole)
     count = prod(part.dims)
     if opcode == "dynamic-slice":

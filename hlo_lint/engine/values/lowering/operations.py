@@ -1,4 +1,4 @@
-"""The value of one instruction on one device."""
+"""Lower an instruction to its value on a single device."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.lowering.lower import Lowering
 
 _FREE: Final = frozenset("copy opt-barrier add-dependency domain optimization-barrier".split())
-"""Opcodes whose result is their first operand, wherever it lies in memory."""
+"""Opcodes whose result equals their first operand; they may only move it in memory."""
 _DROPPED: Final = frozenset(
     "algorithm async_execution_thread channel_id constrain_layout custom_call_has_side_effect "
     "indices_are_sorted inferred_dimension is_composite is_stable operand_precision origin "
     "output_to_operand_aliasing result_accuracy unique_indices use_global_device_ids".split()
 ) | frozenset(COMMON)
-"""Attributes that say how a value is computed, and not which value it is."""
+"""Attributes that do not affect the value of an instruction."""
 _UNRUNNABLE: Final = frozenset(
     "infeed outfeed rng rng-get-and-update-state send send-done recv recv-done scan scaled-dot "
     "ragged-dot stochastic-convert dynamic-reshape set-dimension-size".split()
 )
-"""Opcodes that have no value of their own on one CPU, or that jaxlib does not read."""
+"""Opcodes whose value is undefined on a single CPU, or that jaxlib does not read."""
 _ROUNDS: Final = frozenset("reverse select-and-scatter slice".split())
-"""Opcodes whose result XLA:TPU rounds to fewer bits as it is written, as it does in a copy."""
+"""Opcodes whose result XLA:TPU may round to fewer bits, as it does in a copy."""
 _SMALL: Final = ("u8", "u16", "u32")
 _DEFAULTS: Final = frozenset(
     {("feature_group_count", "1"), ("batch_group_count", "1"), ("order", "PARTIAL")}
@@ -55,7 +55,7 @@ def on_device(
     operands: list[LoweredValue],
     shape: Shape,
 ) -> LoweredValue:
-    """The value of an instruction that is not one of several devices and calls no program."""
+    """The value on a device of an instruction other than collectives, loops and calls."""
     if opcode in _FREE:
         kept = operands[0]
         if isinstance(kept, Node) and isinstance(shape, ArrayShape):
@@ -112,7 +112,7 @@ def on_device(
             leaves = [lowering.nodes.convert(leaf, shape.dtype) for leaf in leaves]
             paddings = instruction.attribute("padding")
             if isinstance(paddings, tuple) and any(min(edges[:2]) < 0 for edges in paddings):
-                # Only algsimp takes them away, and XLA:CPU has no code for them.
+                # Only algsimp removes negative padding; XLA:CPU has no code for it.
                 return lowering.nodes.pad(leaves[0], leaves[1], paddings)
         case "convolution" if isinstance(shape, ArrayShape) and len(leaves) == 2:
             from hlo_lint.engine.values.lowering.convolutions import plain
@@ -164,7 +164,7 @@ def _expanded(
     leaves: list[Node],
     results: list[ArrayShape],
 ) -> list[Node]:
-    """The results of an operation that XLA:CPU has in other words; none if it is not known."""
+    """The results of an operation by simpler operations of XLA:CPU; empty if that fails."""
     from hlo_lint.engine.values.lowering import expansions
 
     if opcode == "scan":
@@ -183,7 +183,7 @@ def _expanded(
 def _attributes(
     lowering: Lowering, instruction: Instruction, opcode: str
 ) -> tuple[Attributes, tuple[tuple[str, Graph], ...]]:
-    """The attributes that decide on the value, and the computations, lowered."""
+    """The attributes that affect the value, and the lowered computations."""
     allowed = (OPCODES[opcode].allowed - _DROPPED) | set(OPCODES[opcode].required)
     attributes: list[tuple[str, str]] = []
     called: list[tuple[str, Graph]] = []

@@ -1,4 +1,4 @@
-"""The values of a module, as a program that runs."""
+"""A module's values as a runnable program."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.source import whole_number
 
 Origins = Mapping[tuple[str, int], Instruction]
-"""The instruction that computes a node, by the body of a loop, a branch or "" for the entry, and
-the number of the node: equal nodes of two loops are one. Of several instructions the first."""
+"""The first instruction that computes a node, by scope and node number.
+
+The scope is the body of a loop, a branch, or "" for the entry: equal nodes of two loops share a
+number."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """The values of a module."""
+    """The values of a module, as a graph with its inputs and the sources of its nodes."""
 
     graph: Graph
     parameters: tuple[Input, ...]
     """The parameters of the graph, in order, without their thresholds."""
     origins: Origins
     last: Origins
-    """The last instruction whose value a node is: the copy of a copy."""
+    """The last instruction with the value of a node, such as the copy of a copy."""
     cuts: tuple[Cut, ...]
     """The operations that cannot be run, in the order of the module."""
     devices: int
     endless: tuple[tuple[Instruction, str], ...] = ()
-    """Its loops that do not end, each with the reason why; it is then not run."""
+    """Loops that do not end, each with the reason; such a program is not run."""
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -60,7 +62,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A parameter of a program: a leaf of a parameter of the module, on one device."""
+    """A parameter of a program: a leaf of a module's parameter, on a device."""
 
     leaf: int
     """The number of the leaf among those of all parameters."""
@@ -68,16 +70,16 @@ class Input:
     """0 also for a parameter that all devices share."""
     shape: ArrayShape
     limit: int | None
-    """The size that its integers index, if they index anything."""
+    """The size that its integers index; None if they are no indices."""
     given: tuple[int, ...] = ()
-    """Its values, where only some are sound: the sizes and offsets of a ragged exchange."""
+    """Fixed values, where random values are invalid: sizes and offsets of a ragged exchange."""
     thresholds: tuple[float, ...] = ()
     """The constants that the program compares its elements with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """An operation that is replaced by a function that nobody knows: equal for equal operands."""
+    """An operation replaced by a made-up function, which is equal for equal operands."""
 
     instruction: Instruction
     what: str
@@ -87,11 +89,11 @@ class Cut:
 
 
 MAX_INTEGER: Final = 1 << 16
-"""Larger constants are the ends of ranges, not where a program decides."""
+"""The largest integer threshold: larger constants are ends of ranges."""
 MAX_FLOAT: Final = 32.0
-"""The same for floats: beside a large one, a sum hides every other difference."""
+"""The largest float threshold: a large float in a sum hides every other difference."""
 MAX_ELEMENTS: Final = 16
-"""An array of more constants is a table."""
+"""The most elements of an array of thresholds: a larger array is a table."""
 _DECIDING: Final = frozenset("clamp compare maximum minimum remainder".split())
 _COMPUTING: Final = frozenset("abs add multiply negate subtract".split())
 """Opcodes whose results are large where their operands are."""
@@ -103,7 +105,7 @@ _MOVING: Final = frozenset(
 
 
 def thresholds(graph: Graph) -> dict[int, set[float]]:
-    """The constants at which a program decides about the elements of a parameter, by its number.
+    """The constants that a program compares a parameter's elements with, by parameter number.
 
     `x < 3`, `clamp(0, x, 6)`: a wrong comparison shows at these numbers and next to them, where
     random values rarely are.
@@ -131,13 +133,13 @@ def thresholds(graph: Graph) -> dict[int, set[float]]:
 
 
 def _takes_largest(node: Node) -> bool:
-    """True for a reduction to the largest element, or the smallest."""
+    """True for a reduction by maximum or minimum."""
     roots = [graph.roots[0].opcode for _, graph in node.called if node.opcode == "reduce"]
     return roots in (["maximum"], ["minimum"])
 
 
 def _numbers(node: Node) -> frozenset[float]:
-    """The constants in a node; of a count its ends and its middle."""
+    """The constants in a node; for an iota its ends and its middle."""
     if node.opcode == "iota":
         axis = whole_number(dict(node.attributes).get("iota_dimension", ""))
         if axis is None or not 0 <= axis < node.shape.rank:

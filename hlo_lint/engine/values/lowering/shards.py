@@ -1,7 +1,7 @@
-"""Arrays in parts on the devices of a mesh, as `sharding=` says: cut, and put together again.
+"""Cut arrays into the parts that `sharding=` gives to devices, and join them again.
 
-A module before the partitioner computes with whole arrays, one after it with the part of each
-device. Both become programs of whole arrays, and can be compared.
+Before the partitioner a module computes with whole arrays, after it with the part of each device.
+Both become programs over whole arrays, and can be compared.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Shape
 
 PADDING: Final = 3
-"""The value behind the end of an array that its parts do not fill: nothing may read it."""
+"""The filler of parts that reach beyond the end of an array: it must not be read."""
 MAX_COPIED_BYTES: Final = 1 << 22
-"""Of the copies of one result: those of a larger one that are not at its ends are not compared."""
+"""The bytes of a result's copies that are all compared; of more, the first and last copy are."""
 
 
 class Sharded(NamedTuple):
-    """An array in parts."""
+    """An array with its parts on devices."""
 
     shape: ArrayShape
     """The whole array."""
     places: tuple[tuple[int, ...], ...]
-    """The number of the part in each dimension that each device has."""
+    """For each device, the index of its part in each dimension."""
     addends: tuple[int, ...] = ()
-    """The number of the addend that each device has of its part; none where it has all of it."""
+    """For each device, the number of its addend of an unreduced array; empty for other arrays."""
 
     @property
     def counts(self) -> list[int]:
@@ -49,36 +49,36 @@ class Sharded(NamedTuple):
 
     @property
     def part(self) -> ArrayShape:
-        """The array of one device."""
+        """The shape of a device's part."""
         sizes = zip(self.shape.dims, self.counts, strict=True)
         return ArrayShape(self.shape.dtype, tuple(-(-size // count) for size, count in sizes))
 
     def cut(self, nodes: Nodes, whole: Node, device: int) -> Node:
-        """The part of a device."""
+        """The part of a device, cut out of the whole array."""
         part, place = self.part.dims, self.places[device]
         filled = tuple(size * count for size, count in zip(part, self.counts, strict=True))
         padded = nodes.padded(whole, filled, PADDING)
-        starts = [size * at for size, at in zip(part, place, strict=True)]
+        starts = [size * index for size, index in zip(part, place, strict=True)]
         limits = [start + size for start, size in zip(starts, part, strict=True)]
         if self.addends and self.addends[device] != max(self.addends):
-            return nodes.filled(0, self.part)  # the last addend is the sum
+            return nodes.filled(0, self.part)  # the last addend holds the sum
         return nodes.slice(padded, starts, limits)
 
     @property
     def copies(self) -> int:
-        """The number of copies of the array that are compared: of a large one the ends."""
+        """The number of replicas of the array to compare; 2 if they are large."""
         shares = len(set(zip(self.places, self.addends or self.places, strict=True)))
         held = len(self.places) // shares
         size = prod(self.shape.dims) * BITS.get(self.shape.dtype, 8) // 8
         return held if size * held <= MAX_COPIED_BYTES else min(held, 2)
 
     def joined(self, nodes: Nodes, parts: Sequence[Node], copy: int = 0) -> Node:
-        """The whole array from the parts of all devices; of equal parts those of one copy."""
+        """The whole array from the parts of all devices, with replica `copy` of equal parts."""
         if parts[0].shape != self.part:
             raise NotLowered(f"a device has {parts[0].shape} of {self.shape}, not {self.part}")
         holders: dict[tuple[tuple[int, ...], int], list[Node]] = {}
-        for at, part in enumerate(parts):
-            share = self.places[at], self.addends[at] if self.addends else 0
+        for device, part in enumerate(parts):
+            share = self.places[device], self.addends[device] if self.addends else 0
             holders.setdefault(share, []).append(part)
         by_share = {
             share: held[copy * (len(held) - 1) // max(self.copies - 1, 1)]
@@ -93,7 +93,7 @@ class Sharded(NamedTuple):
             axis = len(place)
             if axis == self.shape.rank:
                 return by_place[place]
-            row = [join((*place, at)) for at in range(self.counts[axis])]
+            row = [join((*place, index)) for index in range(self.counts[axis])]
             return nodes.concatenate(row, axis)
 
         return nodes.slice(join(()), [0] * self.shape.rank, self.shape.dims)
@@ -101,14 +101,14 @@ class Sharded(NamedTuple):
 
 @dataclass(frozen=True)
 class ProgramShardings:
-    """The shardings of the arrays that a program takes and gives."""
+    """The shardings of a program's parameters and results."""
 
     devices: int
     parameters: tuple[Sharded, ...]
     results: tuple[Sharded, ...]
 
     def joined(self, nodes: Nodes, parts: Sequence[Sequence[Node]]) -> list[Node]:
-        """The whole results, and the copies of them, from those of each device."""
+        """The whole results, for each of their copies, from the parts of the devices."""
         columns = list(zip(self.results, zip(*parts, strict=True), strict=True))
         return [
             sharded.joined(nodes, column, copy)
@@ -118,7 +118,7 @@ class ProgramShardings:
         ]
 
     def repeated(self, wholes: Sequence[Node]) -> list[Node]:
-        """The whole results, as often as there are copies of them in parts."""
+        """The whole results, repeated to match the number of copies that `joined` gives."""
         pairs = list(zip(self.results, wholes, strict=True))
         return [
             whole
@@ -133,7 +133,7 @@ class ProgramShardings:
 
 
 def layout_of(module: Module) -> ProgramShardings | None:
-    """The shardings of a module before it is partitioned; None for one device."""
+    """The shardings of an unpartitioned module; None for a single device."""
     entry, replicas = module.entry, module.attribute_or_none("replica_count")
     if entry is None or entry.root is None or replicas not in (None, 1):
         return None
@@ -152,11 +152,11 @@ def _mesh_size(instruction: Instruction) -> int:
     """The number of devices that the sharding of an instruction names."""
     sharding = instruction.attribute_or_none("sharding")
     sizes = [0]
-    for one in sharding.elements if isinstance(sharding, TupleSharding) else (sharding,):
-        if isinstance(one, TiledSharding):
-            sizes.append(len(device_numbers(one.devices)))
-        elif isinstance(one, NamedSharding):
-            sizes.append(prod(axis.size for axis in one.mesh.axes))
+    for part in sharding.elements if isinstance(sharding, TupleSharding) else (sharding,):
+        if isinstance(part, TiledSharding):
+            sizes.append(len(device_numbers(part.devices)))
+        elif isinstance(part, NamedSharding):
+            sizes.append(prod(axis.size for axis in part.mesh.axes))
     return max(sizes)
 
 
@@ -172,8 +172,8 @@ def _spread(shape: Shape, sharding: Sharding | None, devices: int) -> Iterator[S
     )
     if len(shardings) != len(leaves):
         raise NotLowered(f"{len(shardings)} shardings of {len(leaves)} arrays")
-    for leaf, one in zip(leaves, shardings, strict=True):
-        places, addends = _places(one, leaf.rank, devices)
+    for leaf, leaf_sharding in zip(leaves, shardings, strict=True):
+        places, addends = _places(leaf_sharding, leaf.rank, devices)
         shared = addends if any(addends) else []
         yield Sharded(leaf, tuple(map(tuple, places)), tuple(shared))
 
@@ -181,7 +181,7 @@ def _spread(shape: Shape, sharding: Sharding | None, devices: int) -> Iterator[S
 def _places(
     sharding: TiledSharding | NamedSharding | None, rank: int, devices: int
 ) -> tuple[list[list[int]], list[int]]:
-    """The number of the part in each dimension, and that of the addend, for each device."""
+    """For each device, the index of its part in each dimension, and the number of its addend."""
     places, addends = [[0] * rank for _ in range(devices)], [0] * devices
     match sharding:
         case NamedSharding(dimensions=dimensions, reduction="sum"):
@@ -200,9 +200,9 @@ def _places(
         case TiledSharding(type="tiled", tiles=tiles):
             order = device_numbers(sharding.devices)
             if len(order) == devices == prod(tiles):
-                for at, device in enumerate(order):
+                for rest, device in enumerate(order):
                     for axis in reversed(range(len(tiles))):
-                        at, number = divmod(at, tiles[axis])
+                        rest, number = divmod(rest, tiles[axis])
                         if axis < rank:
                             places[device][axis] = number
                         elif sharding.subgroups[axis - rank :][:1] == ("unreduced",):
@@ -212,10 +212,10 @@ def _places(
             return places, list(range(devices))
         case None | TiledSharding(type="replicated"):
             return places, addends
-    raise NotLowered(f"arrays are spread over {devices} devices in a way that is not simulated")
+    raise NotLowered(f"the sharding of an array over {devices} devices is not simulated")
 
 
-# ---- manual regions: what is whole outside is in parts inside
+# ---- manual regions: an array that is whole outside is in parts inside
 
 INTO: Final = frozenset({"SPMDFullToShardShape", "xla.sdy.GlobalToLocalShape"})
 OUT_OF: Final = frozenset({"SPMDShardToFullShape", "xla.sdy.LocalToGlobalShape"})
@@ -223,7 +223,7 @@ _find_shardy: Final = re.compile(r"<@(\w+), (\[[^<>]*)>").findall
 
 
 def border(call: Instruction, target: str, module: Module, devices: int) -> list[Sharded]:
-    """The shardings of the arrays that go into a manual region or come out of it."""
+    """The shardings of the arrays that enter or leave a manual region."""
     goes_in = target in INTO
     facts, meshes = (
         value if isinstance(value := owner.attribute_or_none("frontend_attributes"), dict) else {}
@@ -232,7 +232,7 @@ def border(call: Instruction, target: str, module: Module, devices: int) -> list
     text = facts.get(f"xla.sdy.{'in' if goes_in else 'out'}_shardings")
     if text is None:
         outer = [operand.instruction for operand in call.operands] if goes_in else [call]
-        return [sharded for one in outer if one for sharded in _shardeds(one, devices)]
+        return [sharded for array in outer if array for sharded in _shardeds(array, devices)]
     shapes = [
         leaf
         for shape in ([operand.shape for operand in call.operands] if goes_in else [call.shape])
@@ -245,7 +245,7 @@ def border(call: Instruction, target: str, module: Module, devices: int) -> list
     for shape, (name, axes) in zip(shapes, shardings, strict=True):
         mesh = re.search(rf"\b{name} = #sdy.mesh<(\[[^\]]*\])>", meshes.get("xla.sdy.meshes", ""))
         if mesh is None:
-            raise NotLowered(f"%{call.name} names the mesh @{name}")
+            raise NotLowered(f"%{call.name} names the mesh @{name}, which is not defined")
         spelled = f"{{mesh{mesh[1]}, {axes}}}".replace('\\"', "'").replace('"', "'")
         try:
             spread += _spread(shape, read_sharding(spelled), devices)

@@ -1,4 +1,4 @@
-"""Sends and receives between devices: a receive gets what the send of its channel sends."""
+"""Lower sends and receives between devices: a receive gets the operand of its channel's send."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _OPCODES: Final = frozenset({"recv", "recv-done", "send", "send-done"})
 
 
 def operands_of(instruction: Instruction) -> Sequence[Operand]:
-    """The operands of an instruction; of a receive, if it is known, also what it gets."""
+    """The operands of an instruction, and the received operand of a `recv` where it is known."""
     sent = _received(instruction) if instruction.opcode == "recv" else None
     return instruction.operands if sent is None else (*instruction.operands, sent)
 
 
 def _received(recv: Instruction) -> Operand | None:
-    """The operand that a receive gets: that of the one send in its computation with its pairs.
+    """The operand of the only send in the computation with the channel and pairs of a `recv`.
 
-    None for a transfer with the host, and where the send waits for the receive.
+    None for a transfer with the host, and where the send depends on the receive.
     """
     pairs = transfer_pairs(recv)
     if not pairs:
@@ -41,13 +41,13 @@ def _received(recv: Instruction) -> Operand | None:
         return None
     operand = sends[0].operands[0]
     source = operand.instruction
-    if source is None or recv in reached([source], lambda at: at.producers):
+    if source is None or recv in reached([source], lambda instruction: instruction.producers):
         return None
     return operand
 
 
 def is_transfer(instruction: Instruction, operands: list[Values]) -> bool:
-    """True for a part of a transfer whose other side is known, or that gives nothing itself."""
+    """True for part of a transfer between devices; for a `recv` only with a known sender."""
     if instruction.opcode not in _OPCODES or "is_host_transfer=true" in instruction.attributes_text:
         return False
     return instruction.opcode != "recv" or len(operands) == 2
@@ -56,7 +56,7 @@ def is_transfer(instruction: Instruction, operands: list[Values]) -> bool:
 def transferred(
     lowering: Lowering, instruction: Instruction, operands: list[Values], shape: Shape
 ) -> Values:
-    """The tuple of a send or a receive, with the data in it, or what is done of it."""
+    """The results of a send, a receive, or their done operations, on each device."""
     from hlo_lint.engine.values.lowering.collectives import permuted
 
     values = operands[0]
@@ -65,11 +65,11 @@ def transferred(
     if instruction.opcode == "recv-done":
         return [(value[0] if isinstance(value, tuple) else value, None) for value in values]
     if not isinstance(shape, TupleShape) or len(shape.elements) != 3:
-        raise NotLowered(f"%{instruction.name} gives no data, context and token")
+        raise NotLowered(f"%{instruction.name} is not a tuple of data, context and token")
     if instruction.opcode == "recv":
         rows = [list(leaf_nodes(value)) for value in operands[1]]
         if [node.shape for node in rows[0]] != list(bare(shape.elements[0])):
-            raise NotLowered(f"%{instruction.name} receives what is not sent")
+            raise NotLowered(f"%{instruction.name} and its send differ in their shapes")
         results = permuted(lowering, instruction, rows, transfer_pairs(instruction))
         values = [assembled(shape.elements[0], iter(row)) for row in results]
     contexts = lowering.contexts((shape, *shape.elements))

@@ -1,7 +1,7 @@
-"""Values of instructions as results of a program: of one in a loop the last.
+"""Watch instructions, whose values become results of a program.
 
-A loop carries them in its state, and a branch gives them back, each with a predicate that is true
-once the instruction has run.
+The value of an instruction in a loop is its last value. A loop carries watched values in its state,
+and a branch returns them, each with a predicate that is true once the instruction has run.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hlo_lint.hlo.shape import ArrayShape, Shape, TupleShape
 
 
 class Last(NamedTuple):
-    """The last value of an instruction in the computation that is being lowered."""
+    """The last value of an instruction in the computation being lowered."""
 
     value: LoweredValue
     has_run: Node | None
@@ -67,7 +67,7 @@ class Watch:
         return watched
 
     def wanted(self, computation: Computation) -> list[Instruction]:
-        """The instructions of a computation that are watched, or that call what is."""
+        """The instructions of a computation that are watched, or that call watched instructions."""
         return [
             instruction
             for instruction in computation.instructions
@@ -76,34 +76,34 @@ class Watch:
         ]
 
     def shape(self, instruction: Instruction) -> Shape:
-        """The shape of what is kept of an instruction."""
+        """The shape of the value kept for an instruction."""
         return instruction.shape
 
     def computed(
         self, instruction: Instruction, value: LoweredValue, operands: Iterable[LoweredValue]
     ) -> None:
-        """Keep what an instruction makes of its operands."""
+        """Keep the value of an instruction."""
         self.see(instruction, value)
 
     def see(
         self, instruction: Instruction, value: LoweredValue, has_run: Node | None = None
     ) -> None:
-        """Keep a value, which replaces the one before it where the instruction has run."""
+        """Keep a value, which replaces an earlier value where `has_run` is true."""
         before = self.seen.get(instruction)
         if has_run is not None and before is not None:
             nodes = self._nodes
             leaves = [
                 nodes.make(
-                    "select", one.shape, (nodes.broadcast(has_run, one.shape.dims), one, other)
+                    "select", new.shape, (nodes.broadcast(has_run, new.shape.dims), new, old)
                 )
-                for one, other in zip(leaf_nodes(value), leaf_nodes(before.value), strict=True)
+                for new, old in zip(leaf_nodes(value), leaf_nodes(before.value), strict=True)
             ]
             value = _like(value, iter(leaves))
             has_run = before.has_run and nodes.binary("or", has_run, before.has_run)
         self.seen[instruction] = Last(value, has_run)
 
     def scoped(self, seen: Lasts) -> Watch:
-        """The same instructions in a called computation, where only these values were seen."""
+        """A copy for a called computation, where only these values were seen."""
         inner = copy(self)
         inner.seen = dict(seen)
         return inner
@@ -133,10 +133,10 @@ class Watch:
 
 
 class FirstNonFinite(Watch):
-    """The instructions that make a NaN of operands without one, or an infinity of finite ones.
+    """Watches instructions that turn NaN-free operands into a NaN, or finite ones into infinity.
 
-    The predicate of each says that it has; its value, where it is kept, is a tuple of its result
-    and its operands when it first did.
+    The predicate of an instruction says whether it did so; its value, where it is kept, is a tuple
+    of its result and its operands when it first did.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class FirstNonFinite(Watch):
         self._keeps = keeps
 
     def shape(self, instruction: Instruction) -> Shape:
-        """The shape of what is kept of an instruction."""
+        """The shape of the value kept for an instruction."""
         if not self._keeps:
             return TupleShape(())
         shapes = instruction.shape, *(operand.shape for operand in instruction.operands)
@@ -155,19 +155,19 @@ class FirstNonFinite(Watch):
     def computed(
         self, instruction: Instruction, value: LoweredValue, operands: Iterable[LoweredValue]
     ) -> None:
-        """Keep what an instruction makes of its operands, and whether it makes a NaN."""
+        """Keep the value and operands of an instruction, and whether it makes a NaN or infinity."""
         operands = tuple(operands)
-        made = [
+        turns_bad = [
             self._nodes.binary("and", self._all(test, operands), self._not(self._all(test, value)))
             for test in ("is-finite", "compare")
         ]
         kept = (value, *operands) if self._keeps else ()
-        self.see(instruction, kept, self._nodes.binary("or", *made))
+        self.see(instruction, kept, self._nodes.binary("or", *turns_bad))
 
     def see(
         self, instruction: Instruction, value: LoweredValue, has_run: Node | None = None
     ) -> None:
-        """Keep a value, where there was none before it."""
+        """Keep a value, unless an earlier value was kept."""
         before = self.seen.get(instruction)
         super().see(instruction, value, has_run)
         if before is not None and before.has_run is not None:
@@ -187,15 +187,15 @@ class FirstNonFinite(Watch):
                     "f64" if leaf.shape.dtype == "c128" else "f32", leaf.shape.dims
                 )
                 parts = [nodes.make(opcode, of_part, (leaf,)) for opcode in ("real", "imag")]
-            for one in parts:
-                wide = one if one.shape.dtype == "f64" else nodes.convert(one, "f32")
+            for part in parts:
+                wide = part if part.shape.dtype == "f64" else nodes.convert(part, "f32")
                 shape = ArrayShape("pred", wide.shape.dims)
                 if test == "compare":
                     result = nodes.make(test, shape, (wide, wide), (("direction", "EQ"),))
                 else:
                     result = nodes.make(test, shape, (wide,))
                 tests.append(nodes.reduced(result, "and", 1) if shape.dims else result)
-        return reduce(lambda one, other: nodes.binary("and", one, other), tests, true)
+        return reduce(lambda total, result: nodes.binary("and", total, result), tests, true)
 
 
 def _like(value: LoweredValue, leaves: Iterator[Node]) -> LoweredValue:
