@@ -1,7 +1,7 @@
-"""A module as records: what transformations change, and what is printed for each test.
+"""A module as records that transformations change, and that are printed for each test.
 
-Operands are written as names alone, and signatures are left out, because both repeat what the
-instructions say: a change of one instruction is a change of one record.
+Operands are written as bare names, and signatures are left out: both would repeat the instructions.
+So a change to an instruction changes a single record.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _predecessors = re.compile(r", control-predecessors=\{[^}]*\}")
 
 
 class DraftInstruction(NamedTuple):
-    """One instruction of a draft, as text."""
+    """An instruction of a draft, as text."""
 
     name: str
     type_text: str
-    """Empty where the text leaves it out, and nothing can be inferred."""
+    """Empty where the text leaves it out and it cannot be inferred."""
     opcode: str
     operands_text: str
     """Operands, a literal, or the number of a parameter."""
@@ -44,8 +44,8 @@ class DraftInstruction(NamedTuple):
         cls, name: str, type_text: str, opcode: str, references: Iterable[str], attributes: str = ""
     ) -> DraftInstruction:
         """An instruction with these operands."""
-        made = cls(name, type_text, opcode, "", attributes)
-        return made.with_operands(references)
+        instruction = cls(name, type_text, opcode, "", attributes)
+        return instruction.with_operands(references)
 
     @property
     def attributes(self) -> dict[str, str]:
@@ -70,7 +70,7 @@ class DraftInstruction(NamedTuple):
 
     @property
     def element(self) -> int | None:
-        """The number of the element that a get-tuple-element reads; None for any other one."""
+        """The index of a get-tuple-element; None for any other opcode."""
         number = self.attributes.get("index", "") if self.opcode == "get-tuple-element" else ""
         return int(number) if number.isdecimal() else None
 
@@ -81,13 +81,13 @@ class DraftInstruction(NamedTuple):
         return int(digits[0]) if digits else 0
 
     def with_operands(self, references: Iterable[str]) -> DraftInstruction:
-        """The same instruction with other operands."""
+        """The instruction with these operands instead."""
         references = tuple(references)
         text = ", ".join(f"%{reference}" for reference in references)
         return self._replace(operands_text=text, references=references)
 
     def without_predecessors(self, gone: Collection[str]) -> DraftInstruction:
-        """The same instruction, not waiting for those that are gone."""
+        """The instruction without the control predecessors in `gone`."""
         names = self.predecessors
         if not gone or not any(name in gone for name in names):
             return self
@@ -97,19 +97,19 @@ class DraftInstruction(NamedTuple):
 
 
 def tail_of(values: Mapping[str, str]) -> str:
-    """The text of attributes."""
+    """The attributes as text, each after a comma."""
     return "".join(f", {name}={value}" for name, value in values.items())
 
 
 def renamed(reference: str, names: Mapping[str, str]) -> str:
-    """A reference, `name#1`, with the new name of what it reads."""
+    """A reference such as `name#1`, with its instruction renamed."""
     name, hash_sign, element = reference.partition("#")
     return f"{names.get(name, name)}{hash_sign}{element}"
 
 
 @dataclass(frozen=True)
 class DraftComputation:
-    """One computation of a draft."""
+    """A computation of a draft."""
 
     name: str
     rows: tuple[DraftInstruction, ...]
@@ -149,11 +149,11 @@ class DraftComputation:
     def changed(
         self, rows: Iterable[DraftInstruction], root: str | None = None
     ) -> DraftComputation:
-        """The same computation with other instructions."""
+        """The computation with these instructions instead."""
         return replace(self, rows=tuple(rows), root=root or self.root)
 
     def with_row(self, changed: DraftInstruction) -> DraftComputation:
-        """The same computation with another instruction in place of that of the same name."""
+        """The computation with a changed instruction, which replaces its namesake."""
         return self.changed(changed if row.name == changed.name else row for row in self.rows)
 
 
@@ -166,13 +166,13 @@ class Draft:
     """The header's attributes, without the layout of the entry computation."""
     bodies: tuple[DraftComputation, ...]
     comments: str = ""
-    """Lines before the header: the stage."""
+    """Lines before the header, which give the stage."""
     tables: str = ""
     """The tables of stack frames."""
     keeps_entry_layout: bool = True
-    """True if the header says the layouts of the entry computation's parameters and result."""
+    """True if the header gives the layouts of the entry computation's parameters and result."""
     entry_layout: tuple[tuple[str, ...], str] | None = None
-    """The shapes in the header, where they are not those of the instructions."""
+    """The shapes in the header, where they differ from those of the instructions."""
     _text: list[str] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -228,7 +228,7 @@ class Draft:
                 yield body, row
 
     def with_bodies(self, changed: Mapping[str, DraftComputation | None]) -> Draft:
-        """The draft with other computations in place of some; None drops one."""
+        """The draft with some computations replaced by name; None drops a computation."""
         bodies = (changed.get(body.name, body) for body in self.bodies)
         return replace(self, bodies=tuple(body for body in bodies if body is not None), _text=[])
 
@@ -295,7 +295,7 @@ def _entry_layout(text: str) -> tuple[tuple[str, ...], str]:
 
 
 def called_from(draft: Draft, name: str) -> Iterable[str]:
-    """The names of the computations that one calls."""
+    """The names of the computations that a computation calls."""
     body = draft.body(name)
     return () if body is None else body.called()
 
@@ -303,8 +303,8 @@ def called_from(draft: Draft, name: str) -> Iterable[str]:
 def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
     """The draft without the instructions, parameters and computations that a change left unused.
 
-    What was unused before the change stays: it may be the problem. If not `wholly`, so do
-    instructions.
+    Unused parts from before the change stay: they may be the problem. If not `wholly`, unused
+    instructions stay, too.
     """
     changed: dict[str, DraftComputation | None] = {}
     called: set[str] = set()
@@ -349,7 +349,7 @@ def _without_unused(body: DraftComputation, former: DraftComputation | None) -> 
 
 
 def _renumbered(after: Draft, before: Draft) -> Draft:
-    """The entry computation's parameters numbered from 0; what the header says of them follows."""
+    """Number the entry computation's parameters from 0, and drop header attributes about them."""
     entry = after.entry
     numbers = [row.parameter_number for row in entry.parameters]
     is_numbered = numbers == list(range(len(numbers)))
@@ -358,7 +358,7 @@ def _renumbered(after: Draft, before: Draft) -> Draft:
         after = after.with_bodies({entry.name: entry.changed(rows)})
     if is_numbered and after.own_layout == before.own_layout:
         return after
-    # Aliases and donations are by number, and need not fit any more.
+    # Aliases and donations are by number, and may no longer fit.
     header = {
         name: value
         for name, value in after.header.items()
@@ -381,7 +381,7 @@ def parameters_in_order(rows: Iterable[DraftInstruction]) -> list[DraftInstructi
 
 
 def fresh(taken: set[str], wanted: str) -> str:
-    """A name that is not taken; it is from now on."""
+    """A new name, which is added to `taken`."""
     name, number = wanted, 1
     while name in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Tests of interest: true of a text that still shows the problem (`llvm-reduce`'s word)."""
+"""Tests of interest: does a text still show the problem? The term is `llvm-reduce`'s."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _number = re.compile(r"\d+(?:\.\d+)?")
 
 
 LOOSE = "reduced.hlo"
-"""A name that no compiler gives to a file."""
+"""A file name that is not a dump's."""
 
 
 class InterestVerdict(NamedTuple):
@@ -50,12 +50,12 @@ class InterestTest(Protocol):
 
     @property
     def key(self) -> str:
-        """Equal for tests that look for the same: a state file is for one of them."""
+        """A text that identifies the problem of the test; a state file belongs to a single key."""
         ...
 
 
 def skeleton(message: str) -> str:
-    """A message without shapes, names and numbers: what is left says what is wrong.
+    """A message without shapes, names and numbers, which identifies the kind of problem.
 
     >>> skeleton("%r moves bytes: f32[2,3]{0,1} and f32[6]{0}, of 2 users")
     '% moves bytes: shape and shape, of  users'
@@ -65,27 +65,27 @@ def skeleton(message: str) -> str:
 
 @dataclass(frozen=True)
 class FindingTest:
-    """A finding of one rule that says the same at an instruction of the same opcode.
+    """A test for an equivalent finding of a rule, at an instruction with the same opcode.
 
-    A text whose shapes have more errors than those of the input is not interesting: the problem
-    has to be the one that was found, not one that the reduction made.
+    A text with more shape errors than the input is not interesting: the reduction must not
+    introduce a problem of its own.
     """
 
     rule: Rule
     opcode: str
     """Empty for a finding at a stretch of text."""
     message: str
-    """Its skeleton."""
+    """The skeleton of the finding's message."""
     instruction: str | None = None
-    """The one to look at, if several show the problem."""
+    """The preferred instruction, if several show the problem."""
     before: str | None = None
     """The pass that comes next."""
     max_errors: int = 0
     """The number of errors in the shapes of the input."""
     file_name: str = LOOSE
-    """The name of the file: a dump's name says where in a run it stands."""
+    """The name of the file: a dump's name gives its step in a run."""
     release: Recognition | None = None
-    """The release that the other dumps show; None if the file stands by itself."""
+    """The release recognized from the other dumps; None for a single file."""
     memo: RunMemo = field(default_factory=RunMemo, compare=False, repr=False)
 
     @property
@@ -147,14 +147,14 @@ class FindingTest:
 
 
 def opcode_at(module: Module, finding: Diagnostic) -> str:
-    """The opcode of the instruction that a finding is about; empty if it is about none."""
+    """The opcode of the instruction at a finding; empty if it is not at an instruction."""
     computation = module.computation(finding.computation or "")
     instruction = computation.instruction(finding.instruction or "") if computation else None
     return instruction.opcode if instruction else ""
 
 
 def _shape_errors(module: Module) -> int:
-    """The number of printed shapes that cannot be, and of operands that nothing defines."""
+    """The number of wrong shapes and of parse problems."""
     inference = ShapeInference(module.computations)
     return sum(
         sum(1 for _ in inference.errors(computation, calls=calls))
@@ -165,9 +165,9 @@ def _shape_errors(module: Module) -> int:
 
 @dataclass(frozen=True)
 class CommandTest:
-    """A command that ends with status 0 where a file is interesting, as for `llvm-reduce --test`.
+    """A command that exits with status 0 for an interesting file, as for `llvm-reduce --test`.
 
-    The file's path is the last argument, or stands where the command says `{}`.
+    The file's path replaces `{}` in the command, or is the last argument.
     """
 
     command: tuple[str, ...]
@@ -179,7 +179,7 @@ class CommandTest:
         return " ".join(self.command)
 
     def __call__(self, text: str) -> InterestVerdict:
-        """The verdict on a text; a command that hangs says no."""
+        """The verdict on a text; a command that times out means not interesting."""
         with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
             path = Path(folder, "module.hlo")
             path.write_bytes(encode(text))
@@ -203,7 +203,7 @@ class CommandTest:
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """Ends a command and what it started, if anything of it still runs."""
+    """Kill a command and its children if it still runs."""
     import os
 
     if child.poll() is None:

@@ -1,12 +1,12 @@
-"""The search: coarse chunks first, then finer ones, until no change leaves the problem (ddmin).
+"""Search for the smallest text, with coarse chunks of changes first, then finer ones (ddmin).
 
-A `Draft` is the module as far as it is reduced. A transformation lists what it may change in it,
-its targets, and gives the draft with a chunk of them changed. The test of interest says of a text
-if the problem is still there, and its anchor: the computation and the instruction where.
+A `Draft` is the module reduced so far. A transformation lists its targets in a draft, and returns
+the draft with a chunk of them changed. The test of interest decides if a text still shows the
+problem, and gives its anchor: the computation and the instruction.
 
-A test may be slow, so several candidates are tested at once; the first in order that is interesting
-is taken, so that the result does not depend on which of them ends first. Verdicts and the smallest
-text so far go to a state file as they come, from which a later run goes on.
+A test may be slow, so several candidates are tested at once. The first interesting candidate in
+order is taken, so the result does not depend on timing. Verdicts and the smallest text so far are
+written to a state file, from which a later run resumes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Reduction:
 
 
 class ReductionState:
-    """The file that a later run goes on from: a line of JSON for each verdict and each new text."""
+    """The state file of a reduction: a line of JSON for each verdict and each new text."""
 
     def __init__(self, path: Path, key: str) -> None:
         self._path, self._key = path, key
@@ -61,11 +61,11 @@ class ReductionState:
 
     @contextmanager
     def opened(self, text: str) -> Iterator[None]:
-        """Read what an earlier run wrote for the same input and test, and go on writing.
+        """Read the state of an earlier run with the same input and test, and append to it.
 
         Raises:
-            UsageError: for a file of another input or test.
-            DumpError: for a file that cannot be read or written.
+            UsageError: the file belongs to another input or test.
+            DumpError: the file cannot be read or written.
         """
         start = {"input": _digest(text), "test": self._key}
         with os_errors_as(f"{self._path}"):
@@ -77,7 +77,7 @@ class ReductionState:
                 yield
 
     def _read(self, start: dict[str, str]) -> int:
-        """Take over the whole lines of the file, and return their size in bytes."""
+        """Read the complete lines of the file, and return their size in bytes."""
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         if lines and not f"{json.dumps(start)}\n".encode().startswith(lines[0]):
             raise UsageError(f"{self._path} is the state of another reduction; remove it")
@@ -98,11 +98,11 @@ class ReductionState:
         return size
 
     def judged(self, digest: str, verdict: InterestVerdict) -> None:
-        """Keep a verdict."""
+        """Write a verdict."""
         self._write({"of": digest, "verdict": verdict.interesting, "at": verdict.anchor})
 
     def took(self, text: str) -> None:
-        """Keep the smallest text so far."""
+        """Write the smallest text so far."""
         self._write({"text": text})
 
     def _write(self, entry: object) -> None:
@@ -118,27 +118,27 @@ def _digest(text: str) -> str:
 
 @dataclass
 class Search:
-    """One reduction: the smallest text that `run` finds for which `test` is true."""
+    """A search for the smallest text for which `test` is true."""
 
     test: InterestTest
     accepts: Callable[[str], bool]
-    """True of texts that XLA's parser reads."""
+    """True for texts that XLA's parser reads."""
     jobs: int = 1
-    """Tests at a time."""
+    """The number of concurrent tests."""
     repeat: int = 1
-    """Runs of the test for a text, of which one has to show the problem."""
+    """The most runs of the test for a text; a single one has to show the problem."""
     state: ReductionState | None = None
     progress: ReductionProgress = lambda *_: None
     extra: Sequence[Transformation] = ()
-    """Transformations that only this problem has."""
+    """Further transformations for this problem."""
     tests: int = 0
     _verdicts: dict[str, InterestVerdict] = field(default_factory=dict)
 
     def run(self, text: str, comments: str = "") -> Reduction:
-        """The smallest text that is found.
+        """The smallest interesting text found.
 
         Raises:
-            UsageError: the text is not interesting, or only as it is spelled.
+            UsageError: the text is not interesting, or no longer so when it is reprinted.
         """
         if self.state is None:
             return self._run(text, comments)
@@ -149,15 +149,15 @@ class Search:
     def _run(self, text: str, comments: str) -> Reduction:
         is_read = self.accepts(text)
         if not is_read:
-            self.accepts = lambda _: True  # what XLA refuses may be the problem
+            self.accepts = lambda _: True  # XLA's refusal may be the problem
         if not self._judge(text).interesting:
             raise UsageError("the input does not show the problem: the test of interest is false")
         before = Draft.of(parse_file(text).modules[0], comments)
         verdict = self._judge(before.text)
         if not verdict.interesting:
             raise UsageError(
-                "the problem depends on the spelling of the text: printed anew, the module does "
-                "not show it"
+                "the problem depends on the spelling of the text: the reprinted module does not "
+                "show it"
             )
         current = before
         if self.state is not None and self.state.text is not None:
@@ -180,19 +180,19 @@ class Search:
     def _apply(
         self, transformation: Transformation, current: Draft, verdict: InterestVerdict
     ) -> tuple[Draft, InterestVerdict]:
-        """The draft after as many changes by one transformation as are possible."""
+        """The draft after all possible changes by a transformation."""
         targets = list(transformation.targets(current, verdict.anchor))
         size = 1 if transformation.alternatives else len(targets)
         while size and targets:
-            at = 0
-            while at < len(targets):
+            start = 0
+            while start < len(targets):
                 chunks = [
                     targets[begin : begin + size]
-                    for begin in range(at, min(len(targets), at + size * self.jobs), size)
+                    for begin in range(start, min(len(targets), start + size * self.jobs), size)
                 ]
                 taken = self._first(transformation, current, chunks)
                 if taken is None:
-                    at += size * len(chunks)
+                    start += size * len(chunks)
                     continue
                 number, current, verdict = taken
                 if self.state is not None:
@@ -200,14 +200,14 @@ class Search:
                 self.progress(transformation.name, current.size, len(current.text), self.tests)
                 if transformation.alternatives:
                     return current, verdict
-                at += size * number
-                # What the change left unused is gone, too: the rest are the targets that are there
-                # still, and those before `at` were tried in vain.
-                gone = set(targets[at : at + size])
+                start += size * number
+                # Targets that the change left unused are gone, too. Those before `start` were
+                # tried in vain.
+                gone = set(targets[start : start + size])
                 left = set(transformation.targets(current, verdict.anchor)) - gone
-                passed = sum(target in left for target in targets[:at])
+                passed = sum(target in left for target in targets[:start])
                 targets = [target for target in targets if target in left]
-                at = passed
+                start = passed
             size = 0 if size == 1 else (size + 1) // 2
             size = min(size, len(targets))
         return current, verdict
@@ -218,13 +218,13 @@ class Search:
         current: Draft,
         chunks: Sequence[list[ReductionTarget]],
     ) -> tuple[int, Draft, InterestVerdict] | None:
-        """The first chunk whose change leaves the problem, with the changed draft."""
+        """The first chunk whose change keeps the problem, with the changed draft."""
         pending: list[tuple[int, Draft, Future[InterestVerdict] | None]] = []
         for number, chunk in enumerate(chunks):
-            made = transformation.apply(current, chunk)
-            if made is None:
+            changed = transformation.apply(current, chunk)
+            if changed is None:
                 continue
-            candidate = swept(made, current, wholly=transformation.sweeps)
+            candidate = swept(changed, current, wholly=transformation.sweeps)
             if candidate.text == current.text:
                 continue
             future = self._pool.submit(self._judge, candidate.text) if self.jobs > 1 else None
@@ -243,7 +243,7 @@ class Search:
         return taken
 
     def _judge(self, text: str) -> InterestVerdict:
-        """The verdict on a text, from memory if it was tested before."""
+        """The verdict on a text, cached if it was tested before."""
         digest = _digest(text)
         verdict = self._verdicts.get(digest)
         if verdict is None:

@@ -1,4 +1,4 @@
-"""A test of interest: a pass of XLA, run on the text, changes the values that it computes."""
+"""A test of interest: an XLA pass changes the values of the module."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hlo_lint.xla.compiler import XlaCompiler
 from hlo_lint.xla.cpu import xla_cpus
 
 DUMPING: Final = "--xla_dump_hlo_as_text --xla_dump_hlo_pass_re=.* --xla_dump_to="
-"""Flags with which a compilation writes each step to the folder that is named next."""
+"""Flags that make a compilation dump each step; the name of the folder follows."""
 
 
 class ValuesTest(AbstractContextManager["ValuesTest"]):
-    """A pass of a release that makes of a module one that computes something else.
+    """A test for a pass of a release that changes the values of a module.
 
-    XLA's compiler runs that pass alone and dumps the module before and after it; both are run as
+    XLA's compiler runs only that pass and dumps the module before and after it; both are run as
     `hlo-lint validate` runs the steps of a dump.
     """
 
@@ -49,7 +49,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         return InterestVerdict(self.change(text) is not None)
 
     def change(self, text: str) -> ValueChange | None:
-        """The change of the values by the pass; None if it makes none, or nothing ran."""
+        """The change of the values by the pass; None if they are unchanged, or do not run."""
         with self._steps(text) as runs, self._children.one() as xla:
             for title, steps in runs:
                 for change in validate_dumps(title, steps, xla).changes:
@@ -58,7 +58,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
         return None
 
     def text_after(self, text: str) -> str | None:
-        """The module that the pass makes; None if it changes nothing."""
+        """The module after the pass; None if it is unchanged."""
         with self._steps(text) as runs:
             for _, steps in runs:
                 for dump in filter(self._is_after, steps):
@@ -67,7 +67,7 @@ class ValuesTest(AbstractContextManager["ValuesTest"]):
 
     @contextmanager
     def _steps(self, text: str) -> Iterator[list[tuple[str, list[PassDump]]]]:
-        """The dumps of the compilation of a text by the pass alone, with the title of each run."""
+        """The title and dumps of each run, where only the pass compiles a text."""
         with tempfile.TemporaryDirectory(prefix="hlo_lint_") as folder:
             self._compiler.compile(text, self.target_config, f"{self.flags} {DUMPING}{folder}")
             yield [

@@ -1,4 +1,4 @@
-"""XLA asked about texts: is one read, and how does its compilation end?"""
+"""Ask XLA if it reads a text, and how the compilation of a text ends."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.parser import XlaParser
 
 ONLY_PASSES = "xla_enable_hlo_passes_only"
-"""The flag with which XLA runs the passes of a list, and no other."""
+"""The flag that restricts XLA to the passes of a list."""
 
 _place = re.compile(r"\b([\w./]*?[\w]+\.(?:cc|h)):\d+")
 _path = re.compile(r"/[\w./\-]+")
 
 
 def is_check(ending: Ending) -> bool:
-    """True if a check in XLA's code failed, and the message says where."""
+    """True if a check in XLA's code failed and the message gives its line."""
     return ending.crashed and _place.search(ending.message) is not None
 
 
 def cause_of(ending: Ending) -> str:
-    """The same for endings of one cause: XLA's line of code, or the message without names."""
+    """The cause of an ending: XLA's line of code, or the message without names."""
     place = _place.search(ending.message)
     if place is None:
-        # Beyond a name the message repeats the instruction, which is being reduced.
+        # After a name the message repeats the instruction, which is being reduced.
         first = re.split(r"[\n%]", ending.message, maxsplit=1)[0]
         return f"{ending.status}: {skeleton(_path.sub('', first))}"
     stem = place[1].rpartition("/")[2]
@@ -37,7 +37,7 @@ def cause_of(ending: Ending) -> str:
 
 
 class Guard:
-    """True of texts that XLA's parser reads; without jaxlib, of those where no mistake is seen."""
+    """Accepts texts that XLA's parser reads; without jaxlib, texts without visible errors."""
 
     def __init__(self, parsers: Pool[XlaParser] | None) -> None:
         self._parsers = parsers
@@ -55,15 +55,15 @@ class Guard:
 
 @dataclass(frozen=True)
 class CrashTest:
-    """A compilation by XLA that ends as that of the input does."""
+    """A test for a compilation that ends as that of the input does."""
 
     compiler: XlaCompiler
     target_config: str
     flags: str
     cause: str = ""
-    """The cause of the ending to look for; empty if `message` says it."""
+    """The cause of the ending to look for; empty if `message` is used."""
     message: str = ""
-    """A pattern of the message."""
+    """A regular expression for the message."""
 
     @property
     def key(self) -> str:

@@ -75,7 +75,7 @@ def test_a_call_that_drops_elements_is_cut() -> None:
             '"lhs_batch_dimensions":["0"]',
             "dimensions",
         ),
-        ("sums", "f32[2,4,8]", "f32[2,4,9]", "has other results"),
+        ("sums", "f32[2,4,8]", "f32[2,4,9]", "has results whose shapes"),
     ],
 )
 def test_a_call_that_is_none_of_attention_is_not_lowered(

@@ -26,7 +26,7 @@ COARSE: Final[tuple[Transformation, ...]] = (
     instructions.DropUnread(sweeps=True),
     instructions.DropUnread(sweeps=False),
 )
-"""Those that make a large module small."""
+"""Transformations that make a large module small."""
 FINE: Final[tuple[Transformation, ...]] = (
     instructions.ForwardOperand(),
     instructions.MergeValues(),
@@ -44,6 +44,6 @@ FINE: Final[tuple[Transformation, ...]] = (
     shapes.PlainElementTypes(),
     instructions.MergeValues(),
 )
-"""Those that look at single instructions, attributes and dimensions."""
+"""Transformations of single instructions, attributes and dimensions."""
 LAST: Final[tuple[Transformation, ...]] = (names.Rename(),)
-"""Those that are tried once, when nothing else makes the module smaller."""
+"""Transformations that are tried once, when no other makes the module smaller."""

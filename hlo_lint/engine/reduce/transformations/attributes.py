@@ -1,4 +1,4 @@
-"""Attributes of instructions and of the module, metadata first: it is most of a dump's text."""
+"""Drop attributes of instructions and of the module, metadata first: it is most of a dump."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ENTRY_LAYOUT, _TABLES = "entry layout", "tables"
 
 
 class DropMetadata(Transformation):
-    """Attributes that say where an instruction comes from, each everywhere at once."""
+    """Drop metadata and configuration attributes, each from all instructions at once."""
 
     name = "drop metadata"
 
@@ -33,7 +33,7 @@ class DropMetadata(Transformation):
 
 
 class DropAttributes(Transformation):
-    """Single attributes of instructions; those that the opcode needs stay."""
+    """Drop single attributes of instructions that their opcode does not require."""
 
     name = "drop attributes"
 
@@ -57,7 +57,7 @@ class DropAttributes(Transformation):
 
 
 class DropHeader(Transformation):
-    """Attributes of the module, the layout of its entry computation, tables of stack frames."""
+    """Drop the module's attributes, its entry layout, and tables of stack frames."""
 
     name = "drop attributes of the module"
 

@@ -1,4 +1,4 @@
-"""A transformation: the places where it may make a draft smaller, and how."""
+"""The base classes of transformations, which list targets in a draft and change them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from hlo_lint.engine.reduce.draft import Draft, DraftComputation, DraftInstruction
 
 ReductionTarget = tuple[Any, ...]
-"""A place: names, numbers and indices, as the transformation needs; it can be hashed."""
+"""A place to change: hashable names, numbers and indices, as the transformation needs."""
 Anchor = tuple[str, str]
 """The computation and the instruction at which a problem shows."""
 
@@ -18,12 +18,12 @@ class Transformation(ABC):
     """A way to change a draft."""
 
     name: ClassVar[str]
-    """A verb first, as the progress bar shows it."""
+    """A phrase that begins with a verb, for the progress bar."""
     alternatives: ClassVar[bool] = False
-    """True if at most one target is changed at a time; else many may be, and are at first."""
+    """True if only a single target can be changed at a time, instead of many."""
 
     sweeps: bool = True
-    """True if what the change leaves unused goes with it."""
+    """True if parts that the change leaves unused are dropped."""
 
     @abstractmethod
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
@@ -31,18 +31,18 @@ class Transformation(ABC):
 
     @abstractmethod
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
-        """The draft with some of its targets changed; None where that cannot be.
+        """The draft with some of its targets changed; None if that is impossible.
 
         Unused parts may be left in it.
         """
 
 
 class InstructionTransformation(Transformation):
-    """A change with an instruction as each target."""
+    """A transformation whose targets are instructions."""
 
     @abstractmethod
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
-        """True of an instruction that can be changed."""
+        """True for an instruction that can be changed."""
 
     def targets(self, draft: Draft, anchor: Anchor | None) -> Sequence[ReductionTarget]:
         places = draft.places()
@@ -50,11 +50,11 @@ class InstructionTransformation(Transformation):
 
 
 class InstructionReplacement(InstructionTransformation):
-    """A change that puts another instruction in the place of each target."""
+    """A transformation that replaces each target by another instruction."""
 
     @abstractmethod
     def changed(self, row: DraftInstruction) -> DraftInstruction:
-        """The instruction that takes its place."""
+        """The replacement of an instruction."""
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         places = set(chosen)

@@ -1,4 +1,4 @@
-"""Deletes dead instructions; puts an operand, a constant or a callee in place of others."""
+"""Drop dead instructions; replace others by an operand, a constant or their callee."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from hlo_lint.hlo.shape import ArrayShape, shape_or_none
 
 
 class DropUnread(InstructionTransformation):
-    """Instructions that nothing reads, also those with a side effect."""
+    """Drop unread instructions, even those with a side effect."""
 
     name = "drop unread instructions"
 
@@ -48,7 +48,7 @@ class DropUnread(InstructionTransformation):
 
 
 class DropControlDependencies(InstructionReplacement):
-    """Control dependencies."""
+    """Drop control dependencies."""
 
     name = "drop control dependencies"
 
@@ -60,11 +60,11 @@ class DropControlDependencies(InstructionReplacement):
 
 
 class _Forward(InstructionTransformation):
-    """Instructions whose readers read something else instead."""
+    """Replace an instruction by another value in all its readers."""
 
     @abstractmethod
     def source(self, body: DraftComputation, row: DraftInstruction) -> str | None:
-        """The reference to read instead; None if there is none."""
+        """The reference to read instead; None for an instruction that is not a target."""
 
     def is_target(self, body: DraftComputation, row: DraftInstruction) -> bool:
         return self.source(body, row) is not None
@@ -81,7 +81,7 @@ class _Forward(InstructionTransformation):
 
 
 class ForwardOperand(_Forward):
-    """Instructions with an operand of the same shape: who reads them reads the operand."""
+    """Replace an instruction by an operand with the same shape."""
 
     name = "read operands instead"
 
@@ -94,19 +94,19 @@ class ForwardOperand(_Forward):
 
 
 class ForwardElement(_Forward):
-    """Elements of a tuple that the computation makes: who reads them reads what is in it."""
+    """Replace an element of a tuple by the operand of that tuple."""
 
     name = "read elements instead"
 
     def source(self, body: DraftComputation, row: DraftInstruction) -> str | None:
-        made = body.index.get(row.references[0]) if row.references else None
-        if made is None or row.element is None or body.rows[made].opcode != "tuple":
+        producer = body.index.get(row.references[0]) if row.references else None
+        if producer is None or row.element is None or body.rows[producer].opcode != "tuple":
             return None
-        return dict(enumerate(body.rows[made].references)).get(row.element)
+        return dict(enumerate(body.rows[producer].references)).get(row.element)
 
 
 def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputation:
-    """A computation in which others are read in place of some instructions."""
+    """A computation whose readers of some instructions read `instead` of them."""
 
     def final(reference: str) -> str:
         name, hash_sign, element = reference.partition("#")
@@ -123,18 +123,18 @@ def _redirected(body: DraftComputation, instead: dict[str, str]) -> DraftComputa
     return body.changed(rows, final(body.root))
 
 
-def _is_alike(one: str, other: str) -> bool:
-    """True if two shapes differ in nothing but the layout."""
-    if one == other:
+def _is_alike(left: str, right: str) -> bool:
+    """True if two shapes are equal except for the layout."""
+    if left == right:
         return True
-    first, second = shape_or_none(one), shape_or_none(other)
+    first, second = shape_or_none(left), shape_or_none(right)
     if not isinstance(first, ArrayShape) or not isinstance(second, ArrayShape):
         return False
     return first.with_layout(None) == second.with_layout(None)
 
 
 class ZeroOut(InstructionReplacement):
-    """Instructions of called computations as constants, which cannot be their parameters."""
+    """Turn instructions of called computations, which cannot become parameters, into constants."""
 
     name = "turn instructions into constants"
 
@@ -153,11 +153,11 @@ class ZeroOut(InstructionReplacement):
 
 
 MAX_MERGED = 64
-"""In an entry computation of more instructions nothing is merged: the pairs are too many."""
+"""The most instructions of an entry computation that are merged: there are too many pairs."""
 
 
 class MergeValues(Transformation):
-    """Values of the entry computation that have the shape of another, which is read instead."""
+    """Replace a value of the entry computation by another value with the same shape."""
 
     name = "merge values"
     alternatives = True
@@ -171,18 +171,19 @@ class MergeValues(Transformation):
         for row in entry.rows:
             by_shape.setdefault(row.type_text, []).append(row.name)
         return [
-            (name, other)
+            (name, replacement)
             for names in by_shape.values()
             for name in names
-            for other in names
+            for replacement in names
             # To read a value that depends on this one would be a cycle.
-            if name not in (other, entry.root, anchor and anchor[1]) and other not in below[name]
+            if name not in (replacement, entry.root, anchor and anchor[1])
+            and replacement not in below[name]
         ]
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         entry = draft.entry
-        ((name, other),) = chosen
-        return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: other}))})
+        ((name, replacement),) = chosen
+        return draft.with_bodies({entry.name: _sorted(_redirected(entry, {name: replacement}))})
 
 
 def _readers(body: DraftComputation) -> dict[str, set[str]]:
@@ -196,7 +197,7 @@ def _readers(body: DraftComputation) -> dict[str, set[str]]:
 
 
 def _sorted(body: DraftComputation) -> DraftComputation:
-    """The instructions, each after those that it reads, and else in the order of the text."""
+    """The computation with each instruction after its operands, else in the order of the text."""
     rows: dict[str, DraftInstruction] = {}
     begun: set[str] = set()
 
@@ -214,11 +215,11 @@ def _sorted(body: DraftComputation) -> DraftComputation:
 
 
 _INLINED = {"call": "to_apply", "fusion": "calls", "while": "body"}
-"""Opcodes that a computation may stand for, and the attribute that names it."""
+"""Opcodes whose callee may replace them, and the attribute that names it."""
 
 
 class InlineCallee(InstructionTransformation):
-    """Calls and fusions give way to the instructions of their computation, a loop to one turn."""
+    """Inline calls, fusions, and a single iteration of a loop."""
 
     name = "inline computations"
 
@@ -241,7 +242,7 @@ class InlineCallee(InstructionTransformation):
 
 
 def _reached(draft: Draft, callee: DraftComputation) -> set[str]:
-    """The computations that run when one does: itself, those it calls, and so on."""
+    """A computation with all that it calls, directly or indirectly."""
     return set(reached([callee.name], lambda name: called_from(draft, name)))
 
 
@@ -264,9 +265,9 @@ def inlined(
         for inner in callee.rows:
             if inner.opcode == "parameter":
                 continue
-            # What it waited for has other names here, and may be a parameter.
-            made = inner.without_predecessors(inner.predecessors)
-            if made.references:
-                made = made.with_operands(renamed(read, names) for read in made.references)
-            rows.append(made._replace(name=names[inner.name]))
+            # Its control predecessors have other names here, and may be parameters.
+            copied = inner.without_predecessors(inner.predecessors)
+            if copied.references:
+                copied = copied.with_operands(renamed(read, names) for read in copied.references)
+            rows.append(copied._replace(name=names[inner.name]))
     return _redirected(body.changed(rows), {call.name: names[callee.root]})

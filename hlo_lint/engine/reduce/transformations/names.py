@@ -1,4 +1,4 @@
-"""Short names, by opcode: they come last, so that until then names are those of the input."""
+"""Give short names by opcode, as the last step, so that names match the input until then."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hlo_lint.hlo.parser.tokens import Role, instruction_tokens
 
 
 class Rename(Transformation):
-    """Instructions, computations and the module."""
+    """Rename instructions, computations and the module."""
 
     name = "rename"
     alternatives = True
@@ -45,10 +45,10 @@ class Rename(Transformation):
             rows = []
             for row in body.rows:
                 tail = _tail(row, names, computations)
-                made = row._replace(name=names[row.name], attributes_text=tail)
+                changed = row._replace(name=names[row.name], attributes_text=tail)
                 if row.references:
-                    made = made.with_operands(renamed(read, names) for read in row.references)
-                rows.append(made)
+                    changed = changed.with_operands(renamed(read, names) for read in row.references)
+                rows.append(changed)
             bodies.append(
                 replace(body, name=computations[body.name], rows=tuple(rows), root=names[body.root])
             )
@@ -56,16 +56,16 @@ class Rename(Transformation):
 
 
 def _tail(row: DraftInstruction, names: dict[str, str], computations: dict[str, str]) -> str:
-    """Attributes with the new names of what they call and wait for."""
+    """The attributes with new names of callees and control predecessors."""
     if not row.predecessors and not row.callees:
         return row.attributes_text
     head = "%x = f32[] custom-call()"
-    pieces, at = [], len(head)
+    pieces, position = [], len(head)
     text = head + row.attributes_text
     for token in instruction_tokens(text):
         if token.role in (Role.CALLED, Role.PREDECESSOR) and token.start >= len(head):
             new = (computations if token.role is Role.CALLED else names).get(token.name)
             if new is not None:
-                pieces += [text[at : token.name_start], new]
-                at = token.name_end
-    return "".join([*pieces, text[at:]])
+                pieces += [text[position : token.name_start], new]
+                position = token.name_end
+    return "".join([*pieces, text[position:]])

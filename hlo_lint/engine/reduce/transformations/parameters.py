@@ -1,4 +1,4 @@
-"""Parameters: instructions become one; results, parameters and loop state that nobody reads go."""
+"""Turn instructions into parameters; drop unread results, parameters and loop state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint.hlo.parser.tokens import tuple_elements
 
 
 class CutOperands(Transformation):
-    """Instructions of the entry computation as parameters of it: what they read goes."""
+    """Turn instructions of the entry computation into parameters, which drops their operands."""
 
     name = "turn operands into parameters"
 
@@ -40,7 +40,7 @@ class CutOperands(Transformation):
 
 
 class DropOutputs(Transformation):
-    """Elements of the tuple that the entry computation returns."""
+    """Drop elements of the tuple that the entry computation returns."""
 
     name = "drop outputs"
 
@@ -65,7 +65,7 @@ class DropOutputs(Transformation):
 
 
 class DropCalleeParameters(Transformation):
-    """Parameters of fusions, calls and conditionals that their computation does not read."""
+    """Drop unread parameters of computations called by fusions and calls."""
 
     name = "drop unread parameters"
 
@@ -83,7 +83,7 @@ class DropCalleeParameters(Transformation):
         for computation in {computation for computation, _ in chosen}:
             body = draft.body(computation)
             assert body is not None
-            gone = {name for other, name in chosen if other == computation}
+            gone = {name for owner, name in chosen if owner == computation}
             numbers = {body.row(name).parameter_number for name in gone}
             rows = parameters_in_order(row for row in body.rows if row.name not in gone)
             draft = draft.with_bodies({body.name: body.changed(rows)})
@@ -94,7 +94,7 @@ class DropCalleeParameters(Transformation):
 def _without_operands(
     callee: str, numbers: set[int], _: DraftComputation, row: DraftInstruction
 ) -> DraftInstruction:
-    """A caller of a computation without some operands; other instructions as they are."""
+    """A caller of a computation without some operands, or any other instruction unchanged."""
     if callee not in row.callees:
         return row
     return row.with_operands(
@@ -103,7 +103,7 @@ def _without_operands(
 
 
 def _callers(draft: Draft) -> dict[str, str]:
-    """The opcode that calls each computation; empty text where several differ."""
+    """The opcode that calls each computation; empty where callers differ."""
     callers: dict[str, str] = {}
     for _, row in draft.places():
         for name in row.callees:
@@ -113,7 +113,7 @@ def _callers(draft: Draft) -> dict[str, str]:
 
 
 class DropLoopState(Transformation):
-    """Elements of the tuple that a loop carries."""
+    """Drop elements of the tuple that a loop carries."""
 
     name = "drop loop state"
 
@@ -135,9 +135,9 @@ class DropLoopState(Transformation):
 
 
 def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) -> Draft | None:
-    """The draft with a loop that does not carry some elements; None where more than it reads them.
+    """The draft with some elements dropped from a loop's state; None if other instructions use it.
 
-    Who reads an element that goes reads, in the loop, a constant, and after it, a value of zeros.
+    Reads of a dropped element become constants of zeros, in the loop and after it.
     """
     caller = draft.body(computation)
     if caller is None or name not in caller.index:
@@ -159,25 +159,27 @@ def _without_state(draft: Draft, computation: str, name: str, gone: set[int]) ->
         assert body is not None
         ends = {row.name for row in body.parameters}
         is_body = body.name == names[1]
-        made = _narrowed(body, ends | ({body.root} if is_body else set()), shape, gone, ends)
-        if made is None:
+        narrowed = _narrowed(body, ends | ({body.root} if is_body else set()), shape, gone, ends)
+        if narrowed is None:
             return None
-        changed[body.name] = made
+        changed[body.name] = narrowed
     return draft.with_bodies(changed)
 
 
 def _narrowed(
     body: DraftComputation, places: set[str], shape: str, gone: set[int], carriers: set[str]
 ) -> DraftComputation | None:
-    """A computation in which some values have a narrower tuple."""
+    """A computation whose tuples at `places` lack some elements; None if that is impossible."""
     rows = []
     for row in body.rows:
-        made: DraftInstruction | None = row
+        changed: DraftInstruction | None = row
         if row.name in places:
-            made = row._replace(type_text=shape)
+            changed = row._replace(type_text=shape)
             if row.opcode == "tuple":
-                kept = [name for at, name in enumerate(row.references) if at not in gone]
-                made = made.with_operands(kept)
+                kept = [
+                    name for position, name in enumerate(row.references) if position not in gone
+                ]
+                changed = changed.with_operands(kept)
             elif row.opcode not in ("parameter", "while"):
                 return None
         elif not carriers.isdisjoint(row.reads):
@@ -185,18 +187,18 @@ def _narrowed(
             if number is None:
                 return None
             if number in gone:
-                made = zero_constant(row.name, row.type_text)
+                changed = zero_constant(row.name, row.type_text)
             else:
                 index = number - sum(removed < number for removed in gone)
-                made = row._replace(attributes_text=f", index={index}")
-        if made is None:
+                changed = row._replace(attributes_text=f", index={index}")
+        if changed is None:
             return None
-        rows.append(made)
+        rows.append(changed)
     return body.changed(rows)
 
 
 def zero_constant(name: str, shape: str) -> DraftInstruction | None:
-    """A constant of zeros; None for what is not an array."""
+    """A constant of zeros; None for shapes other than arrays."""
     if shape.startswith(("(", "token", "opaque")) or "[" not in shape:
         return None
     dtype = shape.partition("[")[0]

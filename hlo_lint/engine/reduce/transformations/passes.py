@@ -1,4 +1,4 @@
-"""The pass that is at fault, applied to a part of the module: what it makes of it is shorter."""
+"""Apply the faulty pass to a part of the module, where its result is shorter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.hlo.parser.tokens import tuple_elements
 
 MAX_INSTRUCTIONS: Final = 16
-"""Of an entry computation of more instructions no part is tried: each is a compilation."""
+"""The most instructions of an entry computation whose parts are tried: each is a compilation."""
 
 
 class ApplyPass(Transformation):
-    """An instruction and what only it reads give way to what the pass makes of them.
+    """Replace an instruction and its exclusive operands by the pass's rewrite of them.
 
-    A rewriter goes from operands to users, so it meets its own output: an error that it makes in
-    the second of two steps needs the first one in the text no more.
+    A rewriter goes from operands to users, so it visits its own output: for an error in its second
+    step, the text no longer needs the input of the first.
     """
 
     name = "apply the pass to a part"
@@ -49,18 +49,18 @@ class ApplyPass(Transformation):
         parameters = [row.name for row in part.entry.parameters]
         call = DraftInstruction.of(name, entry.row(name).type_text, "call", parameters)
         body = inlined(entry.with_row(call), call, _without_scratch(after.entry), draft.names())
-        made = swept(draft.with_bodies({entry.name: body}), draft)
-        return made if made.size < draft.size else None
+        smaller = swept(draft.with_bodies({entry.name: body}), draft)
+        return smaller if smaller.size < draft.size else None
 
 
 def _without_scratch(body: DraftComputation) -> DraftComputation:
-    """A computation whose root is the only result of a custom call that is read, as an array.
+    """Turn a custom call with a single used result into a call that returns this array.
 
-    A rewriter adds the scratch memory of a library last, when it has met every instruction.
+    A rewriter adds a library's scratch memory last, after it has visited every instruction.
     """
     root = body.row(body.root)
-    at = body.index.get(root.references[0], -1) if root.references else -1
-    number, call = root.element, body.rows[at]
+    position = body.index.get(root.references[0], -1) if root.references else -1
+    number, call = root.element, body.rows[position]
     if number is None or call.opcode != "custom-call" or body.users[call.name] > 1:
         return body
     elements = tuple_elements(call.type_text) or ()

@@ -1,4 +1,4 @@
-"""Sizes: dimensions that have to be equal shrink together; literals, trip counts, element types."""
+"""Shrink dimensions that must be equal together; simplify literals, trip counts, element types."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ _ALIKE = (
 _FREE = frozenset(
     {"parameter", "constant", "iota", "rng", "custom-call", "partition-id", "replica-id"}
 )
-"""Opcodes whose result may have any dimensions, as far as operands go."""
+"""Opcodes whose operands do not restrict the dimensions of the result."""
 _INDICES = re.compile(r"\d+")
 
 InstructionKey = tuple[str, str]
 """The computation and the instruction."""
 Source = tuple[InstructionKey, Index]
-"""An operand: what it names, and the element of its tuple."""
+"""An operand: the instruction, and the element of its tuple."""
 DimensionKey = tuple[str, str, Index, int]
 """The computation, the instruction, the element of its tuple, and the number."""
 
 
 class _DimensionClasses:
-    """The dimensions of a draft in classes that have to be equal, and products that have to be."""
+    """Classes of dimensions that must be equal, and pairs of products that must be equal."""
 
     def __init__(self, draft: Draft) -> None:
         self.draft = draft
@@ -63,7 +63,7 @@ class _DimensionClasses:
         self.fixed = {self.find(place) for place in self._fixed}
 
     def find(self, place: DimensionKey) -> DimensionKey:
-        """The dimension that stands for the class of one."""
+        """The representative of a dimension's class."""
         while self._parent[place] != place:
             self._parent[place] = self._parent[self._parent[place]]
             place = self._parent[place]
@@ -75,15 +75,15 @@ class _DimensionClasses:
         return sorted(roots, key=lambda place: (-self.size[place], place))
 
     def shrunk(self, wanted: Mapping[DimensionKey, int]) -> dict[DimensionKey, int] | None:
-        """The size of each class, with some changed; None where products cannot be kept."""
+        """The size of each class, with some changed; None if products cannot stay equal."""
         size = {self.find(place): self.size[place] for place in self._parent}
         size.update({self.find(place): new for place, new in wanted.items()})
         chosen = {self.find(place) for place in wanted}
-        # A round settles one product at least, or there is no solution.
+        # A round settles at least one product, or there is no solution.
         for _ in range(len(self._products) + 1):
             is_stable = True
-            for one, other in self._products:
-                first, second = ([self.find(place) for place in side] for side in (one, other))
+            for left, right in self._products:
+                first, second = ([self.find(place) for place in side] for side in (left, right))
                 if prod(map(size.__getitem__, first)) == prod(map(size.__getitem__, second)):
                     continue
                 is_stable = False
@@ -116,7 +116,9 @@ class _DimensionClasses:
             if isinstance(shape, TupleShape) and opcode in ("reduce", "sort"):
                 results = enumerate(sources[: len(shape.elements)])
                 pairs = [([source], (number,)) for number, source in results]
-            if not all(self._relate_array(opcode, values, some, me, at) for some, at in pairs):
+            if not all(
+                self._relate_array(opcode, values, some, me, element) for some, element in pairs
+            ):
                 for place in ((me, ()), *sources):
                     self._fix(*place)
 
@@ -143,18 +145,18 @@ class _DimensionClasses:
         values: Mapping[str, str],
         sources: Sequence[Source],
         me: InstructionKey,
-        at: Index,
+        index: Index,
     ) -> bool:
-        """Relate the dimensions of an array to those of its operands; False if that is unknown."""
+        """Relate the dimensions of an array to those of its operands; False for unknown opcodes."""
         ranks = [self._rank(*source) for source in sources]
-        rank = self._rank(me, at)
+        rank = self._rank(me, index)
         if rank is None or None in ranks:
             return False
         if opcode in _ALIKE:
-            for source, other in zip(sources, ranks, strict=True):
-                if other == rank:
+            for source, source_rank in zip(sources, ranks, strict=True):
+                if source_rank == rank:
                     for number in range(rank):
-                        self._same((*source[0], source[1], number), (*me, at, number))
+                        self._same((*source[0], source[1], number), (*me, index, number))
             return True
         numbers = [int(digits) for digits in _INDICES.findall(values.get("dimensions", ""))]
         if opcode in ("transpose", "broadcast", "reduce"):
@@ -170,7 +172,7 @@ class _DimensionClasses:
             }[opcode]
             for of_operand, of_result in pairs:
                 source = sources[0]
-                self._same((*source[0], source[1], of_operand), (*me, at, of_result))
+                self._same((*source[0], source[1], of_operand), (*me, index, of_result))
             return True
         if opcode in ("reshape", "bitcast"):
             return self._relate_groups(sources[0], ranks[0] or 0, me, rank)
@@ -199,8 +201,8 @@ class _DimensionClasses:
             for role in ("batch", "contracting")
         ]
         for left, right in named:
-            for one, other in zip(left, right, strict=False):
-                self._same(sides[0][one], sides[1][other])
+            for left_axis, right_axis in zip(left, right, strict=False):
+                self._same(sides[0][left_axis], sides[1][right_axis])
         result = [sides[0][number] for number in named[0][0]]
         for side in (0, 1):
             taken = {*named[0][side], *named[1][side]}
@@ -210,26 +212,26 @@ class _DimensionClasses:
         return True
 
     def _relate_groups(self, source: Source, rank: int, me: InstructionKey, own: int) -> bool:
-        """The dimensions of a reshape in groups of equal products (`CommonFactors`, `util.cc`)."""
-        one: list[DimensionKey] = [(*source[0], source[1], number) for number in range(rank)]
-        other: list[DimensionKey] = [(*me, (), number) for number in range(own)]
-        if prod(map(self.size.__getitem__, one)) != prod(map(self.size.__getitem__, other)):
-            return True  # it is wrong already, and may be what is looked for
-        while one or other:
-            left, right = one[:1], other[:1]
+        """Group the dimensions of a reshape by equal products (`CommonFactors`, `util.cc`)."""
+        ours: list[DimensionKey] = [(*source[0], source[1], number) for number in range(rank)]
+        theirs: list[DimensionKey] = [(*me, (), number) for number in range(own)]
+        if prod(map(self.size.__getitem__, ours)) != prod(map(self.size.__getitem__, theirs)):
+            return True  # the reshape is wrong already, and may be the problem
+        while ours or theirs:
+            left, right = ours[:1], theirs[:1]
             products = [prod(map(self.size.__getitem__, side)) for side in (left, right)]
             while products[0] != products[1] or not (left and right):
                 side, rest = (
-                    (left, one)
-                    if (products[0] < products[1] and len(left) < len(one))
-                    or len(right) == len(other)
-                    else (right, other)
+                    (left, ours)
+                    if (products[0] < products[1] and len(left) < len(ours))
+                    or len(right) == len(theirs)
+                    else (right, theirs)
                 )
                 if len(side) == len(rest):
                     break
                 side.append(rest[len(side)])
                 products = [prod(map(self.size.__getitem__, side)) for side in (left, right)]
-            one, other = one[len(left) :], other[len(right) :]
+            ours, theirs = ours[len(left) :], theirs[len(right) :]
             if len(left) == len(right) == 1:
                 self._same(left[0], right[0])
             else:
@@ -241,32 +243,39 @@ class _DimensionClasses:
         return len(shape.dims) if isinstance(shape, ArrayShape) else None
 
     def _same_leaves(
-        self, one: InstructionKey, at: Index, other: InstructionKey, there: Index
+        self,
+        source: InstructionKey,
+        source_index: Index,
+        target: InstructionKey,
+        target_index: Index,
     ) -> None:
-        shape = part(self._shapes.get(one), at)
+        shape = part(self._shapes.get(source), source_index)
         for index, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
                 for number in range(len(leaf.dims)):
-                    self._same((*one, at + index, number), (*other, there + index, number))
+                    self._same(
+                        (*source, source_index + index, number),
+                        (*target, target_index + index, number),
+                    )
 
-    def _same(self, one: DimensionKey, other: DimensionKey) -> None:
-        if one in self._parent and other in self._parent:
-            first, second = self.find(one), self.find(other)
+    def _same(self, left: DimensionKey, right: DimensionKey) -> None:
+        if left in self._parent and right in self._parent:
+            first, second = self.find(left), self.find(right)
             if self.size[first] == self.size[second]:
                 self._parent[first] = second
             else:
-                # They ought to be equal: the module is wrong here, and may be kept for that.
-                self._fixed |= {one, other}
+                # They should be equal: the module is wrong here, which may be the problem.
+                self._fixed |= {left, right}
 
     def _fix(self, place: InstructionKey, index: Index) -> None:
         shape = part(self._shapes.get(place), index)
-        for at, leaf in leaves(shape) if shape else ():
+        for inner, leaf in leaves(shape) if shape else ():
             if isinstance(leaf, ArrayShape):
-                self._fixed |= {(*place, index + at, number) for number in range(len(leaf.dims))}
+                self._fixed |= {(*place, index + inner, number) for number in range(len(leaf.dims))}
 
 
 class ShrinkDimensions(Transformation):
-    """Dimensions of one size or more less, with all that have to be equal to them."""
+    """Shrink dimensions to a size, with all dimensions that must be equal to them."""
 
     name = "shrink dimensions"
 
@@ -279,15 +288,15 @@ class ShrinkDimensions(Transformation):
 
     def apply(self, draft: Draft, chosen: Sequence[ReductionTarget]) -> Draft | None:
         sizes = _DimensionClasses(draft)
-        made = sizes.shrunk({(*place,): self._size for place in chosen})
-        if made is None:
+        new_sizes = sizes.shrunk({(*place,): self._size for place in chosen})
+        if new_sizes is None:
             return None
 
         def resized(body: DraftComputation, row: DraftInstruction) -> DraftInstruction:
             shape = shape_or_none(row.type_text) if row.type_text else None
             if shape is None:
                 return row
-            new = _resized(shape, (body.name, row.name), (), sizes, made)
+            new = _resized(shape, (body.name, row.name), (), sizes, new_sizes)
             if new == shape:
                 return row
             literal = "{...}" if row.opcode == "constant" else row.operands_text
@@ -301,23 +310,23 @@ def _resized(
     place: InstructionKey,
     index: Index,
     sizes: _DimensionClasses,
-    made: Mapping[DimensionKey, int],
+    new_sizes: Mapping[DimensionKey, int],
 ) -> Shape:
     if isinstance(shape, TupleShape):
         return TupleShape(
             tuple(
-                _resized(element, place, (*index, number), sizes, made)
+                _resized(element, place, (*index, number), sizes, new_sizes)
                 for number, element in enumerate(shape.elements)
             )
         )
     if not isinstance(shape, ArrayShape):
         return shape
-    dims = tuple(made[sizes.find((*place, index, number))] for number in range(shape.rank))
+    dims = tuple(new_sizes[sizes.find((*place, index, number))] for number in range(shape.rank))
     return shape._replace(dims=dims)
 
 
 class ShortenLiterals(InstructionReplacement):
-    """Constants of many elements as `{...}`, which XLA's parser reads as any value."""
+    """Elide array constants as `{...}`, for which XLA's parser makes up a value."""
 
     name = "shorten literals"
 
@@ -330,7 +339,7 @@ class ShortenLiterals(InstructionReplacement):
 
 
 class LowerConstants(InstructionReplacement):
-    """Scalar integers as 1: the trip counts of loops are such."""
+    """Lower scalar integer constants to 1, as trip counts of loops are among them."""
 
     name = "lower trip counts"
 
@@ -347,7 +356,7 @@ _element_type = re.compile(r"\b([a-z][a-z0-9]*)(?=\[)")
 
 
 class PlainElementTypes(Transformation):
-    """Floats as f32 and integers as s32, each type in the whole module."""
+    """Turn floats into f32 and integers into s32, each type in the whole module."""
 
     name = "use plain element types"
 

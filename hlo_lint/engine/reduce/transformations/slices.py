@@ -1,4 +1,4 @@
-"""Cuts a module down to the neighbourhood of one instruction, as the first step for a large one."""
+"""Cut a large module down to the neighbourhood of an instruction, as the first step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DEPTHS = ((0, 0), (1, 0), (1, 1), (2, 1), (4, 1), (8, 2), (16, 4))
 
 
 class KeepSlice(Transformation):
-    """The computation of the instruction alone, as entry: what is further away is a parameter."""
+    """Keep the neighbourhood of the instruction as entry; distant operands become parameters."""
 
     name = "keep a slice"
     alternatives = True
@@ -58,7 +58,7 @@ def _users(body: DraftComputation, name: str, depth: int) -> set[str]:
 def _parameters_for(
     rows: Iterable[DraftInstruction], chosen: Collection[str]
 ) -> list[DraftInstruction]:
-    """The instructions with some of them parameters; all parameters are numbered anew."""
+    """The instructions with `chosen` turned into parameters, and all parameters renumbered."""
     changed, number = [], 0
     for row in rows:
         if row.opcode == "parameter" or row.name in chosen:
@@ -69,9 +69,9 @@ def _parameters_for(
 
 
 def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: set[str]) -> Draft:
-    """The kept instructions as the only computation that nothing calls.
+    """The kept instructions as the entry, with the computations that they call.
 
-    Those whose operands are not kept become parameters; what nobody reads is what it returns.
+    Instructions whose operands are not kept become parameters; unread instructions are returned.
     """
     complete = {name for name in kept if kept.issuperset(body.row(name).reads)}
     gone = body.index.keys() - kept
@@ -89,8 +89,11 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
         rows.append(DraftInstruction.of(root, f"({shapes})", "tuple", ends))
     entry = DraftComputation(body.name, tuple(rows), root, True)
     needed = set(reached(entry.called(), lambda name: called_from(draft, name)))
-    others = [replace(other, is_entry=False) for other in draft.bodies if other is not body]
-    bodies = [other for other in others if other.name in needed]
+    bodies = [
+        replace(callee, is_entry=False)
+        for callee in draft.bodies
+        if callee is not body and callee.name in needed
+    ]
     header = {
         name: value
         for name, value in draft.header.items()
@@ -100,7 +103,7 @@ def _entry_alone(draft: Draft, body: DraftComputation, kept: set[str], below: se
 
 
 class DropComputations(Transformation):
-    """Computations that nothing calls."""
+    """Drop computations that are not called."""
 
     name = "drop computations"
 
@@ -115,7 +118,7 @@ class DropComputations(Transformation):
 
 
 class PromoteComputation(Transformation):
-    """A computation that is called as the entry of the module, alone."""
+    """Make a called computation the entry of the module."""
 
     name = "promote a computation"
     alternatives = True
@@ -135,7 +138,7 @@ class PromoteComputation(Transformation):
 
 
 class MoveRoot(Transformation):
-    """An instruction of the entry computation as its root: what comes after it goes."""
+    """Make an instruction of the entry computation its root, which drops later instructions."""
 
     name = "move the root"
     alternatives = True
