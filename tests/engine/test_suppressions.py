@@ -166,7 +166,7 @@ def test_what_is_no_comment_of_ours_allows_nothing(line: str) -> None:
         ("", "has no directive: write `hlo-lint: allow RULE -- REASON`"),
         ("ignore[HLO201]", "is not a directive"),
         ("allow-begin reshape-moves-data -- why", "no `allow-end reshape-moves-data` ends"),
-        ("allow-end reshape-moves-data", "no `allow-begin reshape-moves-data` stands before"),
+        ("allow-end reshape-moves-data", "no `allow-begin reshape-moves-data` comes before"),
     ],
 )
 def test_a_comment_that_is_not_understood_is_a_finding_and_allows_nothing(
@@ -557,8 +557,8 @@ def test_a_baseline_reads_well_in_a_diff(tmp_path: Path) -> None:
         ("", ":1:1: a baseline is JSON"),
         ('{"version": 2,\n "findings": [}', ":2:15: a baseline is JSON"),
         ("[]", ':1:1: a baseline is an object with "version" and "findings"'),
-        ('{"findings": []}', "this baseline has version None, and 2 is read"),
-        ('{"version": 1, "findings": []}', "this baseline has version 1, and 2 is read"),
+        ('{"findings": []}', "expected a baseline of version 2, got None"),
+        ('{"version": 1, "findings": []}', "expected a baseline of version 2, got 1"),
         ('{"version": 2, "findings": [1]}', 'finding 1 of the baseline has no "fingerprint"'),
         ('{"version": 2, "findings": [\n{"fingerprint": "ab"}]}', ":2:1: this finding of the"),
         ('{"version": 2, "findings": [\n{"fingerprint": "ab", "x": 1}]}', ":2:1: x is not a field"),

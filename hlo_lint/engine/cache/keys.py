@@ -1,4 +1,4 @@
-"""The keys of cached findings: the digest of all that they depend on."""
+"""Keys of cached findings: digests of everything that the findings depend on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hlo_lint.text.digests import blake2b
 
 
 def run_digest(rules: ChosenRules, *facts: object) -> bytes:
-    """The digest of what all files of a run share: the program, its rules and `facts`."""
+    """The digest of the facts that all files of a run share: the program, its rules and `facts`."""
     digest = blake2b(digest_size=DIGEST_BYTES)
     digest.update(_program().encode())
     for entry, rule in rules.chosen:
@@ -33,8 +33,9 @@ def run_digest(rules: ChosenRules, *facts: object) -> bytes:
 
 @cache
 def _program() -> str:
-    """The version of this program and of what it reads payloads with, and the state of its files:
-    a checkout changes under a version.
+    """The versions of this program and Python, and the state of its files and of jaxlib.
+
+    The files of a checkout change without a new version.
     """
     jaxlib = find_spec("jaxlib")
     files = [] if jaxlib is None or jaxlib.origin is None else [jaxlib.origin]

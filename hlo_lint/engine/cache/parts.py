@@ -1,4 +1,4 @@
-"""The parts of earlier runs: what was found in each pipeline, by the content of its files."""
+"""Cached parts of earlier runs: the findings of each pipeline, by the content of its files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from hlo_lint.text.digests import blake2b
 from hlo_lint.text.files import is_proto
 
 _SAVED_BYTES: Final = 1 << 22
-"""Bytes of new values that are not stored yet: a run that is killed loses no more."""
+"""The most bytes of new values that wait to be stored: a killed run loses at most these."""
 
 
 MAX_EXCERPTS: Final = 1 << 24
-"""Characters of lines in one part that is kept: each finding of a long line has all of it."""
+"""The most characters of excerpts in a cached part: each finding on a long line repeats it."""
 
 
 class CachedParts:
-    """The parts of one run that are in a store; what is new is stored by and by."""
+    """The cached parts of a run; new parts are stored in batches."""
 
     def __init__(self, store: Store, run: bytes) -> None:
         self.hits = 0
@@ -36,7 +36,7 @@ class CachedParts:
     def get(
         self, pipelines: Sequence[Pipeline], digests: Sequence[bytes | None]
     ) -> list[Part | None]:
-        """The part of each pipeline, by the digest of its content, where there is one."""
+        """The cached part of each pipeline, by the digest of its content, or None."""
         keys = list(map(self._key, pipelines, digests))
         values = self._store.get([key for key in keys if key is not None])
         parts = []
@@ -49,9 +49,9 @@ class CachedParts:
         return parts
 
     def put(self, pipeline: Pipeline, digest: bytes | None, part: Part) -> None:
-        """Keep a part, with names in place of paths: its files may be moved together."""
+        """Keep a part, with file names in place of paths, as its files may be moved together."""
         key = self._key(pipeline, digest)
-        # What a crash or a limit kept from being checked may be checked by another run.
+        # A crash or a limit may have skipped checks that another run can do.
         result, is_cut = part.result, any(entry.cut for entry in part.result.skipped)
         excerpts = sum(len(diagnostic.excerpt) for diagnostic in result.diagnostics)
         if key is None or excerpts > MAX_EXCERPTS or is_cut or result.internal_errors:
@@ -64,7 +64,7 @@ class CachedParts:
             self.save()
 
     def save(self) -> None:
-        """Store what is new, and note what was used."""
+        """Store new parts, and record the use of cached parts."""
         self._store.put(self._new)
         self._new.clear()
         self._new_bytes = 0
@@ -78,9 +78,9 @@ class CachedParts:
 
 @lru_cache(maxsize=64)
 def _part(value: bytes) -> Part | None:
-    """The part in a value; most values are that of a file in which nothing was found."""
+    """The part in a cached value; None if it is damaged. Most values are equal and empty."""
     try:
         part: Part = from_json(Part, json.loads(value))
     except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # not of this version, whatever its key says
+        return None  # written by another version, whatever its key says
     return part

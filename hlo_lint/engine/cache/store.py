@@ -1,7 +1,7 @@
-"""Values by key in one file of the user's cache folder, which several runs may use at once.
+"""A key-value store in a file of the user's cache folder, which several runs may use at once.
 
-SQLite in WAL mode: a run that is killed leaves what it had committed. A cache that cannot be read
-or written is not used; no run fails because of it.
+It uses SQLite in WAL mode: the commits of a killed run stay. A cache that cannot be read or written
+is ignored; it never makes a run fail.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hlo_lint.text.errors import DumpError
 
 FILE: Final = "findings.sqlite3"
 MAX_BYTES: Final = 256 << 20
-"""Bytes of values that stay; beyond these the values that were used longest ago go."""
+"""The most bytes of values; beyond them the least recently used values are dropped."""
 FOLDER_VARIABLE: Final = "HLO_LINT_CACHE_DIR"
 _LOCK_SECONDS = 2.0
 _NOTED_SECONDS = 86_400
-"""Seconds for which a noted use stands: a run that only reads writes once a day."""
+"""Seconds before a use is recorded again: runs that only read write once a day."""
 _AT_ONCE = 500
-"""Keys of one query."""
+"""The number of keys per query."""
 
 
 def findings_folder() -> Path:
@@ -57,10 +57,10 @@ class Store:
         self.path = folder / FILE
         self.max_bytes = max_bytes
         self._used_before: set[bytes] = set()
-        """Keys whose last noted use is too long ago."""
+        """Keys whose use has to be recorded again."""
 
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """The values that are there; none if the cache cannot be read."""
+        """The stored values of some keys; empty if the cache cannot be read."""
         values: dict[bytes, bytes] = {}
         if not self.path.exists():
             return values
@@ -78,9 +78,9 @@ class Store:
         return values
 
     def put(self, values: Mapping[bytes, bytes]) -> None:
-        """Store values, note the use of those that `get` returned, and drop the oldest of too many.
+        """Store values, record the use of values from `get`, and drop the oldest if too large.
 
-        Nothing is written if there is nothing to store and every use is noted.
+        The file is left alone if there is no new value and every use is recorded.
         """
         used = sorted(self._used_before)
         self._used_before.clear()
@@ -113,10 +113,10 @@ class Store:
                 connection.execute(_DROP_OLDEST, (self.max_bytes // 2,))
 
     def info(self) -> CacheInfo:
-        """The number of entries, and the size of the file.
+        """The number of entries, and the size of the file in bytes.
 
         Raises:
-            DumpError: it cannot be read.
+            DumpError: the file cannot be read.
         """
         if not self.path.exists():
             return CacheInfo(self.path, 0, 0)
@@ -131,14 +131,14 @@ class Store:
         """Remove the file.
 
         Raises:
-            OSError: it cannot be removed.
+            OSError: the file cannot be removed.
         """
         for ending in ("", "-wal", "-shm"):
             Path(f"{self.path}{ending}").unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one transaction."""
+        """A connection within a transaction."""
         connection = sqlite3.connect(self.path, timeout=_LOCK_SECONDS, isolation_level=None)
         try:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -1,6 +1,6 @@
-"""Dataclasses, named tuples and enums as JSON values, and back, by their type hints.
+"""Convert dataclasses, named tuples and enums to JSON values and back, by their type hints.
 
-JSON and not pickle: a cache that somebody else wrote must not be able to run code.
+JSON is used instead of pickle because a cache written by somebody else must not run code.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FromJson = Callable[[Any], Any]
 
 
 def to_json(value: Any) -> Any:
-    """A value as lists, objects, texts and numbers: the fields of a record become a list."""
+    """A value as JSON; the fields of a record become a list."""
     match value:
         case None | bool() | int() | float() | str():
             return value
@@ -35,10 +35,10 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(as_type: Any, value: Any) -> Any:
-    """The value of a type that `to_json` made a JSON value of.
+    """The value of a type from the JSON value that `to_json` made.
 
     Raises:
-        ValueError, TypeError, KeyError: it is not the value of that type.
+        ValueError, TypeError, KeyError: the JSON value does not fit the type.
     """
     return _reader(as_type)(value)
 
@@ -55,8 +55,8 @@ def _reader(as_type: Any) -> FromJson:
         return lambda value: tuple(
             from_json(argument, item) for argument, item in zip(arguments, value, strict=True)
         )
-    # The readers of items are made when there is one: most parts hold nothing, and to read the type
-    # hints of all their records takes as long as to read a hundred parts.
+    # Readers of items are made on demand: most parts are empty, and reading the type hints of all
+    # records takes as long as reading a hundred parts.
     if origin in (tuple, list, frozenset, set):
         return lambda value: origin(map(_reader(arguments[0]), value)) if value else origin()
     if origin is not None and issubclass(origin, Mapping):
@@ -67,7 +67,7 @@ def _reader(as_type: Any) -> FromJson:
 
 
 def _record(as_type: Any) -> FromJson:
-    # Late: a run that finds nothing needs neither, and records name them for types alone.
+    # Late imports: a run without findings needs neither, and records name them only as types.
     from hlo_lint.engine.findings import Diagnostic
     from hlo_lint.engine.suppressions.comments import CheckedFile
 

@@ -1,4 +1,4 @@
-"""Executors, which check pipelines in this process, in several of this machine, or on a cluster."""
+"""Executors, which check pipelines in this process, in local processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ class Executor(AbstractContextManager["Executor"], Protocol):
 
     task: Task
     is_local: bool
-    """True if it runs in this folder of this machine."""
+    """True if it runs on this machine, in this folder."""
     jobs: int
-    """The number of processes; 1 if nothing is gained by batches."""
+    """The number of processes; 1 if batches bring no gain."""
 
     def map(
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
     ) -> Iterator[tuple[int, Any]]:
         """The result for each pipeline, by its position, in any order.
 
-        The pipelines of a batch are sent together. Large ones come first.
+        The pipelines of a batch are sent together. Large pipelines come first.
 
         Raises:
-            DumpError: a process dies, as it does where memory is short.
+            DumpError: a process died, for example of too little memory.
         """
 
 
 def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
-    """The executor at an address, `dask://HOST:PORT`; without one, that many processes here.
+    """The executor at an address `dask://HOST:PORT`, or `jobs` local processes without an address.
 
     Raises:
-        UsageError: it is not an address.
-        DumpError: nobody answers there, or the engine is not installed.
+        UsageError: the address has another form.
+        DumpError: the scheduler does not answer, or Dask is not installed.
     """
     if address is None:
         from hlo_lint.engine.executors.local import LocalExecutor
@@ -57,19 +57,19 @@ def open_executor(address: str | None, jobs: int, task: Task) -> Executor:
 
 
 def run_batch(work: Work, task: Task, batch: Mapping[int, Pipeline]) -> list[tuple[int, Any]]:
-    """The results of one batch."""
-    return [(at, work(task, pipeline)) for at, pipeline in batch.items()]
+    """The results of a batch."""
+    return [(position, work(task, pipeline)) for position, pipeline in batch.items()]
 
 
 def packed(batch: Mapping[int, Pipeline]) -> bytes:
-    """A batch as it is sent: pools write in a thread of their own what this one goes on with."""
+    """The pickled batch; a pool would pickle it in its own thread while this thread changes it."""
     from pickle import dumps
 
     return dumps(batch)
 
 
 def run_packed(work: Work, task: Task, batch: bytes) -> list[tuple[int, Any]]:
-    """The results of a batch that was sent; what runs in another process."""
+    """The results of a packed batch; this runs in the worker."""
     from pickle import loads
 
     return run_batch(work, task, loads(batch))

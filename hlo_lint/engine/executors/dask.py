@@ -1,4 +1,4 @@
-"""The workers of a Dask cluster."""
+"""Check pipelines on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMEOUT_SECONDS = 10
 
 
 class DaskExecutor:
-    """A client of the scheduler at an address; the workers see the files under the same paths."""
+    """A client of a Dask scheduler, whose workers see the files under the same paths."""
 
     is_local = False
 
@@ -48,4 +48,4 @@ class DaskExecutor:
                 yield from done.result()
                 done.release()
         except KilledWorker as error:
-            raise DumpError(f"a worker of the cluster has died: {error}") from error
+            raise DumpError(f"a worker of the cluster died: {error}") from error

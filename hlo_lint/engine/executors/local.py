@@ -1,4 +1,4 @@
-"""Processes of this machine, or this process alone."""
+"""Check pipelines in local worker processes, or in this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _task: Task | None = None
 
 
 class LocalExecutor:
-    """Several processes, which start with the first work that is worth them."""
+    """Runs work in several processes, which start with the first large work."""
 
     is_local = True
 
@@ -45,7 +45,7 @@ class LocalExecutor:
     ) -> None:
         if self._pool is None:
             return
-        # Nobody waits for what is under way; Python has `terminate_workers` from 3.14 on.
+        # Running work is discarded; Python has `terminate_workers` from 3.14 on.
         running = [] if error_type is None else [*(self._pool._processes or {}).values()]
         for process in running:
             process.terminate()
@@ -54,7 +54,7 @@ class LocalExecutor:
     def map(
         self, work: Work, batches: Sequence[Mapping[int, Pipeline]]
     ) -> Iterator[tuple[int, Any]]:
-        """The result for each pipeline, by its position; workers begin at once."""
+        """The result for each pipeline, by its position; workers start at once."""
         if self.jobs < 2 or len(batches) < 2:
             results = (run_batch(work, self.task, batch) for batch in batches)
             return chain.from_iterable(results)
@@ -85,7 +85,7 @@ def _results(running: Sequence[Future[list[tuple[int, Any]]]]) -> Iterator[tuple
             yield from done.result()
     except BrokenProcessPool as error:
         raise DumpError(
-            "a process that was checking has died, of too little memory perhaps: try --jobs 1"
+            "a worker process died, perhaps of too little memory: try --jobs 1"
         ) from error
 
 
@@ -104,7 +104,7 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
-    os._exit(1)  # it was killed, and nobody reads what is found here
+    os._exit(1)  # the parent was killed, so the results are not read
 
 
 def _run(work: Work, batch: bytes) -> list[tuple[int, Any]]:
@@ -113,6 +113,6 @@ def _run(work: Work, batch: bytes) -> list[tuple[int, Any]]:
 
 
 def _start_method() -> str:
-    """`fork`, the quicker one, where no other thread, such as those of jax, may hold a lock."""
+    """`fork`, which is faster, if no other thread (such as jax's) may hold a lock, else `spawn`."""
     alone = threading.active_count() == 1 and "jaxlib" not in sys.modules
     return "fork" if alone and sys.platform == "linux" else "spawn"

@@ -1,7 +1,7 @@
-"""The gate that every fix passes with `fix --verify`, and the reason where one does not.
+"""The gate for fixes of `fix --verify`, with the reasons of refusals.
 
-A fix is safe only if it is minimal, if the finding is gone and no rule finds anything new, if XLA's
-parser reads the text, and if both texts compute the same at the strongest level that applies.
+A fix is safe only if it is minimal, the finding is gone, no rule has a new finding, XLA's parser
+reads the text, and both texts compute the same values at the strongest level that applies.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Plans: TypeAlias = "dict[PassDump, list[PlannedFix]]"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict of the gate on one fix."""
+    """The verdict of the gate on a fix."""
 
     plan: PlannedFix
     proof: Proof
     failures: tuple[str, ...]
-    """The conditions that do not hold; empty if it passes."""
+    """The conditions that do not hold; empty if the fix passes."""
     notes: tuple[str, ...] = ()
-    """Conditions that could not be looked at."""
+    """Conditions that could not be checked."""
 
     @property
     def passes(self) -> bool:
@@ -45,36 +45,36 @@ class Verdict:
 
     @property
     def safety(self) -> Safety:
-        """The rule's word, unless a condition does not hold."""
+        """The safety that the rule states, or unsafe if a condition does not hold."""
         return self.plan.fix.safety if self.passes else Safety.UNSAFE
 
     def __str__(self) -> str:
-        at = self.plan.diagnostic
-        where = f"%{at.instruction}" if at.instruction else f"line {at.line}"
+        finding = self.plan.diagnostic
+        where = f"%{finding.instruction}" if finding.instruction else f"line {finding.line}"
         reason = "; ".join(self.failures) if self.failures else f"{self.proof}"
         state = "proven" if self.passes else "refused"
         notes = "".join(f" ({note})" for note in self.notes)
-        return f"{state}: {at.rule} at {where} of {self.plan.dump.path}: {reason}{notes}"
+        return f"{state}: {finding.rule} at {where} of {self.plan.dump.path}: {reason}{notes}"
 
 
 @dataclass(slots=True)
 class Gate:
-    """The conditions, and the verdicts so far."""
+    """The conditions for fixes, and the verdicts so far."""
 
     task: Task
-    """With every rule: a fix may cause a finding of any."""
+    """A task with every rule, as a fix may cause a finding of any rule."""
     xla: XlaCpu
-    """XLA:CPU, which executes what terms do not decide."""
+    """XLA:CPU, which executes both modules where terms do not decide."""
     parser: XlaParser | None
-    """XLA's parser, which reads each text; None to leave that out."""
+    """XLA's parser, which reads each text; None to skip this condition."""
     admits_unproven: bool = False
-    """True to let fixes pass that are not proven; one that is known to be wrong never passes."""
+    """True to let unproven fixes pass; a fix known to be wrong never passes."""
     verdicts: list[Verdict] = field(default_factory=list)
     _proofs: dict[Hashable, Proof] = field(default_factory=dict)
     _refused: set[Hashable] = field(default_factory=set)
 
     def admit(self, pipeline: Pipeline, plans: Plans) -> Plans:
-        """The fixes that may be applied together; a verdict on each one is kept."""
+        """The fixes that may be applied together; the verdict on each fix is kept."""
         todo = [
             plan
             for of_file in plans.values()
@@ -99,7 +99,7 @@ class Gate:
         return admitted
 
     def _alone(self, plan: PlannedFix) -> Verdict:
-        """The conditions that one fix meets or not, whatever is fixed beside it."""
+        """The verdict on a fix by itself."""
         before = plan.dump.file.text
         after, edits = apply_fixes(before, [plan.fix])
         if not edits or after == before:
@@ -110,7 +110,7 @@ class Gate:
         old = plan.dump.file.modules
         new = plan.dump.reparsed(after).modules
         if len(old) != len(new):
-            proof = Proof(None, False, ("the file holds another number of modules",))
+            proof = Proof(None, False, ("the number of modules in the file changes",))
             return Verdict(plan, proof, (f"{proof}",))
         changed = [(a, b) for a, b in zip(old, new, strict=True) if a.text != b.text]
         failures = [reason for a, b in changed for reason in (_not_minimal(a, b),) if reason]
@@ -124,7 +124,7 @@ class Gate:
         return Verdict(plan, proof, tuple(failures))
 
     def _proof(self, before: Module, after: Module) -> Proof:
-        """The proof, made once for all dumps that repeat what changes."""
+        """The proof about two modules, cached for dumps with the same change."""
         old = {body.name: body.text for body in before.computations}
         new = {body.name: body.text for body in after.computations}
         key = (
@@ -140,11 +140,11 @@ class Gate:
     def _with_new_findings(
         self, pipeline: Pipeline, plans: Sequence[PlannedFix]
     ) -> list[tuple[PlannedFix, str]]:
-        """The fixes after which something is found, each with the first such finding."""
+        """The fixes that cause or leave a finding, each with the first such finding."""
         refused: list[tuple[PlannedFix, str]] = []
         before = self._findings(pipeline)[0] if plans else {}
         groups = [plans] if plans else []
-        for group in groups:  # those that cause a finding are halved, until one fix is left
+        for group in groups:  # a group that causes a finding is halved, down to a single fix
             reason = self._new_after(pipeline, group, before)
             if reason and len(group) == 1:
                 refused.append((group[0], reason))
@@ -155,7 +155,7 @@ class Gate:
     def _new_after(
         self, pipeline: Pipeline, plans: Sequence[PlannedFix], before: Mapping[Hashable, str]
     ) -> str:
-        """The first finding that some fixes cause or leave; the texts are put back."""
+        """The first finding that some fixes cause or leave; the texts are restored."""
         states = {plan.dump: (plan.dump.file, plan.dump.edited) for plan in plans}
         for dump, (file, _) in states.items():
             dump.replace_text(apply_fixes(file.text, [p.fix for p in plans if p.dump is dump])[0])
@@ -183,7 +183,7 @@ class Gate:
 
 
 def chosen_plans(plans: Iterable[PlannedFix]) -> list[PlannedFix]:
-    """Those whose fixes do not overlap: the others wait for the next round."""
+    """The plans whose fixes do not overlap; the others wait for the next round."""
     by_fix = {plan.fix: plan for plan in reversed(list(plans))}
     return [by_fix[fix] for fix in without_overlaps(by_fix)]
 
@@ -202,17 +202,17 @@ def _failing(verdict: Verdict, reason: str, note: str = "") -> Verdict:
 
 
 def _not_minimal(before: Module, after: Module) -> str:
-    """The first instruction that is added and not read; empty if there is none."""
+    """The reason why a fix is not minimal: it adds an unread instruction. Empty otherwise."""
     old = {instruction.name for instruction in before.instructions()}
     for instruction in after.instructions():
         is_result = instruction is instruction.computation.root
         if instruction.name not in old and not is_result and not instruction.users:
-            return f"not minimal: nothing reads %{instruction.name}, which it adds"
+            return f"not minimal: it adds %{instruction.name}, which is not read"
     return ""
 
 
 def _repeated(text: str, plan: PlannedFix) -> list[str]:
-    """The lines that an edit replaces by themselves."""
+    """The lines that an edit replaces by equal lines."""
     repeated = []
     for edit in plan.fix.edits:
         start, end = edit.span
@@ -224,7 +224,7 @@ def _repeated(text: str, plan: PlannedFix) -> list[str]:
 def _unread_by_xla(
     plans: Sequence[PlannedFix], parser: XlaParser
 ) -> Iterator[tuple[PlannedFix, str, str]]:
-    """The fixes whose text XLA's parser refuses: the reason, or a note where it cannot tell."""
+    """The fixes whose text XLA's parser refuses or cannot judge, with the reason or a note."""
     by_dump: Plans = {}
     for plan in plans:
         if plan.dump.file_type is FileType.HLO:
@@ -244,7 +244,7 @@ def _unread_by_xla(
             yield from ((plan, "", note) for plan in of_dump)
         elif after:
             alone = [refusal(plan) for plan in of_dump]
-            if not any(alone):  # only together do they make a text that is refused
+            if not any(alone):  # the text is refused only with all fixes
                 alone = [after] * len(of_dump)
             for plan, reason in zip(of_dump, alone, strict=True):
                 if reason:

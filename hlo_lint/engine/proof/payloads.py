@@ -1,4 +1,4 @@
-"""The payload of a custom call without what bears on no value that its kernel computes."""
+"""The parts of a custom call's payload and operands that affect the values of its kernel."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from hlo_lint.text.errors import PayloadError
 
 
 def payload_key(call: Instruction) -> object:
-    """Equal for two calls whose kernels compute the same.
+    """A key that is equal for two calls whose kernels compute the same values.
 
-    Of a Triton call two things are left out. The buffers that the autotuner saves and restores
-    around its trials: the launch that counts comes after them. The strides of dimensions of size 1
-    in tensor descriptors: the only index there is 0. Of any other call the whole text counts.
+    The key of a Triton call leaves out the buffers that the autotuner saves and restores around its
+    trials, as the launch that counts comes after them, and the strides of dimensions of size 1 in
+    tensor descriptors, where the only index is 0. The key of any other call is its whole text.
     """
     text = call.attributes.get("backend_config", "")
     try:
@@ -39,7 +39,7 @@ def payload_key(call: Instruction) -> object:
 
 
 def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...]]:
-    """By configuration and parameter the strides, with one value for those that nothing reads."""
+    """The strides by configuration and parameter, with 0 for unread strides."""
     return {
         (config, number): tuple(
             0 if size == 1 else stride
@@ -51,11 +51,11 @@ def _unused_strides(payload: TritonCall) -> dict[tuple[int, int], tuple[int, ...
 
 
 def inputs_read(call: Instruction) -> int:
-    """Number of a call's operands, from the first on, whose value its kernel reads.
+    """The number of leading operands of a call whose values its kernel reads.
 
     A Triton kernel takes as many pointers as its payload lists: to the operands, then to the
-    results. Where operands are listed a second time as the memory of all results, each aliased to
-    one, the kernel takes the same pointers; what lies in that memory before is anybody's.
+    results. If further operands are aliased to all results, they are the memory of these results,
+    and the kernel takes the same pointers; the initial contents of that memory are undefined.
     """
     count = len(call.operands)
     payload = triton_payload(call)

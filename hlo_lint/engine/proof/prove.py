@@ -1,11 +1,11 @@
-"""The proof that two texts compute the same, at the strongest level that applies.
+"""Prove that two texts compute the same values, at the strongest level that applies.
 
-- `structure`: every instruction computes what it computed, of the same operands. For edits of
-  attributes, payloads and comments, and for another order of the lines.
-- `index maps`: every element comes from where it came from, whatever the values. For chains of
-  data movement of any size, between instructions that stay.
-- `executed`: both modules give the same bits for seeded inputs on XLA:CPU, in a child process. A
-  sample, for anything that runs.
+- `structure`: every instruction applies the same operation to the same operands. For edits of
+  attributes, payloads and comments, and for reordered lines.
+- `index maps`: every element has the same source, for all values. For chains of data movement of
+  any size, between unchanged instructions.
+- `executed`: both modules give the same bits for seeded inputs on XLA:CPU, in a child process.
+  This is a sample, for anything that runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hlo_lint.text.phrases import counted
 from hlo_lint.xla.cpu import NotRun, XlaCpu
 
 PROOF_SEEDS: Final = 3
-"""Inputs on which both modules run: an even seed has negative numbers, an odd one has none."""
+"""The number of inputs on which both modules run: only even seeds have negative numbers."""
 
 
 class Level(StrEnum):
@@ -41,15 +41,15 @@ class Proof:
     """The result of a proof about two texts."""
 
     level: Level | None
-    """None if no level proves that they compute the same."""
+    """None if no level proves the texts equal."""
     differs: bool
-    """True if they are known to compute something else."""
+    """True if the texts are known to compute different values."""
     reasons: tuple[str, ...]
-    """The proven statement; else the reason of each level that proves nothing."""
+    """The proven statement, or the reason why each level failed."""
 
     @property
     def holds(self) -> bool:
-        """True if both compute the same."""
+        """True if both compute the same values."""
         return self.level is not None
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Proof:
 def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
     """The proof of the strongest level that applies to two modules.
 
-    `xla` executes them if the other levels do not apply; None for a child of this call.
+    `xla` executes them if the other levels do not apply; None starts a child for this call.
 
     >>> from hlo_lint.hlo.parser.module import parse_file
     >>> text = "HloModule m\\nENTRY e {{ p = f32[] parameter(0) ROOT r = f32[] {} }}"
@@ -84,7 +84,7 @@ def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
         reason = f"index maps do not apply: {error}"
     else:
         if not equality.moves:
-            fact = "every instruction computes what it computed"
+            fact = "every instruction computes the same value"
             if not equality.computations:
                 fact = "no computation differs"
             return Proof(Level.STRUCTURE, False, (fact,))
@@ -107,15 +107,15 @@ def _executed(before: Module, after: Module, xla: XlaCpu) -> Proof:
 
     nodes = Nodes()
     try:
-        one, other = (Lowering(module, nodes).program() for module in (before, after))
-        # What a call computes that is cut depends on its payload, too, which a fix may edit.
-        if cuts := sorted({cut.what for cut in (*one.cuts, *other.cuts)}):
+        first, second = (Lowering(module, nodes).program() for module in (before, after))
+        # The values of a cut call also depend on its payload, which a fix may edit.
+        if cuts := sorted({cut.what for cut in (*first.cuts, *second.cuts)}):
             return Proof(None, False, (f"XLA:CPU does not run {', '.join(cuts)}",))
         runs = Runs(xla)
-        verdict = runs.compare(one, other, one.inputs, range(PROOF_SEEDS))
+        verdict = runs.compare(first, second, first.inputs, range(PROOF_SEEDS))
         executed = f"executed with seed {verdict.seed}"
         if verdict.outcome is StepOutcome.WITHIN_BOUND:
-            old, new = (runs.results(p, one.inputs, verdict.seed) for p in (one, other))
+            old, new = (runs.results(p, first.inputs, verdict.seed) for p in (first, second))
             reason = f"{executed}, {result_difference(old, new)}: no more than rounding changes"
             return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:
@@ -124,10 +124,10 @@ def _executed(before: Module, after: Module, xla: XlaCpu) -> Proof:
         case StepOutcome.CHANGED:
             return Proof(None, True, (f"{executed}, {verdict.difference}",))
         case StepOutcome.SAME_GRAPH:
-            fact = "both are one graph of values, which need not run"
+            fact = "both have the same graph of values, which need not run"
             return Proof(Level.EXECUTED, False, (fact,))
         case StepOutcome.SAME_BITS:
-            elements = sum(prod(root.shape.dims) for root in one.graph.roots)
+            elements = sum(prod(root.shape.dims) for root in first.graph.roots)
             what = f"{counted(elements, 'element')} of the result"
             fact = f"{what} equal bit for bit on {PROOF_SEEDS} seeded inputs"
             return Proof(Level.EXECUTED, False, (fact,))
@@ -142,7 +142,7 @@ _WAIT: Final = re.compile(
 
 
 def prove_ptx(before: str, after: str) -> Proof:
-    """The proof that a kernel only waits more than it did: a wait changes no value of its own.
+    """The proof that a kernel only has additional waits, which change no value.
 
     >>> print(prove_ptx("ret;", "cp.async.wait_all;\\nret;"))
     structure: 1 wait is added
@@ -150,15 +150,15 @@ def prove_ptx(before: str, after: str) -> Proof:
     rest = iter(after.split("\n"))
     added = []
     for line in before.split("\n"):
-        for other in rest:
-            if other == line:
+        for candidate in rest:
+            if candidate == line:
                 break
-            added.append(other)
+            added.append(candidate)
         else:
             return Proof(None, False, (f"the line {line.strip()!r} is gone",))
     added += rest
     strange = [line for line in added if not _WAIT(line)]
     if strange:
-        return Proof(None, False, (f"nothing here executes {strange[0].strip()!r}",))
+        return Proof(None, False, (f"{strange[0].strip()!r} is not a wait",))
     verb = "is" if len(added) == 1 else "are"
     return Proof(Level.STRUCTURE, False, (f"{counted(len(added), 'wait')} {verb} added",))

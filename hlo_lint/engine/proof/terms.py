@@ -1,10 +1,10 @@
-"""Values as terms: what each instruction computes, with chains of data movement as index maps.
+"""The values of instructions as terms, with chains of data movement as index maps.
 
-Two computations are equal if their roots are the same term and what they do besides is the same.
-A term is an opcode applied to terms, or an array that reads another one through an index map;
-layouts are in it only where a bitcast reads them. So an added copy, a transpose spelled out, a
-fusion of one reshape or another order of the lines change no term. Other algebra is not known
-here: `a+b` and `b+a` are different terms, and nothing is said about their values.
+Two computations are equal if their roots are the same term and their side effects are equal. A term
+is an opcode applied to terms, or an array that reads another array through an index map; it has
+layouts only where a bitcast reads them. So an added copy, a transpose spelled out, a fusion of a
+reshape or reordered lines change no term. Other algebra is unknown: `a+b` and `b+a` are different
+terms, whose values may be equal.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _VALUELESS: Final = frozenset(
     "backend_config output_to_operand_aliasing kind operand_layout_constraints "
     "inferred_dimension channel_id".split()
 )
-"""Attributes that change no value, or that are read on their own where they do."""
+"""Attributes that change no value, or that are compared separately where they do."""
 _STATEFUL: Final = COMMUNICATES | {"infeed", "outfeed", "rng", "rng-get-and-update-state"}
-"""Opcodes that act on something outside: how often and in which order counts."""
+"""Opcodes with external effects, whose number and order count."""
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 _MOVES: Final = frozenset({"parameter", "reshape", "copy", "transpose", "bitcast", "broadcast"})
 
 
 class NotLayout(Exception):
-    """Two modules whose terms say nothing about their values; says where they part."""
+    """Two modules whose terms differ while their values may be equal; the message says where."""
 
 
 class Differs(Exception):
-    """Two modules that do not compute the same; says where."""
+    """Two modules that compute different values; the message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """An array as it reads another one."""
+    """An array that reads another array through an index map."""
 
     base: int
     dtype: str
@@ -65,34 +65,34 @@ class _Application:
     """An opcode applied to terms."""
 
     head: Hashable
-    """Opcode, attributes, and what it calls."""
+    """The opcode, attributes and callees."""
     operands: tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Summary:
-    """One computation."""
+    """The value of a computation."""
 
     number: int
     root: Term = ()
     declared: tuple[Shape | None, ...] = ()
     """The shapes of its parameters without layouts."""
     error: NotLayout | Differs | None = None
-    """The reason why its text is compared."""
+    """The reason why the text is compared instead of terms."""
 
 
 class Terms(ModuleNumbering[_Summary]):
     """All terms of both sides: equal values have equal numbers."""
 
     def __init__(self, texts: Set[str]) -> None:
-        """Computations that both sides write alike, with these `texts`, are compared by them."""
+        """Computations whose text is in `texts`, which both sides share, are compared as text."""
         super().__init__()
         self._texts = texts
         self._views: dict[int, _View] = {}
         self._staged: dict[Hashable, list[int]] = {}
         self._applications: dict[int, _Application] = {}
         self._acting: set[int] = set()
-        """The numbers of computations that act on something outside."""
+        """The numbers of computations with external effects."""
 
     def _callees(self, computation: Computation) -> CalleeNames:
         return {
@@ -158,7 +158,7 @@ class Terms(ModuleNumbering[_Summary]):
                 or not self._acting.isdisjoint(called)
             )
             if UNKNOWN in called:
-                raise NotLayout(f"%{instruction.name} calls what is not there, or itself")
+                raise NotLayout(f"%{instruction.name} calls an undefined computation, or itself")
             if instruction.opcode != "parameter":
                 context = called, len(effects) if acts else UNKNOWN
                 term = self._term(instruction, operands, context, module)
@@ -178,7 +178,7 @@ class Terms(ModuleNumbering[_Summary]):
         context: Hashable,
         module: Module,
     ) -> Term:
-        """The value of an instruction; `context` is what it calls, and its place among effects."""
+        """The value of an instruction; `context` holds its callees and its order among effects."""
         opcode, shape = instruction.opcode, instruction.shape_or_none
         if opcode == "tuple":
             return operands
@@ -225,7 +225,7 @@ class Terms(ModuleNumbering[_Summary]):
         return values[body.root.name]
 
     def _opaque(self, what: Hashable, shape: Shape | None, index: Index = ()) -> Term:
-        """An opaque value: one term for each leaf of its shape."""
+        """An opaque value, with a term for each leaf of its shape."""
         if isinstance(shape, TupleShape):
             return tuple(
                 self._opaque(what, element, (*index, place))
@@ -240,7 +240,7 @@ class Terms(ModuleNumbering[_Summary]):
         return number
 
     def _view(self, source: Term, index_map: IndexMap, shape: ArrayShape) -> int | None:
-        """An array that reads a term; None if that is not a known array."""
+        """An array that reads a term through an index map; None if the term is not an array."""
         view = self._views.get(source) if isinstance(source, int) else None
         if view is None:
             return None
@@ -251,38 +251,38 @@ class Terms(ModuleNumbering[_Summary]):
         alike = (view.base, shape.dtype, shape.dims)
         number = self._numbers.get((alike, total.steps))
         if number is None:
-            # Digits decide for maps of one step; others are compared with those that are there.
-            for other in self._staged.get(alike, ()):
-                if self._views[other].map.equals(total):
-                    return other
+            # Single-step maps are equal by their steps; others are compared with earlier maps.
+            for candidate in self._staged.get(alike, ()):
+                if self._views[candidate].map.equals(total):
+                    return candidate
             number = self.number((alike, total.steps))
             self._views[number] = _View(view.base, shape.dtype, shape.dims, total)
             self._staged.setdefault(alike, []).append(number)
         return number
 
     def explain(self, before: Term, after: Term) -> str:
-        """The element in which two views of one array differ; empty if they read others."""
+        """The element in which two views of an array differ; empty if their arrays differ."""
 
         def inside(pair: tuple[Term, Term]) -> Iterable[tuple[Term, Term]]:
-            one, other = pair
-            if one == other:
+            old, new = pair
+            if old == new:
                 return ()
-            if isinstance(one, tuple) or isinstance(other, tuple):
-                if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
-                    return zip(one[::-1], other[::-1], strict=True)
+            if isinstance(old, tuple) or isinstance(new, tuple):
+                if isinstance(old, tuple) and isinstance(new, tuple) and len(old) == len(new):
+                    return zip(old[::-1], new[::-1], strict=True)
                 return ()
-            was, now = self._applications.get(one), self._applications.get(other)
+            was, now = self._applications.get(old), self._applications.get(new)
             return [(was.operands, now.operands)] if was and now and was.head == now.head else ()
 
-        for one, other in reached([(before, after)], inside):
-            if one == other or isinstance(one, tuple) or isinstance(other, tuple):
+        for old, new in reached([(before, after)], inside):
+            if old == new or isinstance(old, tuple) or isinstance(new, tuple):
                 continue
-            a, b = self._views.get(one), self._views.get(other)
+            a, b = self._views.get(old), self._views.get(new)
             if a and b and (a.base, a.dtype, a.dims) == (b.base, b.dtype, b.dims):
                 place = a.map.difference(b.map) or 0
                 return (
                     f"element {place} of {a.dtype}[{','.join(map(str, a.dims))}] was element "
-                    f"{a.map.source(place)} of what both read, and is element "
+                    f"{a.map.source(place)} of their common source, and is element "
                     f"{b.map.source(place)}"
                 )
         return ""
@@ -290,7 +290,7 @@ class Terms(ModuleNumbering[_Summary]):
 
 def _operands(instruction: Instruction, values: Mapping[str, Term]) -> Iterator[Term]:
     for operand in instruction.operands:
-        if not operand.name:  # the reader of text cut it there
+        if not operand.name:  # the parser cut the cycle there
             raise Differs(f"%{instruction.name} is computed from itself")
         if operand.name not in values:
             raise Differs(
@@ -299,16 +299,13 @@ def _operands(instruction: Instruction, values: Mapping[str, Term]) -> Iterator[
         term = values[operand.name]
         for number in operand.shape_index:
             if not isinstance(term, tuple) or number >= len(term):
-                raise NotLayout("an element of what is not a tuple")
+                raise NotLayout("an element of a non-tuple")
             term = term[number]
         yield term
 
 
 def _new_aliases(instruction: Instruction, module: Module) -> frozenset[Alias]:
-    """The results that an instruction writes over its operands, though nothing in it does.
-
-    A call that a fusion holds may write in place already; then the fusion only says so.
-    """
+    """The aliases of an instruction that are not already those of a call inside a fusion."""
     aliases = instruction.attribute("output_to_operand_aliasing")
     if not isinstance(aliases, tuple):
         return frozenset()
@@ -318,7 +315,7 @@ def _new_aliases(instruction: Instruction, module: Module) -> frozenset[Alias]:
 
 
 def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
-    """True if a call in the body of a fusion writes that result over that parameter."""
+    """True if a custom call in the body of a fusion already has that alias."""
     root = None if body is None else body.root
     if root is None:
         return False
@@ -335,10 +332,10 @@ def _is_written_in_place(alias: Alias, body: Computation | None) -> bool:
 
 
 def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> IndexMap | None:
-    """The sources of the elements of a data movement; None if that is not an index map."""
+    """The index map of a data movement; None if it is not an index map."""
     opcode, order = instruction.opcode, instruction.integers_attribute("dimensions") or ()
     if opcode != "bitcast" and before.dtype != after.dtype:
-        raise Differs(f"%{instruction.name} makes {after} of {before}")
+        raise Differs(f"%{instruction.name} turns {before} into {after}")
     match opcode:
         case "copy" if before.dims == after.dims:
             return identity(after.elements)
@@ -359,10 +356,10 @@ def _map_of(instruction: Instruction, before: ArrayShape, after: ArrayShape) -> 
 
 
 def _attributes(instruction: Instruction) -> Hashable:
-    """The attributes that bear on values, of called computations how many there are."""
+    """The attributes that affect values, with the number of called computations."""
     tail = without_metadata(instruction.attributes_text)
     kept: list[Hashable] = [entry for entry in attributes(tail) if entry[0] not in _VALUELESS]
-    if "channel_id" in tail:  # of which `attributes` says only that there is one
+    if "channel_id" in tail:  # `attributes` leaves out its number
         kept.append(instruction.attributes.get("channel_id"))
     if instruction.opcode == "custom-call":
         kept.append(payload_key(instruction))
@@ -374,14 +371,14 @@ def _attributes(instruction: Instruction) -> Hashable:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Two modules that compute the same."""
+    """The result of a proof that two modules compute the same values."""
 
     computations: tuple[str, ...]
-    """Those whose text differs."""
+    """The computations whose text differs."""
     moves: int
-    """Instructions that only move data, in what differs: zero if none was compared by its map."""
+    """The number of changed instructions that only move data, which are compared as maps."""
     elements: int
-    """The elements of those instructions' results."""
+    """The number of elements in the results of these instructions."""
 
 
 def _check_heads(before: Module, after: Module) -> None:
@@ -389,7 +386,7 @@ def _check_heads(before: Module, after: Module) -> None:
         if module.parse_errors:
             raise NotLayout("text between the computations that cannot be read")
         if len({body.name for body in module.computations}) != len(module.computations):
-            raise NotLayout("two computations of one name")
+            raise NotLayout("two computations with the same name")
     if before.header != after.header:
         raise NotLayout("the header of the module differs")
     if before.entry is None or after.entry is None or before.entry.name != after.entry.name:
@@ -414,7 +411,7 @@ def _check_control(old: Computation, new: Computation) -> None:
 
 
 def _refuse(name: str, old: _Summary, new: _Summary, terms: Terms) -> NoReturn:
-    """Raise the reason why a computation is not the same."""
+    """Raise the reason why a computation differs."""
     for summary in (old, new):
         if summary.error is not None:
             raise summary.error
@@ -423,7 +420,7 @@ def _refuse(name: str, old: _Summary, new: _Summary, terms: Terms) -> NoReturn:
         raise Differs(f"%{name}: {where}")
     if old.declared != new.declared:
         raise Differs(f"the parameters of %{name} differ")
-    raise NotLayout(f"%{name} computes its result in another way")
+    raise NotLayout(f"%{name} computes its result differently")
 
 
 def _is_new(instruction: Instruction, before: Computation) -> bool:
@@ -432,7 +429,7 @@ def _is_new(instruction: Instruction, before: Computation) -> bool:
 
 
 def prove_equal(before: Module, after: Module) -> Equality:
-    """The proof that two modules compute the same for all inputs.
+    """Prove that two modules compute the same values for all inputs.
 
     >>> from hlo_lint.hlo.parser.module import parse_file
     >>> text = "ENTRY e {{ p = f32[2,3]{{0,1}} parameter(0) {} }}"
@@ -443,8 +440,8 @@ def prove_equal(before: Module, after: Module) -> Equality:
     1
 
     Raises:
-        Differs: they do not, and the reason.
-        NotLayout: they differ by more than data movement; nothing is known.
+        Differs: they compute different values; the message gives the reason.
+        NotLayout: they differ by more than data movement, so their values may or may not be equal.
     """
     _check_heads(before, after)
     texts = [{body.text for body in module.computations} for module in (before, after)]

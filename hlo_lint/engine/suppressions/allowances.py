@@ -1,4 +1,4 @@
-"""Allowances by rule, module, computation, op_name and path: for dumps, which nobody edits."""
+"""Allowances by rule, module, computation, op_name and path, for dumps without comments."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from hlo_lint.text.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """A set of findings that may stay, and the reason.
+    """A set of allowed findings, and the reason.
 
-    A field that is None matches anything; a pattern has to match the whole name, as shells match
-    names: `*` is anything, `?` one character, `[ab]` one of these.
+    A field that is None matches anything; a pattern has to match the whole name, as in shells: `*`
+    matches anything, `?` a character, `[ab]` a or b.
 
     Raises:
-        UsageError: where it names no rule or gives no reason.
+        UsageError: the rule or the reason is missing.
     """
 
     rule: str
     """A rule or a family."""
     reason: str
     module: str | None = None
-    """`jit_train*`; the number after a name need not be there: `jit_f` is `jit_f.12` as well."""
+    """A pattern such as `jit_train*`; a number after a name is optional: `jit_f` covers
+    `jit_f.12`."""
     computation: str | None = None
     op_name: str | None = None
-    """Of the instruction's metadata: `jit(step)/*/dot_general`."""
+    """A pattern for the op_name of metadata, such as `jit(step)/*/dot_general`."""
     path: str | None = None
-    """Of a file, or of a folder that it lies in, from the root or from any folder on: `old/`."""
+    """A pattern for a file or a folder above it, from the root or any folder on, such as `old/`."""
     stated_in: str = "<allowances>"
     """The file that states it, for findings about it."""
     line: int = 1
@@ -42,11 +43,11 @@ class Allowance:
             raise UsageError(f"{self.stated_in}:{self.line}: an allowance needs a rule")
         if not self.reason.strip():
             raise UsageError(
-                f"{self.stated_in}:{self.line}: the allowance of {self.rule} gives no reason"
+                f"{self.stated_in}:{self.line}: the allowance of {self.rule} needs a reason"
             )
 
     def covers(self, finding: Diagnostic) -> bool:
-        """True if module, computation, op_name and path match; the rule is not compared."""
+        """True if module, computation, op_name and path match; the rule is ignored."""
         return (
             self.is_about(finding.path, (finding.module,))
             and _fits(finding.computation, self.computation)
@@ -54,7 +55,7 @@ class Allowance:
         )
 
     def is_about(self, path: str, modules: tuple[str, ...]) -> bool:
-        """True if a file with these modules may have a finding that it covers."""
+        """True if a file with these modules may have a covered finding."""
         if self.path is not None and not _path_matches(path, self.path):
             return False
         return any(_fits(module, self.module) for module in modules)

@@ -1,4 +1,4 @@
-"""Sorts findings by suppressions, and reports the suppressions that have no finding."""
+"""Apply suppressions to findings, and report unused suppressions."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class CheckedRun:
     files: Sequence[CheckedFile] = ()
     skipped: Sequence[Skipped] = ()
     before: str | None = None
-    """The pass that the caller says comes next."""
+    """The next pass, if the caller gives it."""
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The rules that ran, and the families that ran whole."""
+        """The rules that ran, and the families whose rules all ran."""
         ran = {
             entry.name
             for entry, _ in self.rules.chosen
@@ -60,13 +60,13 @@ class CheckedRun:
 
 @dataclass(frozen=True)
 class SuppressionResult:
-    """Findings that count, and suppressed ones."""
+    """Kept findings and suppressed findings."""
 
     kept: tuple[Diagnostic, ...]
-    """With those about suppressions, if their rule ran."""
+    """These include findings about suppressions, if `unused-allowance` ran."""
     suppressed: tuple[SuppressedFinding, ...]
     unused: Baseline | None
-    """The entries of the baseline that no finding has used."""
+    """The unused entries of the baseline."""
 
 
 def apply_suppressions(
@@ -75,16 +75,16 @@ def apply_suppressions(
     allowances: Sequence[Allowance] = (),
     baseline: Baseline | None = None,
 ) -> SuppressionResult:
-    """Sort findings by suppressions; a comment goes before an allowance, that before the baseline.
+    """Sort findings by suppressions: comments first, then allowances, then the baseline.
 
     Raises:
-        UsageError: for an allowance of an unknown rule.
+        UsageError: an allowance names an unknown rule.
     """
     suppressions = _Suppressions(run, allowances, baseline)
     suppressions.check_names()
     kept, suppressed = suppressions.sorted_out(findings)
     if UNUSED in run.names:
-        # A comment may allow findings about comments, an allowance those about both: in this order.
+        # Comments may allow findings about comments; allowances also those about allowances.
         for unused in (suppressions.unused_comments, suppressions.unused_entries):
             more_kept, more_suppressed = suppressions.sorted_out(unused())
             kept += more_kept
@@ -94,7 +94,7 @@ def apply_suppressions(
 
 
 class _Suppressions:
-    """All suppressions of a run, and what has been used of them."""
+    """All suppressions of a run, and a record of those that were used."""
 
     def __init__(
         self, run: CheckedRun, allowances: Sequence[Allowance], baseline: Baseline | None
@@ -110,7 +110,7 @@ class _Suppressions:
             for entry in run.skipped
             for name in (entry.rule, self._families.get(entry.rule, ""))
         }
-        """Rules that could not check a file, and their families, with its path."""
+        """Pairs of a rule that could not check a file, or its family, and the file's path."""
         self._entries = baseline.entries if baseline is not None else ()
         self._reasons = {entry.fingerprint: entry.reason for entry in self._entries}
         self._counts: Counter[str] = Counter()
@@ -118,13 +118,13 @@ class _Suppressions:
             self._counts[entry.fingerprint] += entry.count
         self._used_names: set[tuple[Comment, str]] = set()
         self._used_allowances: set[int] = set()
-        """Their positions."""
+        """The positions of used allowances."""
 
     def check_names(self) -> None:
         """Refuse allowances of unknown rules.
 
         Raises:
-            UsageError: for the first.
+            UsageError: a rule is unknown.
         """
         for allowance in self._allowances:
             message = self._unknown(allowance.rule)
@@ -134,20 +134,20 @@ class _Suppressions:
     def sorted_out(
         self, findings: Iterable[Diagnostic]
     ) -> tuple[list[Diagnostic], list[SuppressedFinding]]:
-        """Findings that count, in their order, and suppressed ones."""
+        """Kept findings and suppressed findings, each in their order."""
         findings = list(findings)
         suppressed: dict[int, SuppressedFinding] = {}
-        # In the order of the text: an entry of the baseline covers the first of equal findings.
+        # The order of the text decides: a baseline entry covers the first of equal findings.
         places = [(finding.path, finding.start) for finding in findings]
-        for at in sorted(range(len(findings)), key=places.__getitem__):
-            entry = self._suppressed(findings[at])
+        for number in sorted(range(len(findings)), key=places.__getitem__):
+            entry = self._suppressed(findings[number])
             if entry is not None:
-                suppressed[at] = entry
-        kept = [finding for at, finding in enumerate(findings) if at not in suppressed]
-        return kept, [suppressed[at] for at in sorted(suppressed)]
+                suppressed[number] = entry
+        kept = [finding for number, finding in enumerate(findings) if number not in suppressed]
+        return kept, [suppressed[number] for number in sorted(suppressed)]
 
     def _suppressed(self, finding: Diagnostic) -> SuppressedFinding | None:
-        """The finding with its first suppression; all that cover it count as used."""
+        """The finding with its first suppression; all that cover it are marked as used."""
         reasons: list[tuple[str, SuppressedBy]] = []
         names = (finding.rule, self._families.get(finding.rule, ""))
         comments = self._comments.get(finding.path)
@@ -195,27 +195,27 @@ class _Suppressions:
             title = f"remove {' and '.join(unused)} from the comment"
         ends = [comment.regions[name][1] for name in unused if name in comment.regions]
         changes = dict.fromkeys(without(directive, unused) for directive in (comment, *ends))
-        edits = tuple(Edit(at.span, text) for at, text in changes)
+        edits = tuple(Edit(place.span, text) for place, text in changes)
         where, rules = _where(comment.lines_of(unused[0])), " or ".join(unused)
         return replace(
             _diagnostic(comment, f"there is no finding of {rules} {where} to allow"),
             fix=Fix(title, edits, Safety.SAFE),
-            regions=(comment.at.region, *(at.region for at, _ in changes)),
+            regions=(comment.at.region, *(place.region for place, _ in changes)),
         )
 
     def _unknown(self, name: str) -> str:
-        """The error of an unknown name, else \"\"; a caller's own rules are known, too."""
+        """The error for an unknown name, else \"\"; a caller's own rules are known, too."""
         is_known = name in self._families or name in self._families.values()
         return "" if is_known else _refusal(name)
 
     def _could_use(self, comment: Comment, name: str) -> bool:
-        """True if the run may find what a comment allows; one before nothing is always unused."""
+        """True if the run could have used a comment, or the comment covers no line."""
         if comment.lines_of(name) is None:
             return True
         return name in self._run.names and (name, comment.path) not in self._silent
 
     def unused_entries(self) -> Iterator[Diagnostic]:
-        """Findings about allowances and entries of the baseline that no finding has used."""
+        """Findings about unused allowances and unused entries of the baseline."""
         for number, allowance in enumerate(self._allowances):
             if number not in self._used_allowances and self._was_due(allowance):
                 message = f"there is no finding of {allowance} to allow"
@@ -232,7 +232,7 @@ class _Suppressions:
                 yield _finding_at(str(self._baseline.path), entry.line, excerpt, message, notes)
 
     def _was_due(self, allowance: Allowance) -> bool:
-        """True if the run checked its files; files that were picked out may not be all of them."""
+        """True if the run checked the files of an allowance, which lone files may not include."""
         if allowance.rule == UNUSED or allowance.rule not in self._run.names:
             return False
         return any(
@@ -249,7 +249,7 @@ class _Suppressions:
 
     @cached_property
     def _paths(self) -> Mapping[str, Sequence[str]]:
-        """The files that were not picked out, by the names of their modules."""
+        """The files that are not lone, by the names of their modules."""
         paths: dict[str, list[str]] = {}
         for file in self._run.files:
             for name in file.modules if not file.lone else ():
@@ -257,14 +257,14 @@ class _Suppressions:
         return paths
 
     def unused_baseline(self) -> Baseline | None:
-        """The baseline without the entries that findings have used."""
+        """The baseline without its used entries."""
         if self._baseline is None:
             return None
         entries = tuple(replace(entry, count=count) for entry, count in self._remaining())
         return self._baseline._replace(entries=entries)
 
     def _remaining(self) -> Iterator[tuple[BaselineEntry, int]]:
-        """The entries that are not used up, and the count that is left of each."""
+        """The entries that are not used up, each with its remaining count."""
         counts = self._counts.copy()
         for entry in self._entries:
             count = min(counts[entry.fingerprint], entry.count)
@@ -288,20 +288,20 @@ class _Comments:
             name: list(accumulate((lines.last for lines, *_ in comments), max))
             for name, comments in self._by_name.items()
         }
-        """The last line that any comment up to here covers: where to stop the search backwards."""
+        """The last line that any comment so far covers, which ends the search backwards."""
 
     def about(self, name: str, finding: Diagnostic) -> Iterator[Comment]:
-        """The comments with that name that cover a line of a finding, the nearest first."""
+        """The comments with a name that cover a line of a finding, nearest first."""
         comments, reach = self._by_name.get(name, []), self._reach.get(name, [])
         first, last = finding.start.line, finding.end.line
         if finding.end.column == 1 and last > first:
-            last -= 1  # it ends with the line before
-        at = bisect_right(comments, last, key=lambda entry: entry[0].first)
-        while at and reach[at - 1] >= first:
-            lines, _, comment = comments[at - 1]
+            last -= 1  # the finding ends with the line before
+        position = bisect_right(comments, last, key=lambda entry: entry[0].first)
+        while position and reach[position - 1] >= first:
+            lines, _, comment = comments[position - 1]
             if lines.last >= first:
                 yield comment
-            at -= 1
+            position -= 1
 
 
 def _refusal(name: str) -> str:
@@ -323,11 +323,11 @@ def _where(lines: LineRange | None) -> str:
 
 
 def _diagnostic(comment: Comment, message: str) -> Diagnostic:
-    at = comment.at.region
+    region = comment.at.region
     diagnostic = _finding_at(
-        comment.path, at.start.line, comment.excerpt, message, (), comment.module
+        comment.path, region.start.line, comment.excerpt, message, (), comment.module
     )
-    return replace(diagnostic, start=at.start, end=at.end, regions=(at,))
+    return replace(diagnostic, start=region.start, end=region.end, regions=(region,))
 
 
 def _finding_at(
@@ -338,10 +338,12 @@ def _finding_at(
     notes: tuple[str, ...] = (),
     module: str = "",
 ) -> Diagnostic:
-    """A finding about a suppression, at a line that holds `excerpt`."""
-    at = Region(Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1)
+    """A finding about a suppression, at a line with the text `excerpt`."""
+    region = Region(
+        Position(line, 1), Position(line, len(excerpt) + 1), 1, len(encode(excerpt)) + 1
+    )
     return Diagnostic.of_text(
-        *(UNUSED, Severity.WARNING, message, path, at),
+        *(UNUSED, Severity.WARNING, message, path, region),
         notes=notes,
         module=module,
         excerpt=excerpt,

@@ -1,4 +1,4 @@
-"""Baselines: a file lists the findings of an earlier run, so that only new ones count."""
+"""Baselines: files that list the findings of an earlier run, so that only new findings count."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TYPE_NAMES = {str: "text", int: "number"}
 
 @dataclass(frozen=True, slots=True)
 class BaselineEntry:
-    """Equal findings: their number, and the message of one of them."""
+    """Equal findings, with their number and a message."""
 
     fingerprint: str
     """The first `KIND` digits."""
@@ -54,7 +54,7 @@ def read_baseline(path: Path) -> Baseline:
     """The baseline in a file.
 
     Raises:
-        DumpError: where it cannot be read, with line and column where it is not a baseline.
+        DumpError: the file cannot be read, or is not a baseline; then with line and column.
     """
     import json
 
@@ -74,21 +74,21 @@ def read_baseline(path: Path) -> Baseline:
         raise DumpError(message) from error
     except RecursionError as error:
         raise DumpError(f"{path}:1:1: this is not a baseline: nested too deeply") from error
-    except ValueError as error:  # Python reads no number of more than 4300 digits
+    except ValueError as error:  # Python refuses numbers of more than 4300 digits
         raise DumpError(f"{path}:1:1: this is not a baseline: number too long") from error
     if not isinstance(read, dict) or not isinstance(read.get("findings"), list):
         raise DumpError(f'{path}:1:1: a baseline is an object with "version" and "findings"')
     if read.get("version") != VERSION:
-        message = f"this baseline has version {read.get('version')!r}, and {VERSION} is read"
+        message = f"expected a baseline of version {VERSION}, got {read.get('version')!r}"
         raise DumpError(f"{path}:1:1: {message}")
     return Baseline(path, tuple(_entries(path, text, read["findings"])))
 
 
 def write_baseline(baseline: Baseline) -> None:
-    """Write the file; the order of its entries does not depend on that of the findings.
+    """Write the file, with sorted entries.
 
     Raises:
-        DumpError: where it cannot be written.
+        DumpError: the file cannot be written.
     """
     import json
 
@@ -103,17 +103,17 @@ class BaselineComparison(NamedTuple):
     new: tuple[Diagnostic, ...]
     """Findings that are not listed."""
     gone: tuple[BaselineEntry, ...]
-    """Entries without their findings; the count of each is the number that is missing."""
+    """Entries with missing findings; the count of an entry is the number of missing findings."""
     updated: Baseline
-    """A baseline of all findings; an entry keeps its message and its reason."""
+    """A baseline of all findings; existing entries keep their message and reason."""
     pruned: Baseline
-    """The baseline without entries that are gone."""
+    """The baseline without the entries in `gone`."""
 
 
 def compare_with_baseline(
     baseline: Baseline, findings: Sequence[Diagnostic], not_run: Collection[str] = ()
 ) -> BaselineComparison:
-    """Compare a baseline with findings; entries of rules that did not run stay as they are."""
+    """Compare a baseline with findings; entries of rules that did not run are unchanged."""
     listed: dict[str, BaselineEntry] = {}
     for entry in baseline.entries:
         same = listed.get(entry.fingerprint)
@@ -152,14 +152,14 @@ def _as_dict(entry: BaselineEntry) -> dict[str, Any]:
 
 
 def _entries(path: Path, text: str, listed: list[Any]) -> Iterable[BaselineEntry]:
-    at, lines = 0, Lines(text)
+    start, lines = 0, Lines(text)
     for number, entry in enumerate(listed, 1):
         if not isinstance(entry, dict) or not isinstance(entry.get("fingerprint"), str):
             raise DumpError(f'{path}: finding {number} of the baseline has no "fingerprint"')
         digits = entry["fingerprint"]
-        place = text.find(f'"{digits}"', at)  # -1 where it is spelled with escapes
-        at = max(at, place)
-        line = lines.position(at).line
+        place = text.find(f'"{digits}"', start)  # -1 where it is spelled with escapes
+        start = max(start, place)
+        line = lines.position(start).line
         for name, value in entry.items():
             field_type = _FIELDS.get(name)
             if field_type is None or not isinstance(value, field_type) or isinstance(value, bool):

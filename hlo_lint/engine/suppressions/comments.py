@@ -1,14 +1,13 @@
-"""Comments that allow a finding, or state the stage of a text: in fixtures and tests.
+"""Comments that allow findings or state the stage of a text, for fixtures and tests.
 
     %r = f32[4,2]{0,1} reshape(%p)  // hlo-lint: allow reshape-moves-data -- a test of the fix
-    // hlo-lint: allow needless-transpose, layout -- on a line of its own: for what comes next
+    // hlo-lint: allow needless-transpose, layout -- alone on its line: for the next statement
     // hlo-lint: allow-begin speed -- between here and there
     // hlo-lint: allow-end speed
     // hlo-lint: allow-file bad-sharding -- everywhere in this file
     // hlo-lint: stage gpu post-layout
 
-`/* … */` works as well. Text in a string is not a comment: a program may name its operations as it
-likes.
+`/* … */` works as well. Text in a string is not a comment: a program chooses its operation names.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ USAGE = "`hlo-lint: allow RULE -- REASON`"
 STAGE_VERB = "stage"
 VERBS = ("allow", "allow-begin", "allow-end", "allow-file", STAGE_VERB)
 
-_tokens = late(  # a token that never closes takes the rest: another search were quadratic
+_tokens = late(  # a token that never closes takes the rest, as searching again is quadratic
     r"\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\\n]|\\.)*+(?:'|$)|//[^\r\n]*+|/\*.*?(?:\*/|\Z)"
     r"|^#(?![(\d])[^\r\n]*+",
     re.S | re.M,
@@ -49,7 +48,7 @@ class TextRange(NamedTuple):
 
 
 class _Directive(NamedTuple):
-    """The directive in a comment; the span of its names is in characters of the comment."""
+    """The directive in a comment; the span of its names is relative to the comment."""
 
     verb: str
     names: Span
@@ -68,54 +67,54 @@ EVERYWHERE = LineRange(1, 1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class Comment:
-    """One comment with the mark."""
+    """A comment with the mark `hlo-lint:`."""
 
     path: str
     module: str
-    """The name of the module it stands in, or before."""
+    """The name of the module that contains or follows it."""
     at: TextRange
     excerpt: str
     """The line it begins on."""
     removal: TextRange
-    """The text to remove with it: its line if it is alone there, else the blanks before it."""
+    """The text to remove with it: its whole line if it is alone, else the blanks before it."""
     verb: str
     names: tuple[str, ...]
     """Rules and families, as spelled."""
     names_at: TextRange
     reason: str
     trouble: str = ""
-    """The error that keeps it from allowing anything; empty if there is none."""
+    """The error in the comment, which then allows no finding; empty without error."""
     lines: LineRange | None = None
-    """The lines that it covers; None if there is nothing, and for the end of a region."""
+    """The lines that it covers; None before no statement, and for the end of a region."""
     regions: Mapping[str, tuple[LineRange, Comment]] = field(default_factory=dict, hash=False)
-    """For the beginning of regions: the lines of each, by name, and the comment that ends it."""
+    """For an `allow-begin`, the lines of each region by name, and the comment that ends it."""
 
     def lines_of(self, name: str) -> LineRange | None:
-        """The lines that it covers for one of its names."""
+        """The lines that it covers for a name."""
         return self.regions[name][0] if name in self.regions else self.lines
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file that rules looked at."""
+    """A file that was checked, with its comments."""
 
     path: str
     modules: tuple[str, ...]
-    """The names of its modules; empty names for what is not HLO."""
+    """The names of its modules; an empty name for a file that is not HLO."""
     lone: bool
-    """True if it was picked out by name, so that others may be missing."""
+    """True if the file was named by the user, so that other files may be missing."""
     comments: tuple[Comment, ...] = ()
 
 
 def checked_file(dump: PassDump, *, lone: bool) -> CheckedFile:
-    """The record of a dump that rules looked at, with its comments."""
+    """The record of a checked dump, with its comments."""
     path = str(dump.path)
     comments = read_comments(dump.file, path) if dump.may_have_directives else ()
     return CheckedFile(path, tuple(module.name for module in dump.file.modules), lone, comments)
 
 
 def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
-    """The comments of a file that have the mark, in the order of the text."""
+    """The comments of a file with the mark, in the order of the text."""
     text = file.text
     if DIRECTIVE not in text:
         return ()
@@ -132,7 +131,7 @@ def read_comments(file: HloFile, path: str) -> tuple[Comment, ...]:
 
 
 def stage_in(file: HloFile) -> Stage | None:
-    """The stage that a comment of a file states; the first that can be read counts."""
+    """The stage that the first readable stage comment of a file states."""
     text = file.text
     if f"{DIRECTIVE} {STAGE_VERB}" not in text:
         return None
@@ -147,9 +146,9 @@ def stage_in(file: HloFile) -> Stage | None:
 
 
 def lost_comments(old: str, new: str) -> list[str]:
-    """The comments with the mark that an old text has and its replacement lacks.
+    """The marked comments of an old text that its replacement lacks.
 
-    None if the old text is nothing but comments: then they are meant to go.
+    Empty if the old text has only comments: their removal is intended.
     """
     if DIRECTIVE not in old or not _bare(old).strip():
         return []
@@ -158,12 +157,12 @@ def lost_comments(old: str, new: str) -> list[str]:
 
 
 def length_without_comments(text: str) -> int:
-    """The length of a text without comments and blanks at its end."""
+    """The length of a text without trailing comments and blanks."""
     return len(_bare(text).rstrip())
 
 
 def without(comment: Comment, names: Collection[str]) -> tuple[TextRange, str]:
-    """The edit that removes these names from a comment: the place and the new text."""
+    """The edit that removes names from a comment: the range and the new text."""
     left = [name for name in comment.names if name not in names]
     if not left:
         return comment.removal, ""
@@ -178,8 +177,8 @@ def _comment(
     lines: _TextLines,
 ) -> Comment:
     text, span = lines.text, Span(*token.span())
-    at = _stretch(file, *span)
-    first, last = at.region.start.line, at.region.end.line
+    place = _stretch(file, *span)
+    first, last = place.region.start.line, place.region.end.line
     begin = text.rfind("\n", 0, span.start) + 1
     stop = text.find("\n", span.end)
     stop = len(text) if stop < 0 else stop + 1
@@ -199,7 +198,7 @@ def _comment(
     return Comment(
         path,
         file.module_at(span.start).name,
-        at,
+        place,
         lines.excerpt(first),
         _stretch(file, *removal),
         verb,
@@ -212,7 +211,7 @@ def _comment(
 
 
 def _read(comment: str) -> _Directive | None:
-    """The directive in a token; None if it is not a comment with the mark."""
+    """The directive in a token; None for tokens other than marked comments."""
     begin = _begins(comment)
     if begin is None:
         return None
@@ -257,27 +256,27 @@ def _trouble(verb: str, names: Sequence[str], reason: str) -> str:
 
 
 def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
-    """The comments, with the beginning and the end of each region paired."""
+    """The comments, with the begin and the end of each region paired."""
     ends: dict[int, dict[str, Comment]] = {}
     loose: dict[int, list[str]] = {}
     open_at: dict[str, list[int]] = {}
-    for at, comment in enumerate(comments):
+    for number, comment in enumerate(comments):
         if comment.trouble:
             continue
         for name in comment.names:
             if comment.verb == "allow-begin":
-                open_at.setdefault(name, []).append(at)
+                open_at.setdefault(name, []).append(number)
             # An end closes the innermost region of its name, as a bracket does.
             elif comment.verb == "allow-end" and open_at.get(name):
                 ends.setdefault(open_at[name].pop(), {})[name] = comment
             elif comment.verb == "allow-end":
-                loose.setdefault(at, []).append(name)
-    for at, comment in enumerate(comments):
-        if at in loose:
-            names = ", ".join(loose[at])
-            yield replace(comment, trouble=f"no `allow-begin {names}` stands before this end")
+                loose.setdefault(number, []).append(name)
+    for number, comment in enumerate(comments):
+        if number in loose:
+            names = ", ".join(loose[number])
+            yield replace(comment, trouble=f"no `allow-begin {names}` comes before this end")
         elif comment.verb == "allow-begin" and not comment.trouble:
-            closing = ends.get(at, {})
+            closing = ends.get(number, {})
             missing = ", ".join(name for name in comment.names if name not in closing)
             regions = {
                 name: (LineRange(comment.at.region.start.line, end.at.region.end.line), end)
@@ -290,19 +289,19 @@ def _with_regions(comments: Sequence[Comment]) -> Iterator[Comment]:
 
 
 def _bare(text: str) -> str:
-    """A text with blanks in the place of its comments."""
-    pieces, at = [], 0
+    """A text with its comments replaced by blanks."""
+    pieces, position = [], 0
     for token in _tokens(text):
         if token[0][0] in "/#":
-            pieces += [text[at : token.start()], re.sub(r"[^\n]", " ", token[0])]
-            at = token.end()
-    return "".join([*pieces, text[at:]])
+            pieces += [text[position : token.start()], re.sub(r"[^\n]", " ", token[0])]
+            position = token.end()
+    return "".join([*pieces, text[position:]])
 
 
 class _TextLines:
-    """The lines of each statement: header, head of a computation, instruction, what is unreadable.
+    """The lines of each statement: header, computation head, instruction, or unreadable text.
 
-    In a text that is not HLO each line that holds anything is one.
+    In a text that is not HLO each line that is not blank is a statement.
     """
 
     def __init__(self, file: HloFile) -> None:
@@ -326,45 +325,45 @@ class _TextLines:
             )
 
     def are_bare(self, begin: int, end: int) -> bool:
-        """True if lines hold only comments; cached, as one long line may hold thousands."""
+        """True if lines hold only comments; cached, as a long line may hold thousands."""
         if (begin, end) not in self._bare:
             self._bare[begin, end] = not _bare(self.text[begin:end]).strip()
         return self._bare[begin, end]
 
     def excerpt(self, number: int) -> str:
-        """A line: the same text for all comments on it."""
+        """The text of a line, shared by all comments on it."""
         return self._excerpts.setdefault(number, self._lines.line(number))
 
     def around(self, first: int, last: int) -> LineRange:
-        """The smallest statement on the lines of a comment, with these."""
-        at = self._smallest.get(first) or self._smallest.get(last) or LineRange(first, last)
-        return LineRange(min(first, at.first), max(last, at.last))
+        """The lines of a comment joined with the smallest statement on them."""
+        statement = self._smallest.get(first) or self._smallest.get(last) or LineRange(first, last)
+        return LineRange(min(first, statement.first), max(last, statement.last))
 
     def after(self, line: int) -> LineRange | None:
-        """The statement that begins after a line, else the one around it."""
+        """The next statement that begins after a line, else the statement around it."""
         innermost = self._smallest.get(line)
-        at = bisect_left(self._sorted, LineRange(line + 1, 0))
-        first = self._sorted[at].first if at < len(self._sorted) else 0
+        index = bisect_left(self._sorted, LineRange(line + 1, 0))
+        first = self._sorted[index].first if index < len(self._sorted) else 0
         if not first or (innermost is not None and innermost.last < first):
             return innermost
         return max(
             statement
-            for statement in self._sorted[at : at + _MAX_COUNT]
+            for statement in self._sorted[index : index + _MAX_COUNT]
             if statement.first == first
         )
 
 
 _MAX_COUNT = 64
-"""Limit on the statements that begin on one line."""
+"""Limit on the statements that begin on the same line."""
 
 
 def _stretches(file: HloFile) -> Iterator[tuple[int, int]]:
     if not any(module.header or module.computations for module in file.modules):
-        at = 0
+        start = 0
         for line in _bare(file.text).split("\n"):
             if line.strip():
-                yield at, at + len(line)
-            at += len(line) + 1
+                yield start, start + len(line)
+            start += len(line) + 1
         return
     for module in file.modules:
         if module.header:

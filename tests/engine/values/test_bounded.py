@@ -165,10 +165,13 @@ def test_xla_computes_the_same(xla: XlaCpu, name: str) -> None:
         ),
         (
             "x = s32[<=4] reduce-window(d, most), window={size=2 pad=1_0}, to_apply=least",
-            "%x has windows over an edge",
+            "%x has padded or dilated windows",
         ),
         ("x = s32[<=4] add(d, a)", "%x reads arrays whose sizes may differ"),
-        ("s = s32[2,2] slice(e), slice={[0:2], [1:3]} x = s32[4] reshape(s)", "%s takes a part"),
+        (
+            "s = s32[2,2] slice(e), slice={[0:2], [1:3]} x = s32[4] reshape(s)",
+            "%s slices a dimension",
+        ),
         ("x = s32[4] dynamic-update-slice(a, d, zero)", "%x overwrites a whole dimension"),
         ("x = s32[<=4] dynamic-reshape(d, n)", "%x has sizes that are not constant"),
     ],

@@ -363,7 +363,9 @@ def _update(
     if update.sizes:
         pairs = zip(update.sizes, part.shape.dims, array.shape.dims, strict=True)
         if any(size and dim == whole for size, dim, whole in pairs):
-            raise NotLowered(f"%{instruction.name} overwrites a part of a dimension of its size")
+            raise NotLowered(
+                f"%{instruction.name} overwrites a whole dimension with a bounded update"
+            )
         sizes = (("dynamic_slice_sizes", spelled_index(part.shape.dims)),)
         old = nodes.make("dynamic-slice", part.shape, (static(array), *starts), sizes)
         part = within(nodes, part, update.sizes, old)
