@@ -30,7 +30,7 @@ from hlo_lint.analysis.scheduled_collectives import (
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName, parse_name
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import one_file
+from hlo_lint.dumps.selection import compiled_names, one_file
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, os_errors_as
 from hlo_lint.text.files import is_proto
@@ -132,6 +132,12 @@ class RankedModule:
     """The variants that it was compiled to; that of most ranks first."""
     missing: tuple[str, ...]
     """Ranks that did not compile it."""
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Its names on all ranks: `jit_f`, `module_0001.jit_f`."""
+        files = (parse_name(variant.path.name) for variant in self.variants)
+        return frozenset(name for file in files if file for name in compiled_names(file))
 
     @cached_property
     def _compared(self) -> tuple[Variant, ...]:

@@ -15,13 +15,12 @@ from pathlib import Path
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
 from hlo_lint.apps.settings.settings import Settings
-from hlo_lint.apps.targets import as_dump
+from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.crash import find_crash_site
-from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.options import DebugOptions
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of
+from hlo_lint.dumps.selection import FIRST, in_order, main_pipelines, modules_of, only_module
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import LOOSE, FindingTest, InterestTest, opcode_at, skeleton
 from hlo_lint.engine.reduce.search import Reduction, ReductionProgress, ReductionState, Search
@@ -115,15 +114,15 @@ def parser() -> Iterator[Guard]:
 
 
 def finding_problem(
-    paths: Sequence[str | Path], wanted: str | None = None, settings: Settings | None = None
+    target: CheckTarget, wanted: str | None = None, settings: Settings | None = None
 ) -> Problem:
     """The problem that a finding is: `RULE`, `RULE:INSTRUCTION`, or the first error.
 
     Raises:
         UsageError: there is no such finding, or it is not in one text alone.
     """
-    settings = settings or Settings()
-    dump = as_dump(list(paths), settings)
+    settings = replace(settings or Settings(), min_severity=None)
+    dump = as_dump(target, settings)
     finding = _chosen(lint(dump, settings=settings).findings, wanted)
     for pipeline in dump:
         for member in pipeline.dumps:
@@ -201,17 +200,18 @@ def crash_problem(
     flags: str = "",
     passes: str = "",
     message: str = "",
+    module: str | None = None,
 ) -> Iterator[Problem]:
     """The problem that a crash of XLA is, in a file or in the dump of a run that did not end.
 
     Of a dump the text that the crashing pass met is taken, if that pass alone crashes as well,
-    else the input of the compiler. `passes` are the only ones to run; `message` is a pattern.
+    else the input of the compiler. `passes` are the only ones to run; `message` is a pattern;
+    `module` is the name of the only module to look at.
 
     Raises:
         UsageError: nothing crashes.
     """
-    dump = as_dump(path)
-    pipeline = _crashed(dump, path)
+    pipeline = _crashed(path, module)
     config = _description(target, compiler)
     endings = []
     problem: Problem | None = None
@@ -258,6 +258,7 @@ def values_problem(
     *,
     flags: str = "",
     passes: str = "",
+    module: str | None = None,
 ) -> Iterator[Problem]:
     """The problem that a pass changes the values which a module computes.
 
@@ -270,7 +271,7 @@ def values_problem(
     from hlo_lint.engine.values.validate import validate_dumps
     from hlo_lint.xla.cpu import XlaCpu
 
-    pipeline = _crashed(as_dump(path), path)
+    pipeline = _crashed(path, module)
     file, name = pipeline.dumps[0], passes
     if path.is_dir():
         with XlaCpu() as xla:
@@ -309,7 +310,8 @@ def _description(name: str, compiler: XlaCompiler) -> str:
     return text
 
 
-def _crashed(dump: Dump, path: Path) -> Pipeline:
+def _crashed(path: Path, module: str | None) -> Pipeline:
+    dump = only_module(as_dump(path), module, [path])
     if not path.is_dir():
         return dump.pipelines[0]
     pipelines = main_pipelines(dump)

@@ -12,7 +12,7 @@ from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of
+from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of, only_module
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
@@ -59,7 +59,7 @@ def validate(
     Args:
         target: what `lint` takes; a compilation needs at least two dumps.
         against: the dump of another run of the same programs, which is compared at common steps.
-        module: the name of the only module to look at, `jit_step`.
+        module: the name of the only module to look at: `jit_step`, `module_0001.jit_step`.
         seeds: the number of sets of inputs.
         edges: True for inputs with infinities, NaNs, and the ends of the ranges.
         all_steps: True to run every step; by default bisection finds the first change.
@@ -70,6 +70,7 @@ def validate(
 
     Raises:
         DumpError: for a path that is not there, or without numpy and jaxlib.
+        UsageError: the dump has no module of this name.
     """
     try:
         import numpy  # noqa: F401
@@ -82,12 +83,12 @@ def validate(
         raise DumpError(f"pip install 'hlo-lint[xla]' to run modules: {error}") from error
     deadline = Deadline(inf if seconds is None else seconds)
     settings = settings or Settings()
-    dump = as_dump(target, settings)
+    dump = only_module(as_dump(target, settings), module, ["the dump"])
     compilations: list[tuple[Pipeline, ...]]
     if against is None:
-        compilations = [(pipeline,) for pipeline in _compilations(dump, module)]
+        compilations = [(pipeline,) for pipeline in _compilations(dump)]
     else:
-        compilations = list(_pairs(dump, as_dump(against, settings), module))
+        compilations = list(_pairs(dump, as_dump(against, settings)))
 
     def validated(compilation: tuple[Pipeline, ...]) -> Validation:
         with children.one() as xla:
@@ -133,20 +134,18 @@ def validate(
     return ValidationResult(Report(findings, tuple(skipped), stats), tuple(validations))
 
 
-def _compilations(dump: Dump, module: str | None) -> Iterator[Pipeline]:
+def _compilations(dump: Dump) -> Iterator[Pipeline]:
     """The compilations of a dump that have steps to compare."""
     for pipeline in dump:
         file_types = {dump.file_type for dump in pipeline.dumps}
         if file_types != {FileType.HLO} or len(pipeline.dumps) < 2:
             continue
-        if module is None or module in names_of(pipeline):
-            yield pipeline
+        yield pipeline
 
 
-def _pairs(ours: Dump, theirs: Dump, module: str | None) -> Iterator[tuple[Pipeline, Pipeline]]:
+def _pairs(ours: Dump, theirs: Dump) -> Iterator[tuple[Pipeline, Pipeline]]:
     """The compilations of one name in two dumps, the first with the first."""
     by_name = by_module(theirs)
     for pipeline in main_pipelines(ours):
-        others = by_name.get(names_of(pipeline)[-1])
-        if others and (module is None or module in names_of(pipeline)):
+        if others := by_name.get(names_of(pipeline)[-1]):
             yield pipeline, others.pop(0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from hlo_lint.dumps.directory import Dump, open_dump
 from hlo_lint.dumps.file_types import FileType
@@ -12,6 +14,8 @@ from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 from hlo_lint.text.patterns import late
+
+Compiled = TypeVar("Compiled")
 
 _without_build = late(r"\.cl_\d+$").sub
 
@@ -55,23 +59,72 @@ def main_pipelines(dump: Dump) -> list[Pipeline]:
     ]
 
 
-def module_named(folder: Path, name: str | None) -> Pipeline:
-    """The dumps of one module of a directory; of the one with most dumps where no name is given.
+def only_module(dump: Dump, name: str | None, paths: Sequence[object]) -> Dump:
+    """A dump with only the compilations of one module; the dump itself where no name is given.
+
+    `jit_f` names all compilations of the module, `module_0001.jit_f` one of them.
+
+    Args:
+        dump: what is at `paths`.
+        name: one of the names that `names_of` gives.
+        paths: named in the error.
 
     Raises:
-        DumpError: for a path that is not a directory of dumps.
-        UsageError: for a module that is not there; says which are.
+        UsageError: no compilation has this name; suggests the nearest one.
     """
-    pipelines = main_pipelines(open_dump(folder))
+    if name is None:
+        return dump
+    return Dump(with_name(dump.pipelines, names_of, name, paths), dump.skipped)
+
+
+def with_name(
+    modules: Sequence[Compiled],
+    names: Callable[[Compiled], Collection[str]],
+    name: str,
+    paths: Sequence[object],
+) -> list[Compiled]:
+    """Those of some modules that have a name.
+
+    Raises:
+        UsageError: none has it; suggests the nearest name.
+    """
+    chosen = [module for module in modules if name in names(module)]
+    if not chosen:
+        there = {own for module in modules for own in names(module)}
+        where = ", ".join(map(str, paths))
+        raise UsageError(f"no module in {where} is named {name}: {nearest(name, there)}")
+    return chosen
+
+
+def module_at(path: Path, name: str | None = None) -> Module:
+    """The module in a file: the one that is named, else the first.
+
+    In a dump directory it is the compiler's input of the module that is named.
+
+    Raises:
+        DumpError: the path is not there or holds no HLO, or is a directory and no module is named.
+        UsageError: no module has this name.
+    """
+    if name is not None and path.is_dir():
+        return modules_of(longest_run(path, name).dumps[0])[0]
+    dump = one_file(path)
+    modules = modules_of(dump)
+    if name is None or (dump.name is not None and name in compiled_names(dump.name)):
+        return modules[0]
+    return with_name(modules, lambda module: (module.name,), name, [path])[0]
+
+
+def longest_run(folder: Path, module: str | None) -> Pipeline:
+    """The compilation with most dumps in a directory, of a module if one is named.
+
+    Raises:
+        DumpError: no compiler's dumps are there.
+        UsageError: no compilation has this name.
+    """
+    pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
     if not pipelines:
         raise DumpError(f"{folder}: no compiler's dumps are in it")
-    if name is None:
-        return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
-    for pipeline in pipelines:
-        if name in names_of(pipeline):
-            return pipeline
-    titles = {title for pipeline in pipelines for title in names_of(pipeline)}
-    raise UsageError(f"{folder} has no module named {name}: {nearest(name, titles)}")
+    return max(pipelines, key=lambda pipeline: len(pipeline.dumps))
 
 
 def in_order(pipeline: Pipeline) -> list[PassDump]:
@@ -94,13 +147,33 @@ def _is_in_order(name: DumpName) -> bool:
 def names_of(pipeline: Pipeline) -> tuple[str, ...]:
     """The names of a module: `module_0001.jit_f`, `jit_f`.
 
-    XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it.
+    XLA:TPU adds its own build, `jit_f.cl_933746096`: the last name is without it. A file that no
+    compiler named has its path, and the names of the modules in its text.
     """
-    name = pipeline.dumps[0].name
+    first = pipeline.dumps[0]
+    name = first.name
     if name is None:
-        return (pipeline.title,)
+        return (pipeline.title, *_names_in(first))
+    return compiled_names(name)
+
+
+def compiled_names(name: DumpName) -> tuple[str, ...]:
+    """The names of the module that a file of a dump is of, as `names_of` gives them."""
     of_any_build = _without_build("", name.module)
-    return tuple(dict.fromkeys((pipeline.title, name.module, of_any_build)))
+    title = f"module_{name.module_id:04d}.{name.module}"
+    return tuple(dict.fromkeys((title, name.module, of_any_build)))
+
+
+def _names_in(dump: PassDump) -> list[str]:
+    """The names of the modules in a text; none if it cannot be read."""
+    is_read = dump.is_read
+    try:
+        return [module.name for module in dump.file.modules]
+    except (OSError, DumpError):
+        return []
+    finally:
+        if not is_read:
+            dump.release()
 
 
 def by_module(dump: Dump) -> dict[str, list[Pipeline]]:

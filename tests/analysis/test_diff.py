@@ -19,7 +19,7 @@ from hlo_lint.analysis.diff.difference import Difference, compare, diff
 from hlo_lint.analysis.diff.normalize import meaning, without_metadata
 from hlo_lint.analysis.diff.structural_hash import Structures
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.selection import module_named
+from hlo_lint.dumps.selection import longest_run
 from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.ir import Module
 from hlo_lint.hlo.parser.module import parse_file
@@ -399,7 +399,7 @@ def test_a_root_that_is_another_instruction_is_a_difference() -> None:
 
 def test_every_pass_that_changed_a_graph_is_seen() -> None:
     """Against XLA's own word: where a pass of the crash left the same graph, the opcodes agree."""
-    pipeline = module_named(CRASH, None)
+    pipeline = longest_run(CRASH, None)
     different = 0
     for before, after in zip(pipeline.steps, pipeline.steps[1:], strict=False):
         found = diff(before.module, after.module)
@@ -510,7 +510,7 @@ def test_diff_takes_two_dumps_of_a_directory() -> None:
         ([".", "."], "is a directory, not a file"),
         (["--in", ".", "1", "2"], "no compiler's dumps are in it"),
         (["--in", str(CRASH), "77", "1"], "has no dump 77; it has steps 0 to 30"),
-        (["--in", str(CRASH), "--module", "nobody", "1", "2"], "has no module named nobody"),
+        (["--in", str(CRASH), "--module", "nobody", "1", "2"], "is named nobody"),
         (["empty.hlo", "empty.hlo"], "holds no HLO"),
     ],
 )
@@ -537,7 +537,7 @@ DISABLED = {
 
 
 def bisected(before: Path, after: Path) -> Bisection:
-    return bisect_pipelines(module_named(before, None), module_named(after, None))
+    return bisect_pipelines(longest_run(before, None), longest_run(after, None))
 
 
 @pytest.mark.parametrize("pair", sorted(path.name for path in PAIRS.iterdir()))

@@ -11,7 +11,7 @@ import pytest
 
 from hlo_lint.analysis.pass_stats import Effect, PassStats, passes
 from hlo_lint.dumps.options import read_pass_runs
-from hlo_lint.dumps.selection import dump_at, in_order, module_named
+from hlo_lint.dumps.selection import dump_at, in_order, longest_run
 from hlo_lint.text.errors import UsageError
 from tests.apps.test_cli import run
 from tests.conftest import CRASH, DUMPS, FIXTURES
@@ -52,7 +52,7 @@ def steps_of(folder: Path, *texts: str) -> list[PassStats]:
     for number, text in enumerate(texts):
         name = f"module_0001.jit_f.{number:04d}.p.after_pass{number}.before_pass{number + 1}.txt"
         (folder / name).write_text(text)
-    return list(passes(module_named(folder, None)))
+    return list(passes(longest_run(folder, None)))
 
 
 def test_the_first_dump_is_counted_as_a_whole(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_nobody_calls_any_more_takes_no_memory(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", [ATTENTION, CRASH, *sorted((FIXTURES / "bisect").glob("*/all"))])
 def test_counts_add_up_from_dump_to_dump(folder: Path) -> None:
-    pipeline = module_named(folder, None)
+    pipeline = longest_run(folder, None)
     first, *steps = list(passes(pipeline))
     opcodes = Counter(i.opcode for i in in_order(pipeline)[0].module.instructions())
     assert first.instructions == opcodes.total()
@@ -105,7 +105,7 @@ def test_counts_add_up_from_dump_to_dump(folder: Path) -> None:
 
 def test_what_xla_says_it_changed_has_changed() -> None:
     """XLA's own record of the run: a pass that reports no change left the same text."""
-    pipeline = module_named(ATTENTION, None)
+    pipeline = longest_run(ATTENTION, None)
     runs = {name: run for run in pipeline.pass_runs or () for name in run.dumps}
     reported = [
         (step, runs[step.dump.path.name])
@@ -124,7 +124,7 @@ def test_what_xla_says_it_changed_has_changed() -> None:
 
 
 def test_dumps_whose_place_is_not_known_are_left_out() -> None:
-    names = [dump.path.name for dump in in_order(module_named(ATTENTION, None))]
+    names = [dump.path.name for dump in in_order(longest_run(ATTENTION, None))]
     assert not [name for name in names if "after_spmd" in name or "before_config" in name]
     assert "before_optimizations" in names[0]
     assert "after_optimizations" in names[-1]
@@ -134,11 +134,11 @@ def test_dumps_whose_place_is_not_known_are_left_out() -> None:
     ("which", "step"), [("30", 30), ("0030", 30), ("autotuner", 30), ("reshape-decomposer", 19)]
 )
 def test_a_dump_is_named_by_its_step_or_its_pass(which: str, step: int) -> None:
-    name = dump_at(module_named(CRASH, "jit_batched_dot"), which).name
+    name = dump_at(longest_run(CRASH, "jit_batched_dot"), which).name
     assert name is not None
     assert name.step == step
     with pytest.raises(UsageError, match="has no dump nothing"):
-        dump_at(module_named(CRASH, None), "nothing")
+        dump_at(longest_run(CRASH, None), "nothing")
 
 
 # ---- the command

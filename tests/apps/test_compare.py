@@ -220,7 +220,7 @@ def test_a_run_that_died_is_compared_by_its_last_dump() -> None:
     [
         (["{all}", "absent"], "absent: no such file or directory"),
         (["{all}", "{other}"], "no module is in both"),
-        (["{all}", "{all}", "--module", "jit_other"], "has no module named jit_other"),
+        (["{all}", "{all}", "--module", "jit_other"], "is named jit_other"),
         (["{all}", "{all}", "--target", "tpu7x"], "the rates of tpu7x are not known"),
         (["{all}", "{all}", "--target", "abacus"], "no target is named abacus"),
         (["{all}", "{all}", "-o", "table.txt"], "-o takes --output-format json or html"),

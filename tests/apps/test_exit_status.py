@@ -52,16 +52,11 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("report", 0): ("good.hlo", "-o", "x.html"),
     ("report", 1): ("bad.hlo", "-o", "x.html"),
     ("report", 2): ("empty", "-o", "x.html"),
-    ("baseline", 0): ("good.hlo", "-o", "list.json"),
-    ("baseline", 1): ("bad.hlo", "-o", "list.json"),
-    ("baseline", 2): ("nothing.hlo",),
     ("bisect", 0): (str(CRASH), str(CRASH)),
     ("bisect", 2): ("nothing", "nothing"),
     ("compare", 0): ("good.hlo", "good.hlo"),
     ("compare", 1): SLOWER,
     ("compare", 2): ("nothing", "nothing"),
-    ("config-diff", 0): (str(CRASH), str(CRASH)),
-    ("config-diff", 1): (str(CRASH), HEALTHY),
     ("diff", 0): ("bad.hlo", "bad.hlo"),
     ("diff", 1): ("bad.hlo", "good.hlo"),
     ("match", 0): ("reshape()", "bad.hlo"),
@@ -91,7 +86,6 @@ CASES: dict[tuple[str, int], tuple[str, ...]] = {
     ("repro", 0): ("bad.hlo", "reshape-moves-data", "-o", "repro", "-q"),
     ("repro", 2): ("good.hlo", "-o", "repro"),
     ("bisect", 1): (*map(str, (BISECTED / "all", BISECTED / "without")),),
-    ("config-diff", 2): ("nothing", "nothing"),
     ("diff", 2): ("nothing.hlo", "bad.hlo"),
     ("capture", 2): ("nothing.py:f",),
     ("completion", 0): ("bash",),
@@ -109,7 +103,6 @@ OTHERS = {"capture", "exec", "hunt", "server"}
 def folder(tmp_path: Path) -> Path:
     for name, text in (("bad", BAD), ("good", GOOD), ("garbage", "HloModule m\n\nENTRY e {\n ?\n")):
         (tmp_path / f"{name}.hlo").write_text(text)
-    (tmp_path / "list.json").write_text('{"version": 2, "findings": []}')
     (tmp_path / "empty").mkdir()
     for run, second in (
         ("same", STEP),

@@ -51,7 +51,7 @@ COMMANDS = {
     "diff": ("diff", "FILE", "DIR"),
     "payload": ("payload", "FILE", NAME),
     "run": ("run", "DIR"),
-    "update": ("baseline", "FILE", "--update", "-o", "DIR/list"),
+    "update": ("check", "FILE", "--write-baseline", "DIR/list"),
     "capture": ("capture", "FILE"),
     "new-rule": ("new-rule", NAME, "--package", "x"),
 }

@@ -121,7 +121,7 @@ def test_each_bad_example_is_reduced_or_there_is_a_reason(
         folder = tmp_path / str(number)
         folder.mkdir()
         try:
-            problem = finding_problem([write_example(example, folder)], rule.name(), settings)
+            problem = finding_problem(write_example(example, folder), rule.name(), settings)
             reduction = reduce_problem(problem, guard=guard)
         except (UsageError, DumpError) as error:
             reasons.append(str(error))

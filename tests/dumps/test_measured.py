@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hlo_lint.dumps.artefacts.measured import find_measured, read_measured
-from hlo_lint.dumps.selection import module_named
+from hlo_lint.dumps.selection import longest_run
 from hlo_lint.engine.cost_figures import final_module, measured_kernels
 from hlo_lint.text.errors import DumpError, PayloadError
 from tests.conftest import FIXTURES
@@ -18,7 +18,7 @@ PROFILES = FIXTURES / "profiles"
 
 def test_each_instruction_has_its_time_in_one_run() -> None:
     """The program ran five times; its loop has two iterations."""
-    run = module_named(PROFILES / "all", None)
+    run = longest_run(PROFILES / "all", None)
     measured = find_measured(PROFILES / "all")
     assert measured is not None
     names = {row[1] for computation in final_module(run).computations for row in computation.rows}
@@ -32,7 +32,7 @@ def test_each_instruction_has_its_time_in_one_run() -> None:
 
 def test_a_loop_is_no_kernel_of_its_own() -> None:
     """A profile has an event for the whole loop, too: it would count twice."""
-    run = module_named(PROFILES / "all", None)
+    run = longest_run(PROFILES / "all", None)
     measured = find_measured(PROFILES / "all")
     assert measured is not None
     assert any(name.startswith("while") for _, name in measured.runs)

@@ -583,7 +583,7 @@ def test_what_is_no_baseline_is_refused_with_its_place(
 
 
 def test_a_baseline_that_is_not_there_says_how_to_write_one(tmp_path: Path) -> None:
-    with pytest.raises(DumpError, match=r"no such baseline; `hlo-lint baseline PATH… --update`"):
+    with pytest.raises(DumpError, match=r"no such baseline; .* --write-baseline FILE`"):
         hlo_lint.lint(CRASH, baseline=tmp_path / "none.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff")
     with pytest.raises(DumpError, match="UTF-8"):
@@ -617,47 +617,48 @@ def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_command_writes_compares_and_prunes(tmp_path: Path) -> None:
+    def check(*options: str) -> subprocess.CompletedProcess[str]:
+        return run("check", ".", *options, cwd=tmp_path)
+
     one, two = tmp_path / "one.hlo", tmp_path / "two.hlo"
     one.write_text(module("@a"), "utf-8")
-    missing = run("baseline", ".", cwd=tmp_path)
-    assert (missing.returncode, missing.stdout) == (2, "")
-    assert missing.stderr.startswith("Error: hlo_lint_baseline.json: no such baseline")
+    for missing in (check("--baseline", "b.json"), check("--prune-baseline", "b.json")):
+        assert (missing.returncode, missing.stdout) == (2, "")
+        assert missing.stderr.startswith("Error: b.json: no such baseline")
 
-    wrote = run("baseline", ".", "--update", cwd=tmp_path)
-    assert wrote.stdout == "hlo_lint_baseline.json: 1 finding, 1 new, 0 gone\n"
-    same = run("baseline", ".", cwd=tmp_path)
-    assert (same.returncode, same.stdout) == (0, "0 new, 0 gone\n")
+    wrote = check("--write-baseline", "b.json")
+    assert (wrote.returncode, wrote.stdout) == (0, "b.json: 1 finding, 1 new, 0 gone\n")
+    assert check("--baseline", "b.json").stdout == NONE_BUT_ONE
 
     two.write_text(module("@a"), "utf-8")
-    more = run("baseline", ".", cwd=tmp_path)
+    more = check("--baseline", "b.json", "--output-format", "concise")
     assert more.returncode == 1
-    assert more.stdout.startswith("new:  two.hlo:5:33: warning[reshape-moves-data]: ")
-    assert more.stdout.endswith("1 new, 0 gone\n")
+    assert more.stdout.startswith("two.hlo:5:")
 
-    path = tmp_path / "hlo_lint_baseline.json"
+    path = tmp_path / "b.json"
     path.write_text(path.read_text().replace('"count": 1', '"count": 1, "reason": "old"'))
-    assert run("baseline", ".", "--update", cwd=tmp_path).stdout.endswith("1 new, 0 gone\n")
+    assert check("--write-baseline", "b.json").stdout.endswith("1 new, 0 gone\n")
     (entry,) = read_baseline(path).entries
     assert (entry.count, entry.reason) == (2, "old")
 
     two.unlink()
-    gone = run("baseline", ".", cwd=tmp_path)
-    assert (gone.returncode, gone.stdout.split(":")[0]) == (0, "gone")
-    pruned = run("baseline", ".", "--prune", cwd=tmp_path)
-    assert pruned.stdout == "hlo_lint_baseline.json: 1 finding, 1 gone\n"
+    gone = check("--baseline", "b.json", "--output-format", "concise").stdout
+    assert "warning[unused-allowance]: a finding of the baseline is gone 1 of 2 times" in gone
+    pruned = check("--prune-baseline", "b.json")
+    assert (pruned.returncode, pruned.stdout) == (0, "b.json: 1 finding, 1 gone\n")
     (entry,) = read_baseline(path).entries
     assert (entry.count, entry.reason) == (1, "old")
 
     (tmp_path / "hlo_lint.toml").write_text('baseline = "ours.json"\n')
-    assert run("baseline", ".", cwd=tmp_path).stderr.startswith("Error: ours.json: no such")
+    assert check().stderr.startswith("Error: ours.json: no such")
     path.rename(tmp_path / "ours.json")
-    assert run("baseline", ".", cwd=tmp_path).stdout == "0 new, 0 gone\n"
-    speed = run("baseline", ".", "--select", "speed", "--update", cwd=tmp_path)
+    speed = check("--select", "speed", "--write-baseline", "ours.json")
     assert speed.stdout == "ours.json: 1 finding, 0 new, 0 gone\n"  # of a rule that did not run
-    assert run("check", "one.hlo", cwd=tmp_path).stdout == NONE_BUT_ONE
+    assert check().stdout == NONE_BUT_ONE
 
-    both = run("baseline", ".", "--prune", "--update", cwd=tmp_path)
-    assert (both.returncode, both.stdout) == (2, "")
+    for words in (("--prune-baseline", "b.json"), ("--blame",), ("--fix",)):
+        refused = check("--write-baseline", "b.json", *words)
+        assert (refused.returncode, refused.stdout) == (2, "")
 
 
 class Negation(hlo_lint.Rule):

@@ -554,29 +554,29 @@ def test_a_disabled_pass_is_what_two_runs_differ_by(case: str, disabled: str) ->
     assert (found.name, found.before, found.after) == ("xla_disable_hlo_passes", (), (disabled,))
 
 
-def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(cli, ["config-diff", *arguments])
+def compare_settings(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli, ["compare", "--settings", *arguments])
     return result.exit_code, result.output
 
 
-def test_config_diff_prints_both_sides() -> None:
+def test_compare_prints_the_settings_of_both_sides() -> None:
     folders = [str(BISECT / "cpu_without_cse" / side) for side in ("all", "without")]
-    status, out = run(*folders)
+    status, out = compare_settings(*folders)
     assert status == 1
     assert out == "debug_options: xla_disable_hlo_passes\n  - not set\n  + cse\n"
-    status, out = run("--json", *folders)
+    status, out = compare_settings("--output-format", "json", *folders)
     assert json.loads(out)["differences"][0]["after"] == ["cse"]
 
 
-def test_config_diff_of_a_run_with_itself_is_empty() -> None:
-    assert run(str(CPU), str(CPU)) == (0, "the same\n")
+def test_a_run_has_the_settings_of_itself() -> None:
+    assert compare_settings(str(CPU), str(CPU)) == (0, "the same\n")
 
 
-def test_config_diff_refuses_what_holds_no_records(tmp_path: Path) -> None:
-    status, out = run(str(CPU), str(tmp_path))
+def test_settings_are_not_compared_without_records(tmp_path: Path) -> None:
+    status, out = compare_settings(str(CPU), str(tmp_path))
     assert status == 2
     assert "no record of flags" in out
-    status, out = run(str(CPU), str(CRASH))
+    status, out = compare_settings(str(CPU), str(CRASH))
     assert status == 2
     assert "no module is in both" in out
 

@@ -61,7 +61,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
             for arguments in (
                 ("report", "IN", "-o", "OUT"),
                 ("fix", "IN", "-o", "OUT"),
-                ("baseline", "IN", "--update", "-o", "OUT"),
+                ("check", "IN", "--write-baseline", "OUT"),
             )
         ),
     ],
@@ -256,7 +256,7 @@ WRITERS = {
     "reduce": ("reduce", "IN", "--finding", "reshape-moves-data", "-o", "OUT/x.hlo"),
     "repro": ("repro", "IN", "reshape-moves-data", "--jax", "0.10.2", "-o", "OUT/x"),
     "new-rule": ("new-rule", "full-disk", "--package", "team_rules"),
-    "baseline": ("baseline", "IN", "--update", "-o", "OUT/x.json"),
+    "baseline": ("check", "IN", "--write-baseline", "OUT/x.json"),
     "run": ("run", "IN", "-o", "OUT/x.npz"),
     "capture": ("capture", "SCRIPT:f", "--target", "h200", "--keep", "OUT/x"),
 }

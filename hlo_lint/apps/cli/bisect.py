@@ -17,9 +17,7 @@ from hlo_lint.text.source import shown
 
 @click.command("bisect")
 @parameters.two_folders
-@click.option(
-    "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
-)
+@parameters.module_option
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
 @parameters.json_option
 @click.pass_context

@@ -90,7 +90,7 @@ BACKENDS = ("default", "cublaslt")
     show_default=True,
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
-@parameters.rule_options
+@parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @click.option(
     "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
 )

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -55,7 +56,7 @@ MAX_FINDINGS = 1000
 
 @click.command("check", cls=_Check)
 @parameters.dump_argument
-@parameters.settings_options
+@parameters.check_options
 @parameters.gathered("options", printing.ReportOptions, parameters.report_options)
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
 @click.option(
@@ -87,6 +88,18 @@ MAX_FINDINGS = 1000
     metavar="dask://…",
     help="Check on the workers of a Dask cluster: dask://HOST:PORT.",
 )
+@click.option(
+    "--write-baseline",
+    type=parameters.PATH,
+    metavar="FILE",
+    help="Write all findings to this file, for --baseline; keep the reasons in it.",
+)
+@click.option(
+    "--prune-baseline",
+    type=parameters.PATH,
+    metavar="FILE",
+    help="Remove the findings that are gone from this baseline; add none.",
+)
 @click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @click.option(
@@ -114,6 +127,8 @@ def command(
     /,
     paths: tuple[str, ...],
     strict: bool,
+    write_baseline: Path | None,
+    prune_baseline: Path | None,
     exit_zero: bool,
     show_files: bool,
     watch: bool,
@@ -143,6 +158,13 @@ def command(
             for file in (*pipeline.dumps, *pipeline.kernels):
                 click.echo(shown(str(file.path)))
         return
+    if (baseline := write_baseline or prune_baseline) is not None:
+        if watch or options.fixes or options.blame or (write_baseline and prune_baseline):
+            raise click.UsageError(
+                "--write-baseline and --prune-baseline go without each other and without --fix, "
+                "--diff, --blame and --watch"
+            )
+        ctx.exit(_update_baseline(baseline, paths, options, shared, prune=write_baseline is None))
     if watch:
         ctx.exit(_watch(paths, options, shared, ctx.meta.get(_COMMAND), pid, exit_zero=exit_zero))
     if pid is not None:
@@ -166,6 +188,16 @@ def _checked(
     if options.fixes:
         settings = settings.overridden(unsafe_fixes=options.unsafe_fixes)
         return _fix(paths, dump, settings, options, begun)
+    report, jobs = _run(dump, settings, options)
+    seconds = time.monotonic() - begun
+    printing.output_report(report, settings.output_format, options, seconds)
+    if options.verbose:
+        _print_details(settings, report, jobs, seconds)
+    return report
+
+
+def _run(dump: Dump, settings: Settings, options: printing.ReportOptions) -> tuple[Report, int]:
+    """The report of a dump, and the number of processes that checked it."""
     jobs = (settings.jobs if options.jobs is None else options.jobs) or automatic_jobs(dump)
     with common.progress_bar(dump, wanted=not options.quiet) as progress:
         report = lint(
@@ -175,11 +207,25 @@ def _checked(
             executor=options.executor,
             progress=progress,
         )
-    seconds = time.monotonic() - begun
-    printing.output_report(report, settings.output_format, options, seconds)
-    if options.verbose:
-        _print_details(settings, report, jobs, seconds)
-    return report
+    return report, jobs
+
+
+def _update_baseline(
+    path: Path,
+    paths: tuple[str, ...],
+    options: printing.ReportOptions,
+    shared: common.SharedOptions,
+    *,
+    prune: bool,
+) -> int:
+    """Check, and write the findings to a baseline; return the exit status."""
+    from hlo_lint.apps.cli.baseline import listing_all, update_baseline
+
+    settings = listing_all(common.settings_of(paths, shared))
+    report, _ = _run(common.open_given(paths, settings, shared), settings, options)
+    if not report.unchecked or shared.allow_empty:  # else every entry would be gone
+        update_baseline(path, report, settings, prune=prune)
+    return common.exit_status(report, shared, exit_zero=True)
 
 
 def _fix(

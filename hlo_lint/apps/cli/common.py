@@ -55,6 +55,8 @@ class SharedOptions(NamedTuple):
     stdin_filename: str | None = None
     sniff: bool = False
     allow_empty: bool = False
+    module: str | None = None
+    """The only module whose compilations are looked at."""
     no_cache: bool = False
     config: str | None = None
     isolated: bool = False
@@ -151,6 +153,10 @@ def open_given(
         dump = open_paths(paths, settings)
     if shared.sniff:
         dump.skip_other_files()
+    if shared.module is not None:
+        from hlo_lint.dumps.selection import only_module
+
+        dump = only_module(dump, shared.module, paths)
     return dump
 
 
@@ -286,18 +292,27 @@ def paired(
     return pairs
 
 
+def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, list[Pipeline]]]:
+    """The compilations in each of two directories by module, or only those of the named module.
+
+    Raises:
+        UsageError: none has the given name.
+    """
+    from hlo_lint.dumps.directory import open_dump
+    from hlo_lint.dumps.selection import by_module, only_module
+
+    return [
+        by_module(only_module(open_dump(folder), module, [folder])) for folder in (before, after)
+    ]
+
+
 def pairs_of(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
     """The modules of one name in two directories; the first of A with the first of B.
 
     Raises:
-        UsageError: if no module is in both, or none has the given name.
+        UsageError: no module is in both, or none has the given name.
     """
-    from hlo_lint.dumps.directory import open_dump
-    from hlo_lint.dumps.selection import by_module, module_named
-
-    if module is not None:
-        return [(module_named(before, module), module_named(after, module))]
-    sides = [by_module(open_dump(folder)) for folder in (before, after)]
+    sides = sides_of(before, after, module)
     pairs = paired(sides, (before, after))
     for name in sorted({*sides[0], *sides[1]}):
         numbers = [len(side.get(name, ())) for side in sides]

@@ -14,10 +14,11 @@ from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.options import RECORDS, OptionDifference, differences
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.cost_comparison import CostComparison, compare_costs
 from hlo_lint.report.costs import comparison_as_dict, line_cells, row_cells, shown_rows
-from hlo_lint.text.errors import UsageError
+from hlo_lint.text.errors import DumpError, UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
@@ -28,8 +29,12 @@ MAX_LINES = 5
 
 @click.command("compare")
 @parameters.two_folders
+@parameters.module_option
 @click.option(
-    "--module", metavar="NAME", help="Compare only this module; by default all that are in both."
+    "--settings",
+    "of_settings",
+    is_flag=True,
+    help="Compare the flags, the configuration and the target of the runs instead.",
 )
 @click.option(
     "--target",
@@ -52,19 +57,25 @@ def command(
     before: Path,
     after: Path,
     module: str | None,
+    of_settings: bool,
     target: str | None,
     everything: bool,
     output_format: str,
     out: Path | None,
 ) -> None:
-    """Compare what two compilations of a program cost.
+    """Compare the costs or the settings of two compilations.
 
     A and B are dumps of one program, before and after an upgrade, or with other flags. The final
     modules are compared: time, bytes, flops, memory, kernels, custom calls, collectives; with the
     pass after which each difference begins, and the line of Python.
 
-    Exit status: 0 they cost the same, 1 they do not, 2 wrong use.
+    Exit status: 0 the same costs or settings, 1 different ones, 2 wrong use.
     """
+    if of_settings:
+        if target or everything or out is not None or output_format == "html":
+            raise UsageError("--settings goes with --module and --output-format json alone")
+        different = _compare_settings(before, after, module, as_json=output_format == "json")
+        ctx.exit(1 if different else 0)
     pairs = _pairs(before, after, module)
     measured = find_measured(before), find_measured(after)
     named = _named_device(target) if target else None
@@ -164,3 +175,55 @@ def _show_one(comparison: CostComparison, everything: bool) -> None:
 def _show_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"note: {shown(note)}")
+
+
+def _compare_settings(before: Path, after: Path, module: str | None, *, as_json: bool) -> bool:
+    """Print the settings in which two runs differ; True if there are any."""
+    by_difference: dict[OptionDifference, list[str]] = {}
+    for ours, theirs in _runs_with_records(before, after, module):
+        for difference in differences(ours, theirs):
+            by_difference.setdefault(difference, []).append(ours.title)
+    if as_json:
+        rows = [
+            {**difference._asdict(), "modules": modules}
+            for difference, modules in by_difference.items()
+        ]
+        common.print_json(differences=rows)
+    else:
+        _show_settings(by_difference)
+    return bool(by_difference)
+
+
+def _runs_with_records(
+    before: Path, after: Path, module: str | None
+) -> list[tuple[Pipeline, Pipeline]]:
+    """The modules of one name in both directories; runs without a record of settings are left out.
+
+    Raises:
+        DumpError: a directory has no such record.
+        UsageError: no module is in both.
+    """
+    sides: list[dict[str, list[Pipeline]]] = []
+    for path, side in zip((before, after), common.sides_of(before, after, module), strict=True):
+        by_name = {
+            name: [run for run in runs if any(map(run.artefact_path, RECORDS))]
+            for name, runs in side.items()
+        }
+        if not any(by_name.values()):
+            raise DumpError(f"{path}: no record of flags, configuration or target is in it")
+        sides.append({name: runs for name, runs in by_name.items() if runs})
+    return common.paired(sides, (before, after))
+
+
+def _show_settings(by_difference: dict[OptionDifference, list[str]]) -> None:
+    if not by_difference:
+        click.echo("the same")
+    for difference, modules in by_difference.items():
+        where = "" if len(modules) == 1 else f" ({len(modules)} modules)"
+        click.echo(click.style(f"{difference.record}: {shown(difference.name)}{where}", bold=True))
+        for mark, values, colour in (
+            ("-", difference.before, "red"),
+            ("+", difference.after, "green"),
+        ):
+            value = ", ".join(map(shown, values)) if values else "not set"
+            click.echo(click.style(f"  {mark} {value}", fg=colour))

@@ -20,7 +20,9 @@ from hlo_lint.text.source import shown
 @click.option(
     "--schema", "as_schema", is_flag=True, help="Print the JSON Schema of a settings file."
 )
-@parameters.settings_options
+@parameters.shared_options(
+    parameters.RULES, parameters.FINDINGS, parameters.FILES, parameters.STDIN
+)
 def command(
     paths: tuple[str, ...], show: bool, as_schema: bool, shared: common.SharedOptions
 ) -> None:

@@ -11,7 +11,7 @@ from hlo_lint.analysis.cycles import refuse_cycles
 from hlo_lint.analysis.diff.difference import Difference, diff
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.pass_dump import PassDump
-from hlo_lint.dumps.selection import dump_at, module_named, modules_of, one_file
+from hlo_lint.dumps.selection import dump_at, longest_run, modules_of, one_file
 from hlo_lint.report.diff import SHOWN, difference_as_dict, difference_lines
 from hlo_lint.text.errors import UsageError
 
@@ -26,11 +26,10 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "folder",
     type=parameters.PATH,
     metavar="DIR",
-    help="A and B are dumps of this directory: a step's number, a pass (its first dump), a file.",
+    help="A and B are dumps in this directory: a step's number, a pass (its first dump), a file; "
+    "by default of the module with most dumps.",
 )
-@click.option(
-    "--module", metavar="NAME", help="The module of DIR; by default the one with the most dumps."
-)
+@parameters.module_option
 @click.option(
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
@@ -56,9 +55,11 @@ def command(
     ctx.color = common.COLORS[color]
     files: list[PassDump]
     if folder is None:
+        if module is not None:
+            raise UsageError("--module goes with --in")
         files = [one_file(Path(path)) for path in (before, after)]
     else:
-        pipeline = module_named(folder, module)
+        pipeline = longest_run(folder, module)
         files = [dump_at(pipeline, which) for which in (before, after)]
     ours, theirs = (modules_of(dump) for dump in files)
     if len(ours) != len(theirs):

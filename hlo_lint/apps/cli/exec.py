@@ -36,7 +36,7 @@ _PASSES = "--xla_dump_hlo_pass_re"
 @click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @parameters.color_option
-@parameters.rule_options
+@parameters.shared_options(parameters.RULES, parameters.FINDINGS, parameters.MODULE)
 @click.pass_context
 def command(
     ctx: click.Context,

@@ -31,7 +31,7 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
 
 @click.command("fix")
 @parameters.paths_argument
-@parameters.settings_options
+@parameters.check_options
 @click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
 @click.option(
     "--form",

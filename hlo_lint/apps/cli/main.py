@@ -16,11 +16,11 @@ GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
     "What the passes did": (
         *("passes", "diff", "bisect", "compare", "validate"),
-        *("config-diff", "ranks", "payload"),
+        *("ranks", "payload"),
     ),
     "Make it smaller, hand it on": ("reduce", "repro", "hunt"),
     "Run and compile": ("exec", "capture", "run"),
-    "Rules and settings": ("rules", "explain", "example", "new-rule", "config", "baseline"),
+    "Rules and settings": ("rules", "explain", "example", "new-rule", "config"),
     "Machines, editors and shells": ("cache", "server", "completion"),
 }
 """The commands by what one wants to know, each the `command` of its module."""

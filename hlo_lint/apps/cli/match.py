@@ -15,7 +15,7 @@ from hlo_lint.analysis.match.reader import read_pattern
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import modules_of
+from hlo_lint.dumps.selection import modules_of, only_module
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import shown
@@ -46,6 +46,7 @@ class _Found:
     "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
+@parameters.module_option
 @parameters.json_option
 @click.pass_context
 def command(
@@ -54,6 +55,7 @@ def command(
     paths: tuple[str, ...],
     explain: bool,
     everything: bool,
+    module: str | None,
     as_json: bool,
 ) -> None:
     """Find instructions by a pattern: 'reshape(custom_call())'.
@@ -68,7 +70,7 @@ def command(
     asked = read_pattern(pattern)
     hits: list[_Found] = []
     misses: list[_Found] = []
-    for pipeline in open_dump(paths):
+    for pipeline in only_module(open_dump(paths), module, paths):
         for candidate in _search(asked, pipeline, explain):
             (misses if candidate.hit is None else hits).append(candidate)
     if as_json:

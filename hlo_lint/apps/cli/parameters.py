@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,11 +51,10 @@ def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> t
 dump_argument = click.argument(
     "paths", nargs=-1, metavar="[PATH…]", shell_complete=completion.paths, callback=_or_dump
 )
-before_option = click.option(
-    "--before",
-    metavar="PASS",
-    shell_complete=completion.pass_names,
-    help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
+module_option = click.option(
+    "--module",
+    metavar="NAME",
+    help="Only the compilations of this module: jit_f, or module_0001.jit_f for one of several.",
 )
 
 
@@ -68,7 +68,7 @@ def leave_plugins_out(ctx: click.Context, _: click.Parameter | None, wanted: boo
     return wanted
 
 
-_files = (
+_FILE = (
     click.option(
         "--config", metavar="FILE", help="Read this settings file instead of searching for one."
     ),
@@ -91,7 +91,7 @@ def _rules_option(flag: str, text: str) -> Callable[[Command], Command]:
     )
 
 
-_choice = (
+RULES = (
     _rules_option("--select", "Run only these rules or families"),
     _rules_option("--ignore", "Do not run these rules or families"),
     _rules_option("--extend-select", "Also run these rules or families"),
@@ -104,12 +104,11 @@ _choice = (
         help=f"The severity of a rule or a family: {', '.join(LEVELS)} (repeatable).",
     ),
     click.option(
-        "--min-severity",
-        type=click.Choice(SEVERITIES),
-        help="The least severe findings that are reported: by default errors and warnings; less "
-        "severe ones are counted.",
+        "--before",
+        metavar="PASS",
+        shell_complete=completion.pass_names,
+        help="The pass that comes next, if the dump does not say: layout_normalization, autotuner.",
     ),
-    before_option,
     click.option(
         "--stage",
         metavar="STAGE",
@@ -123,8 +122,23 @@ _choice = (
         metavar="FILE",
         help="Do not report the findings that this file lists.",
     ),
+    click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Check every file, also those whose findings are known from an earlier run.",
+    ),
 )
-_input = (
+"""Options of commands that run rules."""
+FINDINGS = (
+    click.option(
+        "--min-severity",
+        type=click.Choice(SEVERITIES),
+        help="The least severe findings that are reported: by default errors and warnings; less "
+        "severe ones are counted.",
+    ),
+)
+"""Options of commands that report findings."""
+FILES = (
     click.option(
         "--exclude",
         multiple=True,
@@ -134,25 +148,31 @@ _input = (
     click.option(
         "--force-exclude", is_flag=True, help="Apply --exclude to files given by name, too."
     ),
-    click.option(
-        "--stdin-filename", metavar="NAME", help="The file name for the text on standard input."
-    ),
-    click.option(
-        "--sniff",
-        is_flag=True,
-        help="Skip files that hold no HLO, whatever their names, and say so.",
-    ),
+)
+"""Options of commands that take several files."""
+MODULE = (module_option,)
+ALLOW_EMPTY = (
     click.option(
         "--allow-empty",
         is_flag=True,
         help="Accept a PATH that has no HLO to check; by default the exit status is then 2.",
     ),
+)
+STDIN = (
     click.option(
-        "--no-cache",
-        is_flag=True,
-        help="Check every file, also those whose findings are known from an earlier run.",
+        "--stdin-filename", metavar="NAME", help="The file name for the text on standard input."
     ),
 )
+INPUT = (
+    *STDIN,
+    click.option(
+        "--sniff",
+        is_flag=True,
+        help="Skip files that hold no HLO, whatever their names, and say so.",
+    ),
+    *ALLOW_EMPTY,
+)
+"""Options of commands that check whatever files they are given."""
 
 
 def seconds(least: float) -> click.FloatRange:
@@ -221,9 +241,12 @@ def gathered(
     return decorated
 
 
-settings_options = gathered("shared", SharedOptions, (*_choice, *_input, *_files))
-"""Adds the options that change settings, and those that say what is read."""
-rule_options = gathered("shared", SharedOptions, (*_choice, *_files))
-"""Adds the options that change settings, for a command that reads no file of the caller's."""
-file_options = gathered("shared", SharedOptions, (before_option, *_files))
-"""Adds `--before`, and the options that name the settings file."""
+def shared_options(
+    *groups: Sequence[Callable[[Any], Any]],
+) -> Callable[[Command], Callable[..., object]]:
+    """Adds options, and those that name the settings file; the command gets them as `shared`."""
+    return gathered("shared", SharedOptions, [*chain(*groups), *_FILE])
+
+
+check_options = shared_options(RULES, FINDINGS, FILES, MODULE, INPUT)
+"""Adds the options of commands that check paths and report findings."""

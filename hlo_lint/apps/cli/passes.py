@@ -15,7 +15,7 @@ from hlo_lint.apps.cli.tables import print_table, terminal_width
 from hlo_lint.dumps.artefacts.measured import find_measured
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pipeline import Pipeline
-from hlo_lint.dumps.selection import main_pipelines, module_named
+from hlo_lint.dumps.selection import main_pipelines, only_module
 from hlo_lint.engine.cost_figures import MeasuredKernel, measured_kernels
 from hlo_lint.report.costs import MAX_MEASURED, kernel_as_dict, measured_table
 from hlo_lint.text.errors import DumpError
@@ -28,7 +28,7 @@ NUMBERS = ("step", "fusions", "ms")
 
 @click.command("passes")
 @click.argument("folder", metavar="DIR", type=parameters.PATH)
-@click.option("--module", metavar="NAME", help="Print only this module; by default all.")
+@parameters.module_option
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
 @parameters.json_option
 def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
@@ -38,12 +38,9 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
     that come or go outside fusions. A profile in DIR (`*.xplane.pb`, of `jax.profiler.trace`) adds
     the measured time of the final instructions.
     """
-    if module is not None:
-        pipelines = [module_named(folder, module)]
-    else:
-        pipelines = main_pipelines(open_dump(folder))
-        if not pipelines:
-            raise DumpError(f"{folder}: no compiler's dumps are in it")
+    pipelines = main_pipelines(only_module(open_dump(folder), module, [folder]))
+    if not pipelines:
+        raise DumpError(f"{folder}: no compiler's dumps are in it")
     runs: list[tuple[Pipeline, list[PassStats]]] = []
     for pipeline in pipelines:
         steps = list(passes(pipeline))

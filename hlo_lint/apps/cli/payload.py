@@ -9,6 +9,7 @@ import click
 
 from hlo_lint.apps.cli import parameters
 from hlo_lint.dumps.directory import open_dump
+from hlo_lint.dumps.selection import only_module
 from hlo_lint.kernels.custom_calls import PayloadError, decode_payload, render_payload
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 
@@ -16,16 +17,17 @@ from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 @click.command("payload")
 @click.argument("path", type=parameters.PATH)
 @click.argument("instruction")
-def command(path: Path, instruction: str) -> None:
+@parameters.module_option
+def command(path: Path, instruction: str, module: str | None) -> None:
     """Print what a custom call carries, such as a kernel.
 
     INSTRUCTION is its name in the HLO in PATH. What launches and tunes the kernel is printed, too.
     """
-    click.echo(payload_text(path, instruction), nl=False)
+    click.echo(payload_text(path, instruction, module), nl=False)
 
 
-def payload_text(path: Path, instruction: str) -> str:
-    """The payload of the first instruction of that name, `%` or not, in readable form.
+def payload_text(path: Path, instruction: str, module: str | None = None) -> str:
+    """The payload of the first instruction of a name, with or without `%`, in readable form.
 
     Raises:
         DumpError: where the file or the payload cannot be read.
@@ -33,10 +35,11 @@ def payload_text(path: Path, instruction: str) -> str:
     """
     name = instruction.removeprefix("%")
     carriers = []
-    for dump in (dump for pipeline in open_dump(path) for dump in pipeline.dumps):
+    compilations = only_module(open_dump(path), module, [path])
+    for dump in (dump for pipeline in compilations for dump in pipeline.dumps):
         with os_errors_as(f"{dump.path}"):
             modules = dump.file.modules
-        for candidate in chain.from_iterable(module.instructions() for module in modules):
+        for candidate in chain.from_iterable(each.instructions() for each in modules):
             try:
                 payload = decode_payload(candidate)
             except PayloadError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import click
@@ -9,7 +10,7 @@ import click
 from hlo_lint.analysis.ranks import Divergence, RankedModule, Variant, compare_ranks, rank_folders
 from hlo_lint.analysis.scheduled_collectives import MAX_COLLECTIVES, Collective
 from hlo_lint.apps.cli import common, parameters
-from hlo_lint.dumps.selection import FIRST
+from hlo_lint.dumps.selection import FIRST, with_name
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.phrases import counted
@@ -19,9 +20,12 @@ from hlo_lint.text.source import shown
 @click.command("ranks")
 @click.argument("paths", metavar="DIR…", nargs=-1, required=True)
 @parameters.json_option
+@parameters.module_option
 @click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
 @click.pass_context
-def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bool) -> None:
+def command(
+    ctx: click.Context, paths: tuple[str, ...], as_json: bool, module: str | None, quiet: bool
+) -> None:
     """Compare the scheduled collectives of the processes of a run.
 
     A DIR is the dump folder of one process or device; a pattern stands for several, and one DIR
@@ -31,16 +35,18 @@ def command(ctx: click.Context, paths: tuple[str, ...], as_json: bool, quiet: bo
     """
     ranks = rank_folders(paths)
     modules = compare_ranks(ranks)
-    if all(len(module.missing) + 1 >= len(ranks) for module in modules):
+    if module is not None:
+        modules = with_name(modules, attrgetter("names"), module, paths)
+    if all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
         raise DumpError(f"nothing compared: no module is on two of {len(ranks)} ranks")
-    diverging = [module for module in modules if module.divergences]
+    diverging = [ranked for ranked in modules if ranked.divergences]
     if as_json:
-        listed = [_as_dict(module) for module in modules]
+        listed = [_as_dict(ranked) for ranked in modules]
         common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
     else:
-        for module in diverging:
-            for divergence in module.divergences:
-                _show_divergence(module, divergence)
+        for ranked in diverging:
+            for divergence in ranked.divergences:
+                _show_divergence(ranked, divergence)
         if not quiet:
             _show_modules(modules)
             which = f" of {len(diverging)} do not" if diverging else ""

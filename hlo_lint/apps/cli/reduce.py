@@ -22,7 +22,7 @@ from hlo_lint.apps.reduction import (
     reduce_problem,
     values_problem,
 )
-from hlo_lint.dumps.selection import modules_of, one_file
+from hlo_lint.dumps.selection import module_at
 from hlo_lint.engine.reduce.interest import LOOSE, CommandTest, FindingTest
 from hlo_lint.engine.reduce.search import ReductionProgress
 from hlo_lint.text.errors import UsageError
@@ -71,8 +71,11 @@ class ReduceOptions(NamedTuple):
         return self.xla_crashes or self.changes_values
 
     @contextmanager
-    def problem(self, path: Path) -> Iterator[Problem]:
-        """The change of values by a pass of XLA, or the crash of XLA, on a path."""
+    def problem(self, path: Path, module: str | None) -> Iterator[Problem]:
+        """The change of values by a pass of XLA, or the crash of XLA, on a path.
+
+        `module` is the name of the only module to look at.
+        """
         interpreter = self.interpreter()
         with XlaCompiler(interpreter.path, timeout=self.timeout) as compiler:
             problem_of = (
@@ -81,7 +84,13 @@ class ReduceOptions(NamedTuple):
                 else partial(crash_problem, message=self.message)
             )
             with problem_of(
-                path, interpreter, compiler, self.target, flags=self.flags, passes=self.passes
+                path,
+                interpreter,
+                compiler,
+                self.target,
+                flags=self.flags,
+                passes=self.passes,
+                module=module,
             ) as problem:
                 if not self.quiet and problem.ending is not None:
                     first = problem.ending.message.partition("\n")[0]
@@ -173,7 +182,7 @@ reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
 )
 @parameters.written_to("FILE", "Write the module to this file instead of standard output.")
 @reduce_options
-@parameters.settings_options
+@parameters.shared_options(parameters.RULES, parameters.FILES, parameters.MODULE)
 def command(
     path: Path,
     finding: str | None,
@@ -218,14 +227,16 @@ def _problem(
 ) -> Iterator[Problem]:
     """The problem that the options describe."""
     if options.of_xla:
-        with options.problem(path) as problem:
+        with options.problem(path, shared.module) as problem:
             yield problem
     elif interesting:
-        text = modules_of(one_file(path))[0].text
+        text = module_at(path, shared.module).text
         test = CommandTest(tuple(shlex.split(interesting)), options.timeout)
         yield Problem(text, test, path)
     else:
-        yield finding_problem([path], finding, common.settings_of([str(path)], shared))
+        settings = common.settings_of([str(path)], shared)
+        dump = common.open_given([str(path)], settings, shared)
+        yield finding_problem(dump, finding, settings)
 
 
 @contextmanager

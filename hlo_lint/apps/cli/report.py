@@ -21,7 +21,7 @@ from hlo_lint.text.source import shown
     default=Path("report.html"),
     show_default=True,
 )
-@parameters.settings_options
+@parameters.check_options
 @click.option(
     "--source",
     "sources",

@@ -23,7 +23,7 @@ from hlo_lint.text.source import shown
     required=True,
 )
 @reduce_options
-@parameters.settings_options
+@parameters.shared_options(parameters.RULES, parameters.FILES, parameters.MODULE)
 def command(
     path: Path,
     findings: tuple[str, ...],
@@ -42,11 +42,14 @@ def command(
     if findings == (ValuesChanged.name(),):
         options = options._replace(changes_values=True)
     if options.of_xla:
-        with options.problem(path) as problem:
+        with options.problem(path, shared.module) as problem:
             repros = [_repro(problem, options)]
     else:
         settings = common.settings_of([str(path)], shared)
-        problems = [finding_problem([path], finding, settings) for finding in findings or (None,)]
+        problems = [
+            finding_problem(common.open_given([str(path)], settings, shared), finding, settings)
+            for finding in findings or (None,)
+        ]
         repros = [_repro(problem, options) for problem in problems]
     folders = [out] if len(repros) == 1 else [out / title for title in titles(repros)]
     for repro, folder in zip(repros, folders, strict=True):

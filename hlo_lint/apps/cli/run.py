@@ -12,7 +12,7 @@ import click
 
 from hlo_lint.apps.cli import parameters
 from hlo_lint.dumps.directory import open_dump
-from hlo_lint.dumps.selection import main_pipelines, modules_of, one_file
+from hlo_lint.dumps.selection import main_pipelines, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import Shape, TupleShape, leaves
@@ -32,6 +32,7 @@ MAX_PRINTED = 1000
 
 @click.command("run")
 @click.argument("path", metavar="FILE|DUMP", type=parameters.PATH)
+@parameters.module_option
 @click.option(
     "--inputs",
     "given",
@@ -62,6 +63,7 @@ MAX_PRINTED = 1000
 @parameters.written_to("OUT.npz", "Also write what is printed to this file.")
 def command(
     path: Path,
+    module: str | None,
     given: Path | None,
     seed: int,
     printed: tuple[str, ...],
@@ -77,24 +79,25 @@ def command(
 
     With --first-nan it names the instruction that makes a NaN of operands without one, or an
     infinity of finite ones: in a loop, in any iteration. It then takes a dump directory, too, and
-    runs each module as it was before optimizations until one makes such a value.
+    runs each module as it was before optimizations until one makes such a value. With --module any
+    run takes a dump directory.
 
     Exit status: 0, 1 if --first-nan finds one, or 2 if an instruction has no value here.
     """
     if first_nan and (printed or out):
         raise UsageError("--first-nan goes without --print and -o")
     if first_nan and path.is_dir():
-        if given:
-            raise UsageError("--inputs are those of one module: give its file, not a directory")
-        click.get_current_context().exit(_first_nan_in(path, seed, wide))
-    module = modules_of(one_file(path))[0]
-    wanted = [_instruction(module, name) for name in printed]
+        if given and module is None:
+            raise UsageError("--inputs are those of one module: name it with --module")
+        click.get_current_context().exit(_first_nan_in(path, module, given, seed, wide))
+    chosen = module_at(path, module)
+    wanted = [_instruction(chosen, name) for name in printed]
     try:
         if first_nan:
-            lines = _first_nan(module, _inputs(module, given, seed), wide)
+            lines = _first_nan(chosen, _inputs(chosen, given, seed), wide)
             click.echo(shown_lines("\n".join(lines)))
             click.get_current_context().exit(len(lines) > 1)
-        values = list(_values(module, wanted, given, seed, wide))
+        values = list(_values(chosen, wanted, given, seed, wide))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
@@ -123,14 +126,16 @@ def _values(
         yield from _parts(instruction.name, value, instruction.shape_or_none)
 
 
-def _first_nan_in(folder: Path, seed: int, wide: bool) -> int:
+def _first_nan_in(
+    folder: Path, module: str | None, given: Path | None, seed: int, wide: bool
+) -> int:
     """Print the first module of a dump that makes a NaN or an infinity; the exit status."""
-    compiled = main_pipelines(open_dump(folder))
+    compiled = main_pipelines(only_module(open_dump(folder), module, [folder]))
     refused: list[str] = []
     for pipeline in compiled:
         dump = pipeline.dumps[0]
         try:
-            lines = _first_nan(dump.module, _inputs(dump.module, None, seed), wide)
+            lines = _first_nan(dump.module, _inputs(dump.module, given, seed), wide)
         except HloLintError as error:
             refused.append(f"{dump.path}: not run: {error}")
             continue

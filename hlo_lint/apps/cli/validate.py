@@ -27,7 +27,6 @@ from hlo_lint.text.source import shown
     metavar="DUMP",
     help="Compare with another run of the same programs, after each step that both have.",
 )
-@click.option("--module", metavar="NAME", help="Look only at this module.")
 @click.option(
     "--all-steps", is_flag=True, help="Run every step; by default bisection finds the first change."
 )
@@ -72,7 +71,7 @@ from hlo_lint.text.source import shown
 )
 @parameters.output_option
 @parameters.color_option
-@parameters.file_options
+@parameters.shared_options(parameters.FILES, parameters.MODULE, parameters.ALLOW_EMPTY)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -94,7 +93,7 @@ def command(
     to compare.
     """
     settings = common.settings_of(paths, shared)
-    dump = common.open_given(paths, settings)
+    dump = common.open_given(paths, settings, shared)
     with common.status_line() as note:
         result = validate(
             dump,
@@ -110,7 +109,7 @@ def command(
         _print_summary(result)
     else:
         write_report(_rendered(result, output_format, paths), output)
-    if not result.validations:
+    if not (result.validations or shared.allow_empty):
         raise DumpError(
             f"nothing compared: no compilation of {', '.join(paths)} has two dumps "
             f"({common.DUMP_EACH_PASS})"

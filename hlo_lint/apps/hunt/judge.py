@@ -27,7 +27,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
-from hlo_lint.dumps.selection import FIRST, in_order, module_named
+from hlo_lint.dumps.selection import FIRST, in_order, longest_run
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.engine.reduce.interest import skeleton
 from hlo_lint.engine.reduce.values import DUMPING
@@ -330,7 +330,7 @@ def hunt_inputs(module: Module, seed: int) -> Arrays:
 def _steps(folder: Path) -> list[tuple[PassDump, DumpName]]:
     """The dumps of the module, the input first; none where it was not dumped."""
     try:
-        dumps = in_order(module_named(folder, None))
+        dumps = in_order(longest_run(folder, None))
     except DumpError:
         return []
     named = [(dump, dump.name) for dump in dumps if dump.name]

@@ -227,7 +227,7 @@ class _Suppressions:
             if self._baseline is not None and self._was_looked_for(entry):
                 times = f" {gone} of {entry.count} times" if entry.count > 1 else ""
                 message = f"a finding of the baseline is gone{times}: {entry.rule}: {entry.message}"
-                notes = ("`hlo-lint baseline --prune` removes it",)
+                notes = ("`hlo-lint check --prune-baseline FILE` removes it",)
                 excerpt = f'"fingerprint": "{entry.fingerprint}"'
                 yield _finding_at(str(self._baseline.path), entry.line, excerpt, message, notes)
 

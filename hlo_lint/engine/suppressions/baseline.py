@@ -61,7 +61,7 @@ def read_baseline(path: Path) -> Baseline:
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError as error:
-        message = f"{path}: no such baseline; `hlo-lint baseline PATH… --update` writes one"
+        message = f"{path}: no such baseline; `hlo-lint check --write-baseline FILE` writes it"
         raise DumpError(message) from error
     except OSError as error:
         raise DumpError(f"{path}: {error.strerror or error}") from error

@@ -18,8 +18,8 @@ class UnusedAllowance(Rule):
     It is reported only if the rule that is named ran, and had the file to look at.
 
     ## Fix
-    A comment is removed, or the name in it that meets nothing; `hlo-lint baseline --prune` does it
-    for a baseline. What cannot be read as an allowance is left to its author.
+    A comment is removed, or the name in it that meets nothing; `hlo-lint check --prune-baseline`
+    does it for a baseline. What cannot be read as an allowance is left to its author.
     """
 
     severity = Severity.WARNING

@@ -1,0 +1,110 @@
+"""Options that several commands have mean the same in each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from hlo_lint.apps.cli.main import COMMANDS, cli
+
+TEXT = """HloModule {module}
+
+ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {{
+  %p = f32[8,3]{{1,0}} parameter(0)
+  %n = f32[8,3]{{1,0}} negate(%p)
+  ROOT %r = f32[4,2,3]{{0,1,2}} reshape(%n)
+}}
+"""
+STEPS = "before_optimizations", "0001.simplify.after_algsimp.before_dce"
+
+
+def command_of(name: str) -> click.Command:
+    module = import_module(f"hlo_lint.apps.cli.{name.replace('-', '_')}")
+    command = module.command
+    assert isinstance(command, click.Command)
+    return command
+
+
+def options() -> Iterator[tuple[str, click.Option]]:
+    """Each option of each command."""
+    for name in COMMANDS:
+        for parameter in command_of(name).params:
+            if isinstance(parameter, click.Option):
+                yield name, parameter
+
+
+def run(*words: str | Path) -> Result:
+    return CliRunner().invoke(cli, list(map(str, words)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Dumps of jit_f and jit_g, twice."""
+    monkeypatch.chdir(tmp_path)
+    for run_name in ("a", "b"):
+        (tmp_path / run_name).mkdir()
+        for number, module in enumerate(("jit_f", "jit_g"), 1):
+            for step in STEPS:
+                name = f"module_{number:04d}.{module}.{step}.txt"
+                (tmp_path / run_name / name).write_text(TEXT.format(module=module))
+            debug = tmp_path / run_name / f"module_{number:04d}.{module}.debug_options"
+            debug.write_text(f'xla_dump_to: "{run_name}"\n')
+    return tmp_path
+
+
+# --module
+
+MODULE = {
+    "check": ("a",),
+    "fix": ("a", "--diff"),
+    "report": ("a", "-o", "-"),
+    "match": ("reshape()", "a"),
+    "passes": ("a",),
+    "diff": ("0", "before_optimizations", "--in", "a"),
+    "bisect": ("a", "b"),
+    "compare": ("a", "b"),
+    "validate": ("a",),
+    "ranks": ("a", "b"),
+    "payload": ("a", "r"),
+    "reduce": ("a",),
+    "repro": ("a", "-o", "repro"),
+    "run": ("a",),
+}
+"""The arguments of each command that takes a dump and works on its modules."""
+
+
+def test_each_command_for_modules_takes_the_name_of_one() -> None:
+    assert {name for name, option in options() if "--module" in option.opts} == {*MODULE, "exec"}
+
+
+@pytest.mark.parametrize("command", MODULE)
+def test_a_module_that_is_not_there_is_wrong_use(command: str, folder: Path) -> None:
+    refused = run(command, *MODULE[command], "--module", "jit_ff")
+    assert refused.exit_code == 2
+    where = "a, b" if command == "ranks" else "a"
+    assert refused.stderr == f"Error: no module in {where} is named jit_ff: did you mean jit_f?\n"
+
+
+@pytest.mark.parametrize("command", ["check", "fix", "match", "passes", "bisect", "compare"])
+@pytest.mark.parametrize("name", ["jit_g", "module_0002.jit_g"])
+def test_only_the_named_module_is_looked_at(command: str, name: str, folder: Path) -> None:
+    both, named = (run(command, *MODULE[command], *more) for more in ([], ["--module", name]))
+    assert "jit_f" in both.stdout
+    assert "jit_g" in named.stdout
+    assert "jit_f" not in named.stdout
+
+
+def test_the_modules_of_a_file_have_the_names_in_its_text(folder: Path) -> None:
+    Path("loose.hlo").write_text(TEXT.format(module="first"))
+    assert run("check", "loose.hlo", "a", "--module", "first").stdout.count("-->") == 1
+    assert run("run", "loose.hlo", "--module", "second").exit_code == 2
+
+
+def test_a_dump_directory_is_run_by_the_name_of_a_module(folder: Path) -> None:
+    assert "a is a directory, not a file" in run("run", "a").stderr
+    assert run("run", "a", "--module", "jit_g").stdout.startswith("%r = f32[4,2,3]{0,1,2}\n")
