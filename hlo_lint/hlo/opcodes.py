@@ -254,7 +254,8 @@ LITERAL_OPERANDS: Final = _family("literal")
 FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
 """The number of the first operand that says where a slice begins."""
 
-_SUGAR = ("-start", "-update", "-done")
+SUGAR: Final = ("-start", "-update", "-done")
+"""Suffixes of asynchronous sugar."""
 
 
 def wrapped_opcode(opcode: str) -> str | None:
@@ -265,7 +266,7 @@ def wrapped_opcode(opcode: str) -> str | None:
     if opcode in OPCODES:
         return None
     base, dash, suffix = opcode.rpartition("-")
-    is_sugar = dash + suffix in _SUGAR and base in OPCODES
+    is_sugar = dash + suffix in SUGAR and base in OPCODES
     return base if is_sugar and base + "-done" not in OPCODES else None
 
 

@@ -98,15 +98,21 @@ def nearest(
 
     Where nothing is near, `otherwise`, else all there are.
 
-    >>> nearest("ignroe", ["select", "ignore"])
-    'did you mean ignore?'
+    >>> nearest("ignroe", ["select", "ignore"]), nearest("ad", ["add", "pad"])
+    ('did you mean ignore?', 'did you mean add?')
     """
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
+
+    def likeness(candidate: str) -> tuple[bool, float, bool]:
+        is_same_word = candidate.lower() == name.lower()
+        ratio = SequenceMatcher(None, candidate, name).ratio()
+        return is_same_word, ratio, candidate[:1] == name[:1]
 
     names = sorted(candidates)
-    near = get_close_matches(name, names, n=1, cutoff=cutoff)
+    near = get_close_matches(name, names, cutoff=cutoff)
+    near += [candidate for candidate in names if candidate.lower() == name.lower()]
     if near:
-        return f"did you mean {near[0]}?"
+        return f"did you mean {max(near, key=likeness)}?"
     if otherwise:
         return otherwise
     return f"there are {', '.join(names)}" if names else "there are none"

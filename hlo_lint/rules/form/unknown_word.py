@@ -12,10 +12,10 @@ from hlo_lint.hlo.attributes.splitting import split_attributes
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES
 from hlo_lint.hlo.ir import Computation, Instruction, Module, cached_analysis
 from hlo_lint.hlo.kinds import reading_of, types_of
-from hlo_lint.hlo.opcodes import OPCODES, wrapped_opcode
+from hlo_lint.hlo.opcodes import OPCODES, SUGAR, wrapped_opcode
 from hlo_lint.hlo.records import attributes_before_metadata, type_of
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
-from hlo_lint.rules.findings import Finding, Severity
+from hlo_lint.rules.findings import Finding
 from hlo_lint.text.errors import nearest
 from hlo_lint.text.patterns import late
 
@@ -26,6 +26,9 @@ _FORMER_OPCODES: Final = frozenset(
 _OPCODES: Final = _FORMER_OPCODES | OPCODES.keys()
 _ALLOWED: Final = frozenset().union(*(opcode.allowed for opcode in OPCODES.values()))
 _TYPES: Final = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
+
+_LIKE: Final = 0.66
+"""Least similarity of a word that is suggested: `f32` for `f33`, not `padding` for `plan`."""
 
 _find_types = late(r"([A-Za-z]\w*)\[").findall
 _find_names = late(r", ?([A-Za-z_][\w.\-]*)=").findall
@@ -39,12 +42,12 @@ class UnknownWord(Rule):
     over it: they do not know what such an instruction does, and see no call in `to_aply=%sum`.
 
     ## Where
-    Known words are those of jaxlib 0.11.2 and those that only older or newer releases print. Each
-    unknown word is reported once for each computation. `hlo-lint check --strict` asks XLA's own
-    parser, which knows the words of its release alone.
+    Known words are those of jaxlib 0.11.2 and those that only older or newer releases print. Dumps
+    that a compiler named are not checked: they may be of a release to come. Each unknown word is
+    reported once for each computation. `hlo-lint check --strict` asks XLA's own parser, which
+    knows only the words of its release.
     """
 
-    severity = Severity.WARNING
     handwritten_only = True
     skip_fusion_bodies = False
     examples = (
@@ -88,7 +91,7 @@ class UnknownWord(Rule):
         """One finding for each word of a computation, at the first instruction that has it."""
         for opcode in sorted(computation.opcodes - _OPCODES):
             if wrapped_opcode(opcode) is None:
-                yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, OPCODES)
+                yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, _near(opcode))
         if any(map(_unknown_types, types_of(computation))):
             yield from _types(computation)
         words = set(_unknown_names(computation))
@@ -137,6 +140,13 @@ def _unknown_types(text: str) -> tuple[str, ...]:
     return tuple(word for word in _find_types(text) if word not in _TYPES)
 
 
+def _near(word: str) -> Iterable[str]:
+    """The known opcodes; with their suffix if the unknown one has that of asynchronous sugar."""
+    _, dash, suffix = word.rpartition("-")
+    sugar = dash + suffix if dash + suffix in SUGAR else ""
+    return OPCODES.keys() | {opcode + sugar for opcode in OPCODES if wrapped_opcode(opcode + sugar)}
+
+
 def _finding(at: Instruction, noun: str, word: str, words: Iterable[str]) -> Finding:
-    near = nearest(word, words, "no release of XLA has it")
+    near = nearest(word, words, "no release of XLA has it", cutoff=_LIKE)
     return Finding(at, f"unknown {noun}: {word}", notes=(near,))
