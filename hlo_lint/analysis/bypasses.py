@@ -167,7 +167,7 @@ def _loses_bits(step: Instruction, source: Instruction) -> bool:
 
 
 def _is_free(condition: Instruction | None) -> bool:
-    """True if a condition compares two parameters, or is one."""
+    """True if a condition compares two parameters, or is a parameter."""
     if condition is not None and condition.opcode == "compare":
         sides = condition.operand_names
         opcodes = {

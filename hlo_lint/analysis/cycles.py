@@ -12,7 +12,7 @@ from hlo_lint.text.errors import HloSyntaxError
 
 
 class Cycles(NamedTuple):
-    """The cycles of a module; at least one of the tuples has an element."""
+    """The cycles of a module, of either kind."""
 
     operands: tuple[Instruction, ...]
     """Instructions whose record lost a reference that closes a cycle (`without_cycles`)."""

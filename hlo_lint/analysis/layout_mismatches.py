@@ -1,4 +1,4 @@
-"""Operations that keep the order of dimensions in memory, and operands that break it."""
+"""Operands whose layout differs from the result, of operations that must keep it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hlo_lint.hlo.shape import (
 )
 
 _PAIRED: Final = frozenset({"all-reduce", "sort"})
-"""Operations that give a tuple with an element for each operand."""
+"""Operations that return a tuple with an element for each operand."""
 
 _REPACKING: Final = frozenset({"convert", "compare", "is-finite", "scatter"})
-"""Operations whose operands may be packed otherwise than their result."""
+"""Operations whose operands may be packed differently from their result."""
 
 
 class LayoutMismatch(NamedTuple):
-    """An operand that lies otherwise than the result."""
+    """An operand that has a different layout from the result."""
 
     operand: int
     before: ArrayShape
@@ -38,7 +38,7 @@ class LayoutMismatch(NamedTuple):
 
 
 def is_descending(shape: ArrayShape) -> bool:
-    """True if a layout is descending but for dimensions of size 1, whose place moves no byte.
+    """True if a layout is descending apart from dimensions of size 1, which move no bytes.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> is_descending(parse_array("f32[4,1,6]{2,0,1}"))
@@ -47,11 +47,11 @@ def is_descending(shape: ArrayShape) -> bool:
     False
     """
     order = _long(shape)
-    return all(one > other for one, other in pairwise(order))
+    return all(outer > inner for outer, inner in pairwise(order))
 
 
 def lie_alike(a: ArrayShape, b: ArrayShape) -> bool:
-    """True if two arrays of equal dimensions lie in one order, dimensions of size 1 aside."""
+    """True if two arrays of equal sizes have the same order, apart from dimensions of size 1."""
     return _long(a) == _long(b)
 
 
@@ -60,17 +60,17 @@ def _long(shape: ArrayShape) -> list[int]:
 
 
 def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
-    """The operands that lie otherwise than the result of an operation that may not change that.
+    """The operands whose layout differs from the result, if the opcode must keep the layout.
 
-    Compared are the order and the packing of arrays of one rank, as the verifier does
-    (`hlo_verifier.cc:4533-4571`), dimensions of size 1 included: passes compare these too. Tiles
-    and memory spaces are other things. Indices of a scatter are not part of its result.
+    The order and the packing of arrays of equal rank are compared, as in the verifier
+    (`hlo_verifier.cc:4533-4571`), including dimensions of size 1: passes compare these too. Tiles,
+    memory spaces and the indices of a scatter are not compared.
     """
     if instruction.opcode not in KEEPS_LAYOUT:
         return ()
     row, rows, index = instruction.row, instruction.computation.rows, instruction.computation.index
     places = [index.get(reference) for reference in references_of(row)]
-    if None in places:  # an element of a tuple, or what is not there
+    if None in places:  # an element of a tuple, or an undefined name
         operands = tuple(operand.shape for operand in instruction.operands)
         return _turned(opcode_of(row), instruction.shape_or_none, operands)
     types = tuple([type_of(rows[place]) for place in places if place is not None])
@@ -81,7 +81,7 @@ def turned(instruction: Instruction) -> tuple[LayoutMismatch, ...]:
 def _turned_types(
     opcode: str, result: str, operands: tuple[str, ...]
 ) -> tuple[LayoutMismatch, ...]:
-    """The answer for types as they are spelled, cached: dumps repeat them."""
+    """The mismatches for types as they are spelled, cached: dumps repeat them."""
     return _turned(opcode, shape_or_none(result), tuple(map(shape_or_none, operands)))
 
 
@@ -90,7 +90,7 @@ def _turned(
 ) -> tuple[LayoutMismatch, ...]:
     mismatches = []
     for number, before in enumerate(operands):
-        # A scatter reads n arrays, the indices, n updates: the indices stand in the middle.
+        # A scatter reads n arrays, the indices, then n updates.
         if opcode == "scatter" and number == len(operands) // 2:
             continue
         after = result
@@ -103,7 +103,7 @@ def _turned(
             if opcode == "bitcast-convert" and not _splits_elements(before, after):
                 mismatches.append(LayoutMismatch(number, before, after))
             continue
-        # Their operand has another type than the result, so another number of bits.
+        # Their operand's type may have a different number of bits from the result's.
         repacks = opcode in _REPACKING or (opcode == "select" and number == 0)
         packed_alike = repacks or _packing(before) == _packing(after)
         if before.minor_to_major != after.minor_to_major or not packed_alike:
@@ -112,7 +112,7 @@ def _turned(
 
 
 def _splits_elements(before: ArrayShape, after: ArrayShape) -> bool:
-    """True if the elements of one array are rows of the other: its last dimension, the minor."""
+    """True if the elements of an array are rows of the other: its last, minor dimension."""
     small, large = sorted((before, after), key=lambda shape: shape.rank)
     orders = small.minor_to_major, large.minor_to_major
     return not all(orders) or orders[1] == (large.rank - 1, *orders[0])
@@ -123,9 +123,9 @@ def _packing(shape: ArrayShape) -> int:
 
 
 def in_other_orders(computation: Computation, opcodes: Iterable[str]) -> Iterator[Instruction]:
-    """The instructions of these opcodes with a layout that is not descending, or is packed.
+    """The instructions of these opcodes with, or reading, a non-descending or packed layout.
 
-    They are few, so a rule about orders looks at nothing else.
+    They are few, so a rule about orders looks only at these.
     """
     names = _in_other_order(computation)
     if not names:
@@ -143,11 +143,11 @@ def in_other_orders(computation: Computation, opcodes: Iterable[str]) -> Iterato
 
 @cached_analysis
 def _in_other_order(computation: Computation) -> frozenset[str]:
-    """The names of the instructions with such a layout."""
-    other = {type_text for type_text in types_of(computation) if not _is_plain(type_text)}
-    if not other:
+    """The names of the instructions with a non-descending or packed layout."""
+    unusual = {type_text for type_text in types_of(computation) if not _is_plain(type_text)}
+    if not unusual:
         return frozenset()
-    return frozenset([name_of(row) for row in computation.rows if type_of(row) in other])
+    return frozenset([name_of(row) for row in computation.rows if type_of(row) in unusual])
 
 
 @lru_cache(maxsize=1 << 14)

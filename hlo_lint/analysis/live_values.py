@@ -1,4 +1,4 @@
-"""Writes into memory whose value is still to be read, by the buffer assignment."""
+"""Writes into memory whose old value is read later, by the buffer assignment."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import Allocation, BufferAssignment
 
 _ON_PURPOSE: Final = (DISJOINT, '"ConcatBitcast"')
-"""In the text of instructions that use parts of what they share, and say so."""
+"""Texts of instructions that declare that they use disjoint parts of a shared buffer."""
 
 
 class Clash(NamedTuple):
     """A write into the memory of a value that is read afterwards."""
 
     writer: Instruction
-    """The instruction in the schedule: the loop, not what is in its body."""
+    """The instruction in the schedule: the loop rather than an instruction of its body."""
     written: MemoryAccess
     lost: Life
 
 
 def clashes(module: Module, buffers: BufferAssignment) -> Iterator[Clash]:
-    """The first such write into each value, computation by computation."""
+    """The first write that clobbers each value, by computation."""
     if not any(map(_takes_turns, buffers.allocations)):
         return
     accesses = Accesses(module, buffers)
@@ -37,7 +37,7 @@ def clashes(module: Module, buffers: BufferAssignment) -> Iterator[Clash]:
 
 
 def _takes_turns(allocation: Allocation) -> bool:
-    """True if bytes of an allocation belong to more than one value."""
+    """True if bytes of an allocation belong to several values."""
     end = 0
     for place in sorted([value.slice for value in allocation.values], key=_OFFSET):
         if place.size and place.offset < end:
@@ -78,7 +78,7 @@ def _in_computation(computation: Computation, accesses: Accesses) -> Iterator[Cl
 
 
 def _is_copied_onto_itself(written: MemoryAccess, read: MemoryAccess) -> bool:
-    """True for a copy that lies where its own source does."""
+    """True for a copy into the memory of its own source."""
     if written.value.slice != read.value.slice:
         return False
     writer = written.instruction

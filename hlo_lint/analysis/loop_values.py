@@ -1,7 +1,7 @@
-"""Loops of known trip count, and the integers that index computations give in their iterations.
+"""Integers that index computations yield in the iterations of loops with known trip counts.
 
-From the annotations of a loop an index is computed by running its instructions, through fusions,
-calls, async starts and values that the loop carries. Whatever is not followed is None.
+An index is computed from the annotations of a loop by running its instructions, through fusions,
+calls, async starts and loop-carried values. It is None if the walk fails.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hlo_lint.hlo.shape import ArrayShape, Index
 from hlo_lint.text.source import whole_number
 
 MAX_CONTEXTS = 64
-"""Contexts of one computation that are looked at; a nest of three loops has 16."""
+"""The largest number of contexts per computation; a nest of three loops has 16."""
 MAX_WAYS = 1000
-"""Ways out of a computation that are looked at, whole and half."""
+"""The largest number of call chains from a computation outwards, complete or partial."""
 MAX_STEPS = 2000
-"""Instructions that are run for one value."""
+"""The largest number of instructions that are run for a value."""
 MAX_REPLAY = 4
 """Iterations replayed for a carried value that is not the induction variable."""
 
@@ -33,12 +33,12 @@ _CALLERS = ("fusion", "call", "async-start", "while")
 
 
 class Context(NamedTuple):
-    """One way into a computation: a call site, and the iteration if that is a while."""
+    """A way into a computation: a call site, and the iteration if that is a while."""
 
     call: Instruction
     iteration: int
     caller: Context | None
-    """The context of the call's own computation; None for the entry computation."""
+    """The context of the computation with the call; None for the entry computation."""
 
     @property
     def loops(self) -> Iterator[Context]:
@@ -51,19 +51,19 @@ class Context(NamedTuple):
 
 
 def _iterations(call: Instruction) -> Sequence[int]:
-    """The iterations of a loop that are looked at; none if its trip count is unknown."""
+    """The sampled iterations of a loop; empty if its trip count is unknown."""
     if call.opcode != "while":
         return (0,)
     loop = read_loop(call)
     if loop is None or loop.trip_count < 1:
         return ()
     last = loop.trip_count - 1
-    # Offset and stride show in the first three; the last one meets the bounds.
+    # The first three show offset and stride; the last meets the bounds.
     return sorted({0, min(1, last), min(2, last), last})
 
 
 class LoopValues:
-    """Runs the scalar integer instructions of one module."""
+    """Runs the scalar integer instructions of a module."""
 
     def __init__(self, module: Module) -> None:
         self._computations = {part.name: part for part in module.computations}
@@ -98,13 +98,15 @@ class LoopValues:
     def _along(
         self, way: tuple[Instruction, ...], computation: Computation
     ) -> Sequence[Context | None]:
-        """The contexts that calls lead through, innermost first; none if they end elsewhere."""
+        """The contexts of a chain of calls, innermost first; empty if it misses the entry."""
         if (way[-1].computation if way else computation) is not self._entry:
             return ()
         contexts: list[Context | None] = [None]
         for call in reversed(way):
             iterations = _iterations(call)
-            contexts = [Context(call, at, caller) for caller in contexts for at in iterations]
+            contexts = [
+                Context(call, iteration, caller) for caller in contexts for iteration in iterations
+            ]
             del contexts[MAX_CONTEXTS:]
         return contexts
 
@@ -113,7 +115,7 @@ class LoopValues:
         return _Run(self._body).value(operand, context)
 
     def slice_offsets(self, instruction: Instruction) -> Iterator[tuple[Context | None, int]]:
-        """The byte in its array at which a slice begins, in each context where that is known.
+        """The byte offset of a slice in its array, in each context where it is known.
 
         XLA clamps the indices of dynamic slices; contexts with an index out of bounds are left
         out.
@@ -135,7 +137,7 @@ class LoopValues:
             return
         if len(operands) - first != sliced.rank:
             return
-        # XLA clamps a start to 0 … size - slice, so any index is right where the limit is 0.
+        # XLA clamps a start to 0 … size - slice, so any index is right if the limit is 0.
         limits = [size - taken for size, taken in zip(sliced.dims, part.dims, strict=True)]
         for context in self.contexts(instruction.computation):
             offset = 0
@@ -179,7 +181,7 @@ _HANDS_ON: Final = _PASSES.union(
 
 
 class _Run:
-    """One value, with what is computed on the way to it."""
+    """The computation of a value, with its intermediate values."""
 
     def __init__(self, body: Callable[[Instruction], Computation | None]) -> None:
         self._body = body
@@ -209,7 +211,7 @@ class _Run:
     def _needed(
         self, instruction: Instruction, path: Index, context: Context | None
     ) -> Iterator[_Place | None]:
-        """The value that is handed on, or those that it is computed of."""
+        """The value that is passed on, or the operands of the computation."""
         opcode, first = instruction.opcode, instruction.operand(0)
         match opcode:
             case "parameter":
@@ -241,18 +243,18 @@ class _Run:
     def _argument(
         self, parameter: Instruction, path: Index, context: Context | None
     ) -> _Place | None:
-        at = parameter.parameter_number
-        if context is None or at is None or _counted((parameter, path, context)) is not None:
+        number = parameter.parameter_number
+        if context is None or number is None or _counted((parameter, path, context)) is not None:
             return None
         call, iteration, caller = context
         if call.opcode != "while":
-            return _place(call.operand(at), path, caller)
+            return _place(call.operand(number), path, caller)
         root = parameter.computation.root
         if root is None:
             return None
         if iteration == 0 or _is_carried_unchanged(root, parameter, path):
             return _place(call.operand(0), path, caller)
-        # What the body gave back in the iteration before is what the parameter holds now.
+        # The parameter holds the body's result of the previous iteration.
         before = Context(call, iteration - 1, caller)
         return (root, path, before) if iteration <= MAX_REPLAY else None
 
@@ -264,7 +266,7 @@ def _place(operand: Operand | None, path: Index, context: Context | None) -> _Pl
 
 
 def _counted(place: _Place) -> int | None:
-    """The value of a loop's counter, by the annotation of the loop."""
+    """The value of a loop's counter, by the loop's annotation."""
     instruction, path, context = place
     if instruction.opcode != "parameter" or context is None or context.call.opcode != "while":
         return None
@@ -275,7 +277,7 @@ def _counted(place: _Place) -> int | None:
 
 
 def _is_carried_unchanged(root: Instruction, parameter: Instruction, path: Index) -> bool:
-    """True if every iteration hands on an element of the loop's tuple as it got it."""
+    """True if every iteration passes on an element of the loop's tuple unchanged."""
     if root.opcode != "tuple" or len(path) != 1 or path[0] >= len(root.operand_names):
         return False
     operand = root.operands[path[0]]
@@ -353,7 +355,7 @@ def _range(instruction: Instruction) -> tuple[int, int] | None:
 
 
 def _fitting(instruction: Instruction, value: int | None) -> int | None:
-    """The value if the result's type holds it: what wraps around is not followed."""
+    """The value if it fits the result's type; wrapped values are not followed."""
     limits = _range(instruction)
     if value is None or limits is None:
         return None

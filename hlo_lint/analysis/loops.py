@@ -1,4 +1,4 @@
-"""While loops: their counters, their trip counts, and the elements that each iteration carries."""
+"""While loops: counters, trip counts, and the elements that iterations carry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
 }
 MIRRORED: Final = {"LT": "GT", "LE": "GE", "GT": "LT", "GE": "LE", "EQ": "EQ", "NE": "NE"}
 _RENAMES: Final = FORWARDS | {"reshape"}
-"""Opcodes that hand a scalar on as it is."""
+"""Opcodes that pass on a scalar unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Counter:
     """Index of the element of the state."""
     dtype: str
     first: int | None
-    """Its value when the loop begins; None where it is not a constant."""
+    """Its value when the loop begins; None if it is not a constant."""
     step: int
     """The increment of each iteration."""
     direction: str
@@ -53,8 +53,8 @@ class Counter:
         if self.first is None:
             return False
         bits = BITS.get(self.dtype, 64)
-        # Integers of XLA wrap around, so the counter takes every value of its type that is a
-        # multiple of this stride away: the condition is false for one of them, or for none.
+        # XLA's integers wrap around, so the counter takes every value of its type that is a
+        # multiple of this stride away: the loop ends if the condition is false for any of them.
         stride = gcd(self.step, 1 << bits)
         least = -(1 << bits - 1) if self.dtype.startswith("s") else 0
         lowest = least + (self.first - least) % stride
@@ -104,7 +104,7 @@ class LoopAnnotations(NamedTuple):
     init: int
     step: int
     induction_variable: int | None
-    """Its index in the tuple that the loop carries; None if the while is not annotated with it."""
+    """Its index in the loop's tuple; None if the while has no such annotation."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Loop:
 
     @cached_property
     def declared_trip_count(self) -> int | None:
-        """The `known_trip_count` of its backend config; None where there is none."""
+        """The `known_trip_count` of its backend config, if any."""
         annotated = read_loop(self.instruction)
         return None if annotated is None else annotated.trip_count
 
@@ -130,16 +130,16 @@ class Loop:
 
     @cached_property
     def counter(self) -> Counter | None:
-        """The counter; None where the condition is not a comparison with a constant."""
+        """The counter; None unless the condition is a comparison with a constant."""
         root = self.condition.root
         if root is None or root.opcode != "compare" or len(root.operand_names) != 2:
             return None
         direction = root.attributes.get("direction", "")
         if direction not in COMPARISONS:
             return None
-        # The limit may stand on the left: `compare(limit, counter)` is the mirrored comparison.
-        for own, other, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
-            index, limit = state_element(root, own), scalar(root, other)
+        # The limit may be on the left: `compare(limit, counter)` is the mirrored comparison.
+        for own, limit_operand, way in ((0, 1, direction), (1, 0, MIRRORED[direction])):
+            index, limit = state_element(root, own), scalar(root, limit_operand)
             if index is not None and limit is not None:
                 step = self.step(index)
                 shape = root.operand_shape(own)
@@ -151,7 +151,7 @@ class Loop:
 
     @cached_property
     def float_counter(self) -> tuple[str, float, float, str, float] | None:
-        """The type, first value, step, direction and limit of a counter in floating point."""
+        """The type, first value, step, direction and limit of a floating-point counter."""
         root, state = self.condition.root, _followed(self.instruction, 0)
         end = self.body.root
         if root is None or root.opcode != "compare" or end is None or state is None:
@@ -174,12 +174,12 @@ class Loop:
         return shape.dtype, first, step, direction, limit
 
     def is_invariant(self, index: int) -> bool:
-        """True if the body gives an element of the state back as it took it."""
+        """True if the body returns an element of the state unchanged."""
         root = self.body.root
         return root is not None and root.opcode == "tuple" and state_element(root, index) == index
 
     def step(self, index: int) -> int | None:
-        """The constant that an iteration adds to an element of the state; None if there is none."""
+        """The constant that an iteration adds to an element of the state, if it does."""
         root = self.body.root
         if root is None or root.opcode != "tuple" or index >= len(root.operand_names):
             return None
@@ -195,7 +195,7 @@ class Loop:
         state = _followed(self.instruction, 0)
         if state is None or state.opcode != "tuple":
             return None
-        # An iteration that was taken out of the loop counts before it.
+        # A peeled iteration counts before the loop.
         for reader, operand, total in chain((state, index, 0), _counted):
             first = scalar(reader, operand)
             if first is not None:
@@ -203,23 +203,23 @@ class Loop:
         return None
 
 
-def _counted(at: tuple[Instruction, int, int]) -> tuple[Instruction, int, int] | None:
-    """The sum that an operand is, its operand besides the constant, and what is added so far."""
-    reader, operand, total = at
+def _counted(place: tuple[Instruction, int, int]) -> tuple[Instruction, int, int] | None:
+    """An operand that adds a constant: its instruction, the other operand, the total so far."""
+    reader, operand, total = place
     change = _followed(reader, operand)
     if change is None or change.opcode not in ("add", "subtract"):
         return None
     # Addition commutes; `constant - counter` is not a step.
-    for other in (1,) if change.opcode == "subtract" else (1, 0):
-        amount = scalar(change, other)
+    for number in (1,) if change.opcode == "subtract" else (1, 0):
+        amount = scalar(change, number)
         if amount is not None:
-            return change, 1 - other, total + (-amount if change.opcode == "subtract" else amount)
+            return change, 1 - number, total + (-amount if change.opcode == "subtract" else amount)
     return None
 
 
 @cached_analysis
 def loops(module: Module) -> tuple[Loop, ...]:
-    """The loops of a module whose computations are there, in the order of the text."""
+    """The loops of a module whose computations are defined, in the order of the text."""
     whiles = instructions_of(module, "while")
     pairs = [(loop, sequential_calls(module).callees(loop)) for loop in whiles]
     return tuple(Loop(loop, *callees) for loop, callees in pairs if len(callees) == 2)
@@ -265,17 +265,17 @@ def integer_field(message: object, name: str) -> int | None:
 
 
 class SliceDescriptor(NamedTuple):
-    """The place of a slice in memory: `DynamicSliceConfig` says it in place of the operands."""
+    """The place of a slice in memory, by `DynamicSliceConfig` instead of the operands."""
 
     byte_offset: int
     byte_stride: int
-    """The distance from one iteration to the next."""
+    """The distance between iterations."""
     loop_index: int | None
     """The enclosing loop whose iterations count; None if the offset is constant."""
 
 
 def slice_descriptor(instruction: Instruction) -> SliceDescriptor | None:
-    """The `dynamic_slice_config` of a slice; None without one, or in a form that is not known."""
+    """The `dynamic_slice_config` of a slice; None if it is missing or of an unknown form."""
     if '"dynamic_slice_config"' not in instruction.attributes_text:
         return None
     config = instruction.backend_config().get("dynamic_slice_config")
@@ -288,7 +288,7 @@ def slice_descriptor(instruction: Instruction) -> SliceDescriptor | None:
 
 
 def scalar(instruction: Instruction, operand: int) -> int | None:
-    """The integer that an operand is; None where it is not a constant."""
+    """The integer value of an operand; None if it is not a constant."""
     source = _followed(instruction, operand)
     if source is None or source.opcode != "constant":
         return None
@@ -296,7 +296,7 @@ def scalar(instruction: Instruction, operand: int) -> int | None:
 
 
 def state_element(instruction: Instruction, operand: int) -> int | None:
-    """The index in its computation's parameter 0 that an operand reads; None if it reads none."""
+    """The index of the element of its computation's parameter that an operand reads, if any."""
     source = _followed(instruction, operand)
     if source is None or source.opcode != "get-tuple-element":
         return None
@@ -307,7 +307,7 @@ def state_element(instruction: Instruction, operand: int) -> int | None:
 
 
 def _followed(instruction: Instruction, operand: int) -> Instruction | None:
-    """The instruction that an operand comes from, what only hands it on left out."""
+    """The instruction that computes an operand, behind instructions that only pass it on."""
     for _ in range(64):
         taken = instruction.operand(operand)
         if taken is None or taken.shape_index:

@@ -1,4 +1,4 @@
-"""Attributes that a pass lost of instructions that are there after it, in whatever form."""
+"""Attributes that a pass lost of instructions that it kept, moved or replaced."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SAME: Final = (
     "outfeed_config",
     "schedule",
 )
-"""Attributes whose value an instruction keeps that has its name, operands and type."""
+"""Attributes whose value must not change if an instruction keeps its name, operands and type."""
 _find_fields = late(
     r'"(force_earliest_schedule|operation_queue_id|wait_on_operation_queues)":\s*'
     r'(?:true|"?[1-9]|\["?[0-9])|"kind":\s*"__triton".*"(block_level_fusion_config)"'
@@ -61,45 +61,45 @@ _find_fields = late(
 """Fields of XLA:GPU's configurations that say where and when an instruction runs, and how Triton
 tiles a fusion."""
 _MANUAL: Final = "manual}"
-"""A part of a sharding whose devices the program tells apart itself."""
+"""The mark of a sharding with manual devices: the program itself handles them."""
 _RESHARDED: Final = "the sharding for another one"
 _EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "recv", "send"})
-"""Opcodes whose metadata is the only trace of the program line that has the side effect."""
+"""Opcodes whose metadata is the only trace of the program line with the side effect."""
 _OF_A_NAME: Final = frozenset(
     {*_KEPT, _RESHARDED, "the manual devices of the sharding"} - {"origin"}
 )
-"""Things that a clone under a new name may do without: it may be of another kind."""
+"""Attributes that a clone under a new name may lack: it may be of a different kind."""
 OF_A_CALL: Final = frozenset(
     {"api_version", "backend_config", "channel_id", "custom_call_has_side_effect"}
 )
-"""Things that a custom call keeps, whatever happens to its annotations."""
+"""Attributes that a custom call keeps even if its annotations change."""
 _HANDED_ON: Final = ("backend_config", "channel_id", "use_global_device_ids")
-"""Things that an operation keeps when it becomes asynchronous."""
+"""Attributes that an operation keeps when it becomes asynchronous."""
 _PACKS: Final = frozenset({"get-tuple-element", "tuple"})
-"""Opcodes of which a frontend attribute says nothing."""
+"""Opcodes whose frontend attributes are meaningless."""
 _HANDS_ON: Final = _PACKS | {"bitcast", "copy", "reshape"}
-"""Opcodes of which what they read may have the mark."""
+"""Opcodes whose operand may have the mark instead."""
 _RUNS: Final = frozenset({"async-start", "call", "conditional", "fusion", "while"})
-"""Opcodes of which what they run may have the mark."""
+"""Opcodes whose computations may have the mark instead."""
 _WORDS: Final = (*(f"{name}=" for name in _KEPT), "frontend_attributes=")
-"""Cheap to look for, and in every instruction that has one of the attributes."""
+"""Words in every instruction with any of the attributes; a search for them is cheap."""
 _SAYS_WHO_MADE: Final = frozenset({"is_spmd_generated"})
-"""Frontend attributes that say which pass made an instruction, and no other pass has to keep."""
+"""Frontend attributes that name the pass that made an instruction; other passes may drop them."""
 _KEEPS_CALL: Final = ('inlineable="false"', *(f"{name}=" for name in PLACES))
-"""Frontend attributes of a call that is not inlined, or whose instructions have them then."""
+"""Frontend attributes of a call that forbid inlining, or that its instructions inherit."""
 
 
 class Loss(NamedTuple):
-    """An instruction before and after a pass, and what it lost."""
+    """An instruction before and after a pass, and its lost attributes."""
 
     old: Instruction
     new: Instruction
     things: tuple[str, ...]
-    """`the frontend attribute NAME`, `sharding`; empty where it is the metadata."""
+    """`the frontend attribute NAME`, `sharding`; empty for the metadata."""
 
 
 def losses(change: PassPair) -> Iterator[Loss]:
-    """Each instruction that lost something, with all of it."""
+    """The instructions that lost attributes, each with all lost attributes."""
     is_free = may(change.pass_name, "shardings")
     is_parted = count_of(change.before, "num_partitions") > 1
     handled = set[str]()
@@ -124,12 +124,14 @@ def losses(change: PassPair) -> Iterator[Loss]:
         for old, new in computation.replaced(_has_place):
             if old.name in handled:
                 continue
-            # What computes the value may be above what gives it: a convert, a part of a tuple.
-            made = [part for part in computation.made_for(new) if part.opcode not in _HANDS_ON]
-            # What the partitioner left has a sharding at the root alone.
+            # The replacement may be above the new value: behind a convert, or in a tuple.
+            replacements = [
+                part for part in computation.made_for(new) if part.opcode not in _HANDS_ON
+            ]
+            # After the partitioner, only the root has a sharding.
             is_inner = is_parted and not (is_free or old.is_root or new.opcode in _HANDS_ON)
-            things = _lost_when_replaced(old, new, made, is_inner=is_inner)
-            if things or _is_untraced(old, made):
+            things = _lost_when_replaced(old, new, replacements, is_inner=is_inner)
+            if things or _is_untraced(old, replacements):
                 yield Loss(old, new, things)
         for old, new in computation.replaced(_has_origin):
             is_same = new.opcode == old.opcode and old.name not in handled
@@ -138,7 +140,7 @@ def losses(change: PassPair) -> Iterator[Loss]:
 
 
 def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterator[Loss]:
-    """The losses of instructions that the pass kept, or moved as they were."""
+    """The losses of instructions that the pass kept, or moved unchanged."""
     for old, new, is_renamed in _kept(change):
         if not _may_have_lost(old, new) or _kind(old) != _kind(new):
             continue
@@ -160,7 +162,7 @@ def _lost_as_kept(change: PassPair, *, is_free: bool, is_parted: bool) -> Iterat
 def _lost_when_started(
     old: Instruction, new: Instruction, parts: Sequence[Instruction]
 ) -> tuple[str, ...]:
-    """The things that an operation lost which is asynchronous now, or no longer, or combined."""
+    """The losses of an operation that became asynchronous, synchronous or combined."""
     things = [f"the frontend attribute {name}" for name in _names_on([old]) - _names_on(parts)]
     if len(old.operand_names) == len(new.operand_names):
         held = {name for part in parts for name in part.attributes}
@@ -168,7 +170,7 @@ def _lost_when_started(
             name
             for name in _HANDED_ON
             if name in {*old.attributes} - held
-            # That of a start says how it is started, and does not show that of what it wraps.
+            # The attribute of a start is about the start; that of its operation is not printed.
             and not (
                 name == "backend_config"
                 and (old.opcode.endswith("-start") or old.opcode not in COMMUNICATES)
@@ -178,24 +180,23 @@ def _lost_when_started(
 
 
 def _lost_when_replaced(
-    old: Instruction, new: Instruction, made: Sequence[Instruction], *, is_inner: bool
+    old: Instruction, new: Instruction, replacements: Sequence[Instruction], *, is_inner: bool
 ) -> tuple[str, ...]:
-    """The things that an operation lost in whose place others stand: `made`, of which `new` gives
-    the value."""
-    if not made or any(part.opcode in _RUNS - {old.opcode} for part in made):
+    """The losses of an operation that a pass replaced by `replacements`, with the value `new`."""
+    if not replacements or any(part.opcode in _RUNS - {old.opcode} for part in replacements):
         return ()
-    # Those of users say something of the operation that they wrote.
-    anew = [part for part in made if part.opcode == old.opcode]
-    is_same = new.opcode == old.opcode or len(anew) == 1
+    # Attributes of users belong to the operation that they wrote.
+    rewritten = [part for part in replacements if part.opcode == old.opcode]
+    is_same = new.opcode == old.opcode or len(rewritten) == 1
     names = {name for name in _names_on([old]) if is_same or name.startswith("_")}
-    lost = sorted(names - _names_on([new, *made]))
+    lost = sorted(names - _names_on([new, *replacements]))
     things = [f"the frontend attribute {name}" for name in lost]
-    exchanges = [part for part in made if part.opcode in COMMUNICATES]
+    exchanges = [part for part in replacements if part.opcode in COMMUNICATES]
     has_channel = any("channel_id" in part.attributes for part in exchanges)
     if exchanges and "channel_id" in old.attributes and not has_channel:
         things.append("channel_id")
-    has_accuracy = any("result_accuracy" in part.attributes for part in made)
-    if anew and "result_accuracy" in old.attributes and not has_accuracy:
+    has_accuracy = any("result_accuracy" in part.attributes for part in replacements)
+    if rewritten and "result_accuracy" in old.attributes and not has_accuracy:
         things.append("result_accuracy")
     if is_inner and "sharding" in {*old.attributes} - {*new.attributes}:
         things.append("sharding")
@@ -203,8 +204,8 @@ def _lost_when_replaced(
 
 
 def _names_on(instructions: Iterable[Instruction]) -> set[str]:
-    """The names of the frontend attributes of any of some instructions."""
-    names = {name for one in instructions for name in one.frontend_attributes()}
+    """The names of the frontend attributes of some instructions."""
+    names = {name for instruction in instructions for name in instruction.frontend_attributes()}
     return names - _SAYS_WHO_MADE
 
 
@@ -212,7 +213,7 @@ def _has_place(record: InstructionRecord) -> bool:
     attributes = attributes_of(record)
     names = ("channel_id=", "frontend_attributes=", "result_accuracy=", "sharding=")
     is_marked = any(map(attributes.__contains__, names))
-    # Calls are inlined, marks or not.
+    # Calls are inlined, with or without marks.
     return is_marked and opcode_of(record) not in _HANDS_ON | {"call"}
 
 
@@ -221,7 +222,7 @@ def _has_origin(record: InstructionRecord) -> bool:
 
 
 def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
-    """The instructions that the pass kept, and True where only their place in the module tells."""
+    """The instructions that the pass kept, with True if it renamed or moved them."""
     for computation in change.changed:
         for old, new in computation.with_other_attributes(_may_lose):
             yield old, new, False
@@ -234,8 +235,7 @@ def _kept(change: PassPair) -> Iterator[tuple[Instruction, Instruction, bool]]:
 
 
 def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
-    """The calls that were not to be inlined, each with the root of what it called, in its place,
-    and the attribute that says so."""
+    """Calls that a pass inlined despite an attribute: the call, its inlined root, the attribute."""
     for computation in change.changed:
         before, after = computation.before, computation.after
         for call in before.with_opcode("call"):
@@ -248,7 +248,7 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
             for new in map(after.at, computation.added) if root else ():
                 if new.name not in before.index and root and is_clone(root.row, new.row):
                     held = _names_on([new])
-                    # What is inlined gets the attributes of the call. XLA:TPU inlines all at last.
+                    # Inlined instructions inherit the call's attributes. XLA:TPU inlines all.
                     if not change.after.has_tiles:
                         held.discard("inlineable")
                     lost = [mark for mark in marks if mark not in held]
@@ -256,14 +256,14 @@ def _inlined(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]
 
 
 def _unstable_sorts(change: PassPair) -> Iterator[tuple[Instruction, Instruction]]:
-    """Stable sorts that are gone, each with one of the same keys, of fewer arrays, that is not."""
+    """Removed stable sorts, each with a new unstable sort of fewer of the same arrays."""
     for computation in change.changed:
         before, after = computation.before, computation.after
         for old in before.with_opcode("sort"):
             if old.name in after.index or old.attributes.get("is_stable") != "true":
                 continue
             for new in after.with_opcode("sort"):
-                # Of one array nobody tells equal elements apart.
+                # In a sort of a single array, equal elements are indistinguishable.
                 is_part = 1 < len(new.operand_names) < len(old.operand_names)
                 if (
                     is_part
@@ -275,7 +275,7 @@ def _unstable_sorts(change: PassPair) -> Iterator[tuple[Instruction, Instruction
 
 
 def _roots_without_sharding(change: PassPair) -> tuple[Instruction, Instruction] | None:
-    """The old root of the entry and a new one, if the devices' parts of the result are open now."""
+    """The old and the new root of the entry, if the result lost its sharding."""
     before, after = change.before.entry, change.after.entry
     if before is None or after is None:
         return None
@@ -305,7 +305,7 @@ def _may_lose(record: InstructionRecord) -> bool:
 
 @lru_cache(maxsize=1 << 13)
 def _may_lose_any(attributes: str) -> bool:
-    """True if there is one to lose: lines that a pass renames or moves keep their attributes."""
+    """True if a line has attributes to lose: few lines do."""
     if "backend_config=" in attributes:
         return True
     head = attributes_before_metadata(attributes)
@@ -313,7 +313,7 @@ def _may_lose_any(attributes: str) -> bool:
 
 
 def _may_have_lost(old: Instruction, new: Instruction) -> bool:
-    """True if a text is gone that stood for something: most lines that a pass changes keep all."""
+    """True if an attribute's text is gone or different: most changed lines keep them all."""
     ours, theirs = old.attributes_text, new.attributes_text
     if any(f", {name}=" in ours and f", {name}=" not in theirs for name in (*_KEPT, "metadata")):
         return True
@@ -328,7 +328,7 @@ def _may_have_lost(old: Instruction, new: Instruction) -> bool:
 
 
 def _fields(instruction: Instruction) -> list[str]:
-    """The fields of the configuration that have to stay."""
+    """The fields of the configuration that must be kept."""
     names = _find_fields(instruction.attributes_text)
     return [place or tiles for place, tiles in names]
 
@@ -348,7 +348,7 @@ def _lost(old: Instruction, new: Instruction) -> list[str]:
     ours, theirs = old.attributes, new.attributes
     lost: list[str] = [name for name in _KEPT if name in ours and name not in theirs]
     if old.opcode in ("bitcast", "fusion") and "sharding" in lost:
-        lost.remove("sharding")  # made after the partitioner, of what was annotated for it
+        lost.remove("sharding")  # created after the partitioner, which consumed the sharding
     if _MANUAL in ours.get("sharding", "") and _MANUAL not in theirs.get("sharding", _MANUAL):
         lost.append("the manual devices of the sharding")
     elif (
@@ -385,12 +385,12 @@ def _is_same(old: Instruction, new: Instruction) -> bool:
     )
 
 
-def _is_untraced(old: Instruction, made: Iterable[Instruction]) -> bool:
-    """True if nothing says any more which line of the program a collective was."""
+def _is_untraced(old: Instruction, replacements: Iterable[Instruction]) -> bool:
+    """True if a collective has lost its only reference to the program."""
     return (
         old.opcode in COMMUNICATES
         and "op_name=" in old.attributes.get("metadata", "")
-        and not any("metadata" in part.attributes for part in made)
+        and not any("metadata" in part.attributes for part in replacements)
     )
 
 

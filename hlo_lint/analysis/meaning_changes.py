@@ -1,4 +1,4 @@
-"""Instructions that a pass kept by name and operands, and that may compute something else."""
+"""Instructions that keep their name and operands but may compute a different value."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _COMMUTATIVE: Final = frozenset("add and maximum minimum multiply or xor".split(
 _GROUPS: Final = "replica_groups"
 _PAIRS: Final = "source_target_pairs"
 _CALLS: Final = frozenset({"call", "custom-call", "fusion"})
-"""Opcodes that only the order of their operands is compared of."""
+"""Opcodes for which only operand order is compared."""
 _BRANCHES: Final = ("branch_computations", "true_computation", "false_computation")
 _NEUTRAL: Final = frozenset(
     "calls channel_id constrain_layout convolution_kind dynamic_slice_sizes indices_are_sorted "
     "mode result_accuracy scatter select to_apply unique_indices".split()
 ).union(_BRANCHES)
-"""Attributes that say how a value is made, or name what is compared on its own."""
+"""Attributes without effect on the value, or compared separately."""
 _ACCURACY: Final = {
     "convolution": ("operand_precision", "algorithm"),
     "dot": ("operand_precision", "algorithm"),
     **{name: ("result_accuracy",) for name in UNARY if "result_accuracy" in OPCODES[name].allowed},
 }
 _OF_TPU: Final = "dot_bf16_bf16_f32"
-"""The algorithm that is the default of XLA:TPU, whatever the types of the operands."""
+"""The default algorithm of XLA:TPU, for all types of operands."""
 _COMPARED: Final = KEEPS_TYPE.union(
     "all-gather all-reduce all-to-all broadcast cholesky collective-broadcast collective-permute "
     "clamp compare complex concatenate conditional constant convolution dot dynamic-slice "
@@ -56,33 +56,33 @@ _MEANING: Final = {
     for opcode in _COMPARED
 } | dict.fromkeys(("call", "fusion", "tuple"), frozenset[str]())
 _MEANING["custom-call"] = frozenset({"backend_config", "custom_call_target"})
-"""The attributes of each opcode that say what it computes, next to its operands."""
+"""The attributes of each opcode that determine its value, together with the operands."""
 _SWAPPED: Final = frozenset({"all-to-all", "all-reduce", "all-gather", "reduce-scatter", "sort"})
-"""Opcodes whose operands, changed together with elements of the result, compute the same."""
+"""Opcodes that allow a permutation of operands, if the elements of the result follow it."""
 _CLAMPED: Final = frozenset({"dynamic-slice", "dynamic-update-slice", "gather", "scatter"})
-"""Opcodes to which several numbers may mean one place."""
+"""Opcodes that clamp indices: several numbers may mean the same place."""
 _DEFAULTS: Final = frozenset({"1", "false", "{}"})
 _SYMMETRIC: Final = frozenset({"EQ", "NE"})
-"""Directions that do not tell the operands of a compare apart."""
+"""Symmetric directions of a compare."""
 _MAX_CONE: Final = 10_000
-"""Instructions that an operand may come from; beyond, nothing is reported."""
+"""The largest number of ancestors of an operand; beyond it nothing is reported."""
 
 
 class MeaningChange(NamedTuple):
-    """A kept instruction that may compute something else after a pass."""
+    """A kept instruction that may compute a different value after a pass."""
 
     old: Instruction
     new: Instruction
     difference: str
-    """The one thing that differs: `direction from LT to GT`."""
+    """The difference: `direction from LT to GT`."""
     is_accuracy: bool
-    """True if it is a matter of precision alone."""
+    """True if only the precision differs."""
     is_sure: bool
-    """True if nothing else that the pass changed can make up for it."""
+    """True if no other change of the pass can compensate for it."""
 
 
 def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
-    """The kept instructions whose operands and readers stayed, and whose meaning did not."""
+    """The kept instructions whose meaning changed, while their operands and readers stayed."""
     names = {computation.after.name for computation in change.changed}
     for computation in change.changed:
         before = computation.before
@@ -97,7 +97,7 @@ def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
                 if renumbered is None:
                     renumbered = _changed_constants(computation) > 1
                 if renumbered:
-                    continue  # XLA:TPU gives names anew in mid-run
+                    continue  # XLA:TPU renames instructions mid-pipeline
             difference = _difference(old, new, change)
             if not difference and old.operand_names != new.operand_names:
                 difference = _step_left_out(computation, old, new, change)
@@ -109,7 +109,7 @@ def meaning_changes(change: PassPair) -> Iterator[MeaningChange]:
 
 
 def _is_sure(instruction: Instruction) -> bool:
-    # A kernel may treat its operands alike, and ties of a sort may be equal in all that is sorted.
+    # A kernel may be symmetric in its operands, and ties of a sort may be fully equal elements.
     return instruction.opcode not in ("custom-call", "sort")
 
 
@@ -122,7 +122,7 @@ def _changed_constants(computation: ChangedComputation) -> int:
 
 
 def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
-    """True if more differs than metadata and the names of others: of few lines that change."""
+    """True if the operation, the literal, the operands or attributes before metadata changed."""
     opcode, becomes = opcode_of(old), opcode_of(new)
     if opcode not in _MEANING or type_of(old) != type_of(new):
         return False
@@ -134,20 +134,20 @@ def _may_differ(old: InstructionRecord, new: InstructionRecord) -> bool:
 
 
 def _computes_otherwise(opcode: str, becomes: str, type_text: str) -> bool:
-    # Of truth values, add, maximum and or are one; sums and maxima of others never are.
+    # On pred, add, maximum and or are equal; on other types, sums and maxima differ.
     one_family = any(KEEPS_TYPE & family >= {opcode, becomes} for family in (BINARY, UNARY))
     return one_family and not type_text.startswith("pred")
 
 
 def _has_equal_attributes(old: InstructionRecord, new: InstructionRecord) -> bool:
-    """True if attributes are spelled alike, metadata and what follows it aside."""
+    """True if attributes before the metadata are spelled alike."""
     ours, _, _ = attributes_of(old).partition(", metadata=")
     theirs, _, _ = attributes_of(new).partition(", metadata=")
     return ours == theirs
 
 
 def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
-    """The one thing that differs; empty where nothing, or more than one thing, does."""
+    """The only difference; "" if there is no difference, or if there are several."""
     if old.opcode == "tuple" and not _ends_alone(old, change):
         return ""
     if old.opcode == "constant":
@@ -190,13 +190,13 @@ def _difference(old: Instruction, new: Instruction, change: PassPair) -> str:
 
 
 def _is_of_user(call: Instruction) -> bool:
-    """True for a custom call whose target and configuration are no pass's to choose."""
+    """True for a custom call whose target and configuration come from the user."""
     target = call.custom_call_target
     return target[:1].islower() and not target.startswith("xla.") and target not in MARKERS
 
 
 def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> str:
-    """The other order of branches, or the other operation of a reduction; else empty."""
+    """The changed order of branches, or the changed operation of a reduction, or ""."""
     ours, theirs = old.called_computations, new.called_computations
     if old.opcode == "conditional":
         order = f"the branches from {', '.join(ours)} to {', '.join(theirs)}"
@@ -209,11 +209,11 @@ def _called_otherwise(old: Instruction, new: Instruction, change: PassPair) -> s
         return ""  # more than one operation on two parameters
     opcode, becomes = (root.opcode for root in roots if root is not None)
     is_other = opcode != becomes and _computes_otherwise(opcode, becomes, roots[0].type_text)
-    return f"what it applies from {opcode} to {becomes}" if is_other else ""
+    return f"the applied operation from {opcode} to {becomes}" if is_other else ""
 
 
 def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
-    """True if a call does not do the same with the operands that changed places."""
+    """True if a call distinguishes the operands that changed places."""
     if old.opcode == "custom-call":
         return True
     names = zip(old.operand_names, new.operand_names, strict=True)
@@ -233,7 +233,7 @@ def _tells_apart(old: Instruction, new: Instruction, module: Module) -> bool:
 def _step_left_out(
     computation: ChangedComputation, old: Instruction, new: Instruction, change: PassPair
 ) -> str:
-    """The operation whose operand an instruction reads now; empty if there is none."""
+    """The operation that an instruction now bypasses to read its operand, or ""."""
     if not _has_equal_attributes(old.row, new.row):
         return ""
     if old.opcode == "tuple" and not _ends_alone(old, change):
@@ -250,16 +250,16 @@ def _step_left_out(
     source = new.operand_names[number]
     if source in step.operand_names or step.opcode == "convert":
         return f"operand {number}: it reads past %{step.name}, {an(step.opcode)}"
-    return f"operand {number} from %{step.name} to %{source}, which is another value"
+    return f"operand {number} from %{step.name} to %{source}, which is a different value"
 
 
 def _is_only(change: PassPair) -> bool:
-    """True if the pass changed one computation, and none else was there or is."""
+    """True if the pass changed the only computation."""
     return len(change.changed) == len(change.removed) == len(change.added) == 1
 
 
 def _ends_alone(state: Instruction, change: PassPair) -> bool:
-    """True if a tuple is the result of the entry, or of what alone changed, or begins a loop."""
+    """True if a tuple is the entry's result, or has unchanged readers in the only computation."""
     if state.is_root and state.computation is change.before.entry:
         return True
     unchanged = change.changed[0].unchanged if _is_only(change) else frozenset[str]()
@@ -267,7 +267,7 @@ def _ends_alone(state: Instruction, change: PassPair) -> bool:
 
 
 def _is_read_as_before(value: Instruction, unchanged: Set[str]) -> bool:
-    """True if what reads a value, up to the root, is as it was: nothing makes up for a change."""
+    """True if all readers of a value, up to the root, are unchanged: a change is visible."""
     cone = enumerate(reached([value], attrgetter("users")))
     return all(
         reader is value or (reader.name in unchanged and number <= _MAX_CONE)
@@ -276,7 +276,7 @@ def _is_read_as_before(value: Instruction, unchanged: Set[str]) -> bool:
 
 
 def _replaced_constant(old: Instruction, new: Instruction) -> str:
-    """The one operand that is another constant of another value; empty if there is none."""
+    """The change of the only operand that became a different constant, or ""."""
     if len(old.operand_names) != len(new.operand_names) or old.opcode in _CLAMPED:
         return ""
     names = zip(old.operand_names, new.operand_names, strict=True)
@@ -284,13 +284,13 @@ def _replaced_constant(old: Instruction, new: Instruction) -> str:
     if len(places) != 1:
         return ""
     ours = constant_of(old.producer(places[0]))
-    one = number_of(ours)
-    if one is None:
+    old_number = number_of(ours)
+    if old_number is None:
         return ""
     theirs = constant_of(new.producer(places[0]))
-    other = number_of(theirs)
-    # A nan is not equal to itself, and yet the same value as another one.
-    if other is None or one == other or (isnan(one) and isnan(other)):
+    new_number = number_of(theirs)
+    # A nan is not equal to itself, but any two nans are the same value.
+    if new_number is None or old_number == new_number or (isnan(old_number) and isnan(new_number)):
         return ""
     return f"operand {places[0]} from the constant {_literal(ours)} to {_literal(theirs)}"
 
@@ -304,10 +304,10 @@ def _differs(old: Instruction, new: Instruction, name: str) -> bool:
     if old.opcode == "custom-call" and (ours is None or theirs is None):
         return False
     if ours == theirs or (name == _GROUPS and (ours in (None, "{}"))):
-        return False  # all devices, which passes spell out
-    if name == "type":  # the others follow from the element type
+        return False  # empty groups are all devices, which passes spell out
+    if name == "type":  # only the element type matters
         return "TOTALORDER" in (ours, theirs)
-    if name == "is_stable":  # what is stable is sorted as well
+    if name == "is_stable":  # a stable sort is also a sort
         return ours == "true" and old.called_computations == new.called_computations
     if ours is None or theirs is None:
         return name != _GROUPS and {ours, theirs}.isdisjoint(_DEFAULTS)
@@ -318,7 +318,7 @@ def _differs(old: Instruction, new: Instruction, name: str) -> bool:
 
 
 def _effect(instruction: Instruction, name: str) -> object:
-    """The value of an attribute less what does nothing on arrays of these sizes."""
+    """The value of an attribute without parts that have no effect on arrays of these sizes."""
     value: Any = instruction.attribute(name)
     if not isinstance(value, tuple):
         return value
@@ -331,7 +331,7 @@ def _effect(instruction: Instruction, name: str) -> object:
                 (part.start, count, part.stride if count > 1 else 1)
                 for part, count in zip(value, counts, strict=True)
             ]
-        case "pad", "padding" if sizes:  # nothing lies between the elements of one
+        case "pad", "padding" if sizes:  # a single element has no interior
             return [
                 (padding.low, padding.high, padding.interior if size > 1 else 0)
                 for padding, size in zip(value, sizes, strict=True)
@@ -342,7 +342,7 @@ def _effect(instruction: Instruction, name: str) -> object:
             return set(value)
         case "reverse", "dimensions" if operand is not None:
             return {number for number in value if operand.dims[number] > 1}
-        case _, "window":  # elements of a window of one lie apart from none
+        case _, "window":  # a window of size 1 has no dilation and no direction
             return [
                 dim._replace(window_dilation=1, is_reversed=False) if dim.size == 1 else dim
                 for dim in value
@@ -352,13 +352,13 @@ def _effect(instruction: Instruction, name: str) -> object:
 
 
 def _same_groups(old: Instruction, new: Instruction, name: str) -> bool:
-    """True if two spellings give the same groups, or give them in another order.
+    """True if two spellings give the same groups, in any order.
 
-    Pairs that lose a target are another rule's.
+    Pairs that lose a target are left to another rule.
     """
     if name not in (_GROUPS, _PAIRS):
         return False
-    # A list and an iota tile assignment cannot be told to differ without being spelled out.
+    # A list and an iota tile assignment can only be compared when spelled out.
     texts = old.attributes[name], new.attributes[name]
     ours, theirs = map(_sorted_groups, texts)
     if name == _PAIRS:
@@ -374,9 +374,9 @@ def _sorted_groups(text: str) -> tuple[str, ...]:
 def _stays(
     computation: ChangedComputation, old: Instruction, new: Instruction, others: Set[str]
 ) -> bool:
-    """True if the operands are computed as before, and the readers are as they were.
+    """True if the operands are computed as before, and the readers are unchanged.
 
-    `others` are the computations that changed: an operand that calls one may give another value.
+    `others` are the changed computations: an operand that calls any of them may have changed.
     """
     kept = computation.unchanged
     readers = [user for user in old.users if user.name in computation.after.index]

@@ -1,4 +1,4 @@
-"""Reads and writes of memory by a buffer assignment, and those that a running operation forbids."""
+"""Reads and writes of memory by a buffer assignment, and conflicts with operations in flight."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts.buffer_assignment import AssignedValue, BufferAssignment
 
 DISJOINT = "xla_disjoint_read_write_regions"
-"""A frontend attribute: what an instruction reads and writes of one buffer does not overlap.
+"""A frontend attribute: an instruction's reads and writes of a buffer do not overlap.
 
 Copy insertion then leaves its users on that buffer (`xla/frontend_attributes.h`).
 """
 _RENAMES = ("bitcast", "opt-barrier", "add-dependency", "while")
-"""Opcodes whose result lies in the memory of operand 0."""
+"""Opcodes whose result is in the memory of operand 0."""
 _ALLOCATES = frozenset({"AllocateBuffer", "CreateBuffer", "PinnedHostAllocateBuffer"})
-"""Targets of custom calls that give memory and write nothing."""
+"""Targets of custom calls that allocate memory without writing it."""
 
 
 class MemoryAccess(NamedTuple):
     """An instruction that reads or writes a value's memory."""
 
     instruction: Instruction
-    """The instruction that does; for a loop, one of its body."""
+    """The instruction that accesses; for a loop, an instruction of its body."""
     value: AssignedValue
     writes: bool
 
@@ -53,30 +53,30 @@ class MemoryAccess(NamedTuple):
 
 
 class Race(NamedTuple):
-    """An instruction that is in the way of an operation in flight."""
+    """An instruction that conflicts with an operation in flight."""
 
     chain: AsyncChain
     instruction: Instruction
-    """The one that stands in the schedule: the loop, not what is in its body."""
+    """The instruction in the schedule: the loop rather than an instruction of its body."""
     theirs: MemoryAccess
     """The access of the instruction to the memory."""
     ours: MemoryAccess
-    """The access of the operation to it."""
+    """The access of the operation to the memory."""
 
 
 class Clobber(NamedTuple):
-    """A value that an operation writes over, and that is read when it is done."""
+    """A value that an operation overwrites, and that is read after its done."""
 
     chain: AsyncChain
     ours: MemoryAccess
     read: MemoryAccess
-    """The last time."""
+    """The last read."""
     reader: Instruction
-    """The instruction that does, in the schedule."""
+    """The instruction in the schedule that reads."""
 
 
 class Life(NamedTuple):
-    """A value from the first instruction that has it to the last that reads it."""
+    """A value, from the first instruction that has it to the last that reads it."""
 
     first: int
     last: int
@@ -102,7 +102,7 @@ class Accesses:
         return sequential_calls(self._module)
 
     def races(self, chain: AsyncChain) -> Iterator[Race]:
-        """Each instruction that is in the way, once for each way in which it is."""
+        """The instructions that conflict with an operation, once for each kind of conflict."""
         own = [(chain.start, touch) for touch in self.touches(chain.start)]
         for update in chain.updates:
             reads = self._reads(update, first=1)
@@ -111,17 +111,20 @@ class Accesses:
             return
         allocations = {touch.value.slice.allocation for _, touch in own}
         for interval in chain.intervals:
-            for at in interval.instructions:
-                if all(DISJOINT in op.attributes_text for op in (chain.start, at)):
-                    continue  # both say that they use different regions of what they share
+            for instruction in interval.instructions:
+                if all(DISJOINT in op.attributes_text for op in (chain.start, instruction)):
+                    continue  # both declare that they use different regions of a shared buffer
                 reported: set[tuple[bool, bool]] = set()
-                for theirs in self.touches(at):
+                for theirs in self.touches(instruction):
                     if theirs.value.slice.allocation not in allocations:
                         continue
                     for since, ours in own:
                         ways = (theirs.writes, ours.writes)
-                        # What an update adds is in use from the update on, not from the start.
-                        early = since.computation is at.computation and since.number > at.number
+                        # An update's operands are in use from the update on, not from the start.
+                        early = (
+                            since.computation is instruction.computation
+                            and since.number > instruction.number
+                        )
                         if (
                             any(ways)
                             and ways not in reported
@@ -129,12 +132,12 @@ class Accesses:
                             and theirs.value.slice.overlaps(ours.value.slice)
                         ):
                             reported.add(ways)
-                            yield Race(chain, at, theirs, ours)
+                            yield Race(chain, instruction, theirs, ours)
 
     def losses(self, chain: AsyncChain) -> Iterator[Clobber]:
-        """Each value that is there before the start, lies in the way, and is read after the done.
+        """The values from before the start that the operation overwrites and that are read later.
 
-        Nothing in between has to touch it: the operation itself destroys it.
+        The operation itself destroys them: no other instruction is involved.
         """
         if not chain.is_simple():
             return
@@ -156,9 +159,9 @@ class Accesses:
                     yield Clobber(chain, ours, life.read, life.reader)
 
     def folds(self, chain: AsyncChain) -> Iterator[tuple[MemoryAccess, MemoryAccess]]:
-        """The operand of a copy that overlaps its result, shifted: neither order of bytes is right.
+        """The operand of a copy that overlaps its result, shifted: no order of bytes is right.
 
-        The very same memory is not a fold: there the copy changes nothing.
+        Exactly the same memory is not a fold: the copy then changes nothing.
         """
         if chain.start.opcode != "copy-start":
             return
@@ -170,19 +173,19 @@ class Accesses:
                     yield read, written
 
     def lives(self, computation: Computation) -> dict[int, list[Life]]:
-        """By allocation: from where to where each value of a computation is there and read."""
+        """The live ranges of a computation's values, by allocation."""
         cached = self._spans.get(computation)
         if cached is not None:
             return cached
         first: dict[int, int] = {}
         last: dict[int, tuple[Instruction, MemoryAccess]] = {}
-        for at in computation.instructions:
-            for touch in self.touches(at):
+        for instruction in computation.instructions:
+            for touch in self.touches(instruction):
                 if not touch.writes:
-                    last[touch.value.id] = (at, touch)
-            for index in array_indices(at.shape_or_none):
-                for value in self.values(at, index):
-                    first.setdefault(value.id, at.number)
+                    last[touch.value.id] = (instruction, touch)
+            for index in array_indices(instruction.shape_or_none):
+                for value in self.values(instruction, index):
+                    first.setdefault(value.id, instruction.number)
         root = computation.root
         if root is not None:
             for index in array_indices(root.shape_or_none):
@@ -192,7 +195,7 @@ class Accesses:
         for number, (reader, read) in last.items():
             place = read.value.slice
             if number in first and place.size:
-                # What the computation gives back is needed after its last instruction.
+                # The computation's result is needed after its last instruction.
                 end = len(computation.rows) if reader is root else reader.number
                 life = Life(first[number], end, place.offset, place.end, read, reader)
                 lives.setdefault(place.allocation, []).append(life)
@@ -200,7 +203,7 @@ class Accesses:
         return lives
 
     def touches(self, instruction: Instruction) -> tuple[MemoryAccess, ...]:
-        """The accesses of an instruction, with those of all that runs inside of it."""
+        """The accesses of an instruction, and of all instructions that run inside it."""
         cached = self._touches.get(instruction)
         if cached is None:
             self._touches[instruction] = ()  # against a computation that calls itself
@@ -217,8 +220,7 @@ class Accesses:
             return
         if opcode == "custom-call" and instruction.custom_call_target in _ALLOCATES:
             return
-        # A branch does the work of a conditional: the instruction itself reads only what selects
-        # one.
+        # The branches do the work of a conditional: the instruction itself reads only the selector.
         if opcode == "conditional":
             yield from self._reads(instruction, last=1)
         elif opcode not in CONTROL_FLOW:
@@ -251,7 +253,7 @@ class Accesses:
         shape = instruction.shape_or_none
         prefix: Index = ()
         if is_start(instruction):
-            # Of a start's tuple only the result is written: the operands are aliases, the contexts
+            # A start writes only its result: the operands in its tuple are aliases, the contexts
             # flags.
             written = result_index(instruction)
             if written is None:
@@ -264,8 +266,8 @@ class Accesses:
     def values(self, instruction: Instruction, index: Index) -> tuple[AssignedValue, ...]:
         """The values, each with its memory, that a part of an instruction's result may be.
 
-        Where the assignment does not name the position, the one that it takes its memory from is
-        asked: what only renames, what a caller passes, what an asynchronous computation gives.
+        If the assignment does not list the position, its source is looked up: through renames,
+        arguments of callers, and results of asynchronous computations.
         """
         place = instruction, index
         values = self._values.get(place)
@@ -273,32 +275,32 @@ class Accesses:
             values = self._values[place] = self._found_values(place)
         return values
 
-    def _found_values(self, at: ResultPart | None) -> tuple[AssignedValue, ...]:
+    def _found_values(self, place: ResultPart | None) -> tuple[AssignedValue, ...]:
         for _ in range(64):
-            if at is None:
+            if place is None:
                 break
-            assigned = self._buffers.values_of(at[0].name, at[1])
+            assigned = self._buffers.values_of(place[0].name, place[1])
             if assigned:
                 return assigned
-            at = self._source(*at)
+            place = self._source(*place)
         return ()
 
-    def _source(self, at: Instruction, index: Index) -> ResultPart | None:
-        opcode = at.opcode
+    def _source(self, instruction: Instruction, index: Index) -> ResultPart | None:
+        opcode = instruction.opcode
         if opcode == "parameter":
-            for caller in self._calls.callers(at.computation):
-                argument = self._calls.argument(caller, at)
+            for caller in self._calls.callers(instruction.computation):
+                argument = self._calls.argument(caller, instruction)
                 if argument is not None:
                     return argument[0], (*argument[1], *index)
             return None
         if opcode == "call":
-            return self._root(at, index)
+            return self._root(instruction, index)
         if not is_async(opcode):
-            return handed_on(at, index, _RENAMES)
-        prefix = result_index(at) if is_start(at) else None
+            return handed_on(instruction, index, _RENAMES)
+        prefix = result_index(instruction) if is_start(instruction) else None
         if prefix is not None and index[: len(prefix)] == prefix:
-            return self._root(at, index[len(prefix) :])
-        return source_in_chain(at, index, self._source)
+            return self._root(instruction, index[len(prefix) :])
+        return source_in_chain(instruction, index, self._source)
 
     def _root(self, caller: Instruction, index: Index) -> ResultPart | None:
         for callee in self._calls.callees(caller):

@@ -1,4 +1,4 @@
-"""Instructions that a pass took for one, and that are not."""
+"""Distinct instructions that a pass merged."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ASKED: Final = ("algorithm", "operand_precision", "result_accuracy")
 
 
 def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, Instruction, str]]:
-    """Each reader of an instruction that is gone and that got another one, those two, and the
-    difference between them: `results, those of another sharding`."""
+    """Readers of a removed instruction: the reader, the removed and the new operand, and the
+    difference between these: `results, with a different sharding`."""
     is_sharded = count_of(change.before, "num_partitions") > 1
     compares_shardings = is_sharded and not may(change.pass_name, "shardings")
     for computation in change.changed:
@@ -30,41 +30,41 @@ def merges(change: PassPair) -> Iterator[tuple[Instruction, Instruction, Instruc
                 continue
             old, new = before.at(number), after.at(position)
             for ours, theirs in zip(old.operands, new.operands, strict=False):
-                one, other = ours.instruction, theirs.instruction
-                if one is None or other is None or one.name in after.index:
+                gone, kept = ours.instruction, theirs.instruction
+                if gone is None or kept is None or gone.name in after.index:
                     continue
-                was = before.instruction(other.name) if one.opcode == other.opcode else None
-                if was and (what := _difference(one, was, change.before, compares_shardings)):
-                    yield new, one, other, what
+                was = before.instruction(kept.name) if gone.opcode == kept.opcode else None
+                if was and (what := _difference(gone, was, change.before, compares_shardings)):
+                    yield new, gone, kept, what
 
 
 def _difference(
-    one: Instruction, other: Instruction, module: Module, compares_shardings: bool
+    gone: Instruction, kept: Instruction, module: Module, compares_shardings: bool
 ) -> str:
-    """The difference between two that are written alike, or two that give random numbers."""
-    if one.opcode == "rng":
+    """The difference between instructions of equal opcode, operands and type, or ""."""
+    if gone.opcode == "rng":
         return "random numbers"
-    alike = one.operand_names == other.operand_names and one.type_text == other.type_text
-    if not alike or one.opcode == "parameter":
+    alike = gone.operand_names == kept.operand_names and gone.type_text == kept.type_text
+    if not alike or gone.opcode == "parameter":
         return ""
-    if one.opcode == "custom-call":
-        if one.custom_call_target in MARKERS and one.custom_call_target != "Sharding":
+    if gone.opcode == "custom-call":
+        if gone.custom_call_target in MARKERS and gone.custom_call_target != "Sharding":
             return ""
-        if one.custom_call_target != other.custom_call_target:
-            return f"results, those of {one.custom_call_target}"
-        if one.attributes.get("backend_config") != other.attributes.get("backend_config"):
-            return "results, by another backend_config"
-    if any(name in one.attributes and name not in other.attributes for name in _ASKED):
-        return "results, those of another precision"
-    if one.opcode in COMMUNICATES:
-        ours, theirs = (list(device_groups(collective, module)) for collective in (one, other))
+        if gone.custom_call_target != kept.custom_call_target:
+            return f"results, from the target {gone.custom_call_target}"
+        if gone.attributes.get("backend_config") != kept.attributes.get("backend_config"):
+            return "results, with a different backend_config"
+    if any(name in gone.attributes and name not in kept.attributes for name in _ASKED):
+        return "results, with a different precision"
+    if gone.opcode in COMMUNICATES:
+        ours, theirs = (list(device_groups(collective, module)) for collective in (gone, kept))
         if ours != theirs:
-            return "results, those of other devices"
-    marked = [name for name in PLACES if name in one.attributes_text + other.attributes_text]
+            return "results, from different devices"
+    marked = [name for name in PLACES if name in gone.attributes_text + kept.attributes_text]
     for name in marked:
-        if one.frontend_attributes().get(name) != other.frontend_attributes().get(name):
-            return f"results, those with another frontend attribute {name}"
-    shardings = (one.attributes.get("sharding"), other.attributes.get("sharding"))
+        if gone.frontend_attributes().get(name) != kept.frontend_attributes().get(name):
+            return f"results, with a different frontend attribute {name}"
+    shardings = (gone.attributes.get("sharding"), kept.attributes.get("sharding"))
     if compares_shardings and None not in shardings and shardings[0] != shardings[1]:
-        return "results, those with another sharding"
+        return "results, with a different sharding"
     return ""

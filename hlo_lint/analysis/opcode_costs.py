@@ -1,4 +1,4 @@
-"""The cost of one instruction by its kind: flops, transcendental operations, bytes.
+"""The cost of an instruction by its kind: flops, transcendental operations, bytes.
 
 Counted as `HloCostAnalysis` counts (`xla/service/hlo_cost_analysis.cc`).
 """
@@ -33,15 +33,15 @@ _ELEMENTWISE: Final = (UNARY | BINARY | {"clamp", "select"}) - TRANSCENDENTAL
 _MATRIX: Final = ("dot", "ragged-dot", "scaled-dot", "convolution")
 SLICES: Final = ("slice", "dynamic-slice", "gather")
 FREE: Final = NO_KERNEL | {"while", "call", "conditional", "async-start", "async-update"}
-"""Opcodes that read and write nothing themselves."""
+"""Opcodes without memory traffic of their own."""
 _RESULT_OF_START: Final = {"copy-start": 0, "all-gather-start": 1, "collective-permute-start": 1}
-"""The element of the tuple that the operation fills; the others are its operands, and tokens."""
+"""The element of the tuple that is the result; the others are operands and contexts."""
 
 
 MAX_PAIRS: Final = 1 << 20
-"""Pairs of positions and window elements that are counted one by one."""
+"""The number of pairs of positions and window elements up to which padding is excluded."""
 MOST: Final = 1 << 256
-"""No cost is larger, so that each fits a float, however often loops in loops claim to run."""
+"""The largest cost, so that each fits a float, even for huge trip counts of nested loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Cost:
     """The work of an instruction, or of several."""
 
     flops: int = 0
-    """Floating-point operations, and those on integers, too; a multiply-add is two."""
+    """Operations on floats and integers; a multiply-add is two."""
     transcendentals: int = 0
-    """Operations such as exponential and sine, which are not among the flops."""
+    """Operations such as exponential and sine, which do not count as flops."""
     bytes: int = 0
     """Bytes read from memory and written to it."""
     matrix_flops: Mapping[str, int] = field(default_factory=dict)
@@ -71,14 +71,14 @@ class Cost:
         )
 
     def times(self, number: int) -> Cost:
-        """The same so many times."""
+        """The cost of `number` repetitions."""
         matrix = {dtype: min(MOST, number * flops) for dtype, flops in self.matrix_flops.items()}
         work = self.flops, self.transcendentals, self.bytes
         flops, transcendentals, size = (min(MOST, number * part) for part in work)
         return Cost(flops, transcendentals, size, matrix)
 
     def inside(self) -> Cost:
-        """The same within a kernel, which touches no memory."""
+        """The cost inside a kernel, without memory traffic."""
         return Cost(self.flops, self.transcendentals, 0, self.matrix_flops)
 
 
@@ -89,7 +89,7 @@ NOTHING: Final = Cost()
 def cost_of_kind(
     opcode: str, result: str, attributes: str, operands: tuple[str | None, ...]
 ) -> Cost:
-    """The cost of an instruction but for what it calls."""
+    """The cost of an instruction without its callees."""
     if opcode in FREE or opcode.endswith(("-done", "-update")):
         return NOTHING
     shape = shape_or_none(result)
@@ -110,7 +110,7 @@ def cost_of_kind(
 
 
 _has_workspace = late(r'custom_call_target="__cu(?:blas|dnn)\$').search
-"""cuBLAS and cuDNN get memory to work in as the last element of their results."""
+"""cuBLAS and cuDNN calls have their workspace as the last element of the result."""
 
 
 def _without_workspace(shape: Shape | None) -> Shape | None:
@@ -198,7 +198,7 @@ def _matrix_flops(
 def _convolution_flops(
     result: ArrayShape, image: ArrayShape, kernel: ArrayShape, attributes: str
 ) -> int:
-    """Two for each multiplication of an element of the image; padding is not multiplied."""
+    """Two flops for each product with an element of the image; padding does not count."""
     labels = _labels(attributes)
     if labels is None:
         return 0
@@ -208,7 +208,7 @@ def _convolution_flops(
         valid = prod(
             _valid_positions(image.dims[i], result.dims[o], window) for i, o, window in spatial
         )
-        channels = kernel.dims[labels.kernel_input_feature]  # those of one group
+        channels = kernel.dims[labels.kernel_input_feature]  # of a single group
         features, batch = result.dims[labels.output_feature], result.dims[labels.output_batch]
     except (IndexError, ValueError):
         return 0
@@ -216,9 +216,9 @@ def _convolution_flops(
 
 
 def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
-    """Pairs of an output position and a window element that meet an element of the input.
+    """The number of pairs of an output position and a window element that meet the input.
 
-    Of very many pairs all count, those that meet padding, too.
+    Above `MAX_PAIRS`, pairs that meet padding count, too.
     """
     if positions * window.size > MAX_PAIRS:
         return max(0, positions) * max(0, window.size)
@@ -231,7 +231,7 @@ def _valid_positions(size: int, positions: int, window: WindowDimension) -> int:
             last = min(positions - 1, (dilated - 1 - offset) // window.stride)
             count += max(0, last - first + 1)
         else:
-            places = (offset + window.stride * at for at in range(positions))
+            places = (offset + window.stride * index for index in range(positions))
             count += sum(
                 0 <= place < dilated and place % window.base_dilation == 0 for place in places
             )
@@ -287,7 +287,8 @@ def library_cost(call: Instruction) -> Cost:
             flops = 2 * results[0].elements * contracted
     elif target.startswith("__cudnn$conv"):
         labels = _labels(call.attributes_text)
-        # The kernel is the result of one kind of backward convolution, and the output an operand.
+        # In a backward convolution for the kernel, the output is an operand and the kernel the
+        # result.
         output, kernel = results[0], right
         if "BackwardFilter" in target:
             output, kernel = right, results[0]
@@ -300,7 +301,7 @@ def library_cost(call: Instruction) -> Cost:
 
 
 def byte_count(shape: Shape | None) -> int:
-    """The bytes of all arrays in a shape; those of unknown size count nothing."""
+    """The bytes of all arrays in a shape; arrays of unknown size count as 0."""
     return sum(size or 0 for size in byte_sizes(shape))
 
 

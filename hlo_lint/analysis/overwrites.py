@@ -1,4 +1,4 @@
-"""Reads of a value after another took its place in the buffer that both have to share.
+"""Reads of a value after another value was written into their shared buffer.
 
 After copy insertion the values of one buffer are never alive at once
 (`CopyInsertion::AddCopiesToResolveInterference`).
@@ -41,17 +41,17 @@ class Overwrite:
     """A read of a value after another value was written into its buffer."""
 
     writer: Instruction
-    """The instruction that writes, or that runs what does."""
+    """The instruction that writes, or that runs the writer."""
     value: ResultPart
-    """The value that is gone."""
+    """The overwritten value."""
     reader: Instruction
 
 
 def overwrites(module: Module) -> Iterator[Overwrite]:
-    """The reads that come too late, for each writer and value the first.
+    """The reads that come too late; the first for each writer and value.
 
-    In a scheduled module the order of the text counts; in another one only a reader that has to
-    wait for the writer is certain to come after it.
+    In a scheduled module the order of the text counts; otherwise only a reader that depends on the
+    writer is certain to come after it.
     """
     buffers = buffers_of(module)
     for computation in module.nonfusion_computations:
@@ -59,10 +59,7 @@ def overwrites(module: Module) -> Iterator[Overwrite]:
 
 
 def kept_writes(module: Module) -> Iterator[tuple[Instruction, ResultPart]]:
-    """The writes of the entry into constants, and into parameters that the caller keeps.
-
-    For each writer the first.
-    """
+    """The first write of each writer in the entry into constants or non-donated parameters."""
     entry = module.entry
     if entry is None:
         return
@@ -90,11 +87,11 @@ def _is_given(
 
 
 def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
-    """The roots of loop bodies that give an element of the state back as another, uncopied.
+    """The roots of loop bodies that return an element of the state as another, uncopied.
 
-    The two are alive at once, and the second one lies where the first one does in the next
-    iteration. With the numbers of the elements: that which is given, and its place. Two that begin
-    as one value and stay it have one buffer to begin with.
+    Yields the root, the number of the returned element and its new number. Both are alive at once,
+    but the next iteration needs the returned element in the buffer of the other. Two elements that
+    begin and stay equal share a buffer from the start.
     """
     calls = sequential_calls(module)
     for computation in module.nonfusion_computations:
@@ -112,8 +109,8 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
                     continue
                 init = loop.producer()
                 first = {
-                    init and source_place(computation, init.number, at)
-                    for at in ((place,), value[1])
+                    init and source_place(computation, init.number, index)
+                    for index in ((place,), value[1])
                 }
                 taken = value[1][0]
                 if (
@@ -127,8 +124,8 @@ def swapped_elements(module: Module) -> Iterator[tuple[Instruction, int, int]]:
 
 
 def swapped_results(module: Module) -> Iterator[tuple[Instruction, Index, Instruction]]:
-    """The root of the entry with each part of it that is to lie in a parameter, and is another
-    parameter, uncopied: that one lies where its caller put it."""
+    """The root of the entry with each part that aliases a parameter but is a different parameter,
+    uncopied: that parameter is in its caller's buffer."""
     entry = module.entry
     root = None if entry is None else entry.root
     if entry is None or root is None or "input_output_alias=" not in module.header:
@@ -150,7 +147,7 @@ def _in_computation(
         return
     order = _Order(computation, scheduled=scheduled)
     readers = _Readers(computation, buffers)
-    # The positions from which on values are there: parameters are, whatever the schedule.
+    # The positions at which values begin; parameters are live from the start.
     begins = {
         place: -1 if opcode_of(computation.rows[place[0]]) == "parameter" else place[0]
         for places in values.values()
@@ -163,8 +160,8 @@ def _in_computation(
     for writer, written in writers:
         for buffer in written:
             writes[buffer].append(writer)
-    # A read that comes too late needs a writer between the beginning of a value and what may be its
-    # last reader. Nearly all buffers have none, and their readers need not be known exactly.
+    # A late read needs a writer between the beginning of a value and its possible last reader.
+    # Nearly all buffers have no such writer, so their exact readers are not needed.
     values = {
         buffer: places
         for buffer, places in values.items()
@@ -172,8 +169,8 @@ def _in_computation(
     }
     reading = {place: readers.of(place) for places in values.values() for place in places}
     last_read = {place: max(numbers, default=-1) for place, numbers in reading.items()}
-    # A chain of updates puts thousands of values into one buffer: a writer looks only at those that
-    # are there when it runs and are read after it.
+    # A chain of updates puts thousands of values into a buffer: a writer looks only at values that
+    # are live when it runs.
     waiting = {
         buffer: sorted(places, key=begins.__getitem__, reverse=True)
         for buffer, places in values.items()
@@ -200,7 +197,7 @@ def _in_computation(
 
 
 def _is_late(begin: int, writes: Sequence[int], readers: _Readers, value: NumberedPart) -> bool:
-    """True if there is a write after a value is there and before what may be its last reader."""
+    """True if there is a write between the beginning of a value and its possible last reader."""
     later = bisect_right(writes, begin)
     return later < len(writes) and writes[later] < readers.latest(value)
 
@@ -230,7 +227,7 @@ class _Order:
 
 
 class _Readers:
-    """The instructions of a computation that read a value, through what hands it on."""
+    """The instructions of a computation that read a value, directly or through renames."""
 
     def __init__(self, computation: Computation, buffers: SharedBuffers) -> None:
         self._computation = computation
@@ -243,71 +240,73 @@ class _Readers:
         self._values: dict[int, dict[NumberedPart | None, list[NumberedPart]]] = {}
 
     def latest(self, value: NumberedPart) -> int:
-        """A position after which nothing reads a value, by the names of what reads it alone."""
-        at, index = value
+        """An upper bound of the position of a value's last reader, by references alone."""
+        position, index = value
         rows = self._computation.rows
         if index:
-            elements, others = self._users_of(at)
+            elements, others = self._users_of(position)
             users = [*elements.get(index[0], ()), *others]
         else:
-            users = [*self._computation.users.get(name_of(rows[at]), ())]
+            users = [*self._computation.users.get(name_of(rows[position]), ())]
         passing = [number for number in users if passes_on(opcode_of(rows[number]))]
         return max([*users, *map(self._latest_user, passing)], default=-1)
 
-    def _latest_user(self, at: int) -> int:
-        """The last reader of what passes a value on."""
+    def _latest_user(self, position: int) -> int:
+        """The last reader of an instruction that passes a value on."""
         rows, users = self._computation.rows, self._computation.users
-        latest = self._latest.get(at)
+        latest = self._latest.get(position)
         if latest is None:
             latest = -1
-            for passing in reached([at], self._passing_on):
+            for passing in reached([position], self._passing_on):
                 for number in users.get(name_of(rows[passing]), ()):
                     latest = max(latest, number, self._latest.get(number, -1))
-            self._latest[at] = latest
+            self._latest[position] = latest
         return latest
 
-    def _passing_on(self, at: int) -> Iterable[int]:
-        """The users that pass a value on, whose last readers are not known."""
+    def _passing_on(self, position: int) -> Iterable[int]:
+        """The users that pass a value on, and whose last readers are not cached."""
         rows = self._computation.rows
-        for number in self._computation.users.get(name_of(rows[at]), ()):
+        for number in self._computation.users.get(name_of(rows[position]), ()):
             if number not in self._latest and passes_on(opcode_of(rows[number])):
                 yield number
 
     def of(self, value: NumberedPart) -> list[int]:
         """The positions of the readers, in the order of the text.
 
-        A root that hands on comes last: it reads what the caller gets.
+        A root that passes the value on comes last: the caller reads it.
         """
         readers: set[int] = set()
 
         def places_of(place: NumberedPart) -> Sequence[NumberedPart]:
-            at, index = place
-            elements, others = self._users_of(at)
+            position, index = place
+            elements, others = self._users_of(position)
             places = [(number, index[1:]) for number in elements.get(index[0], ())] if index else []
             for number in others:
                 opcode = opcode_of(self._computation.rows[number])
                 if opcode in PASSES_ON:
-                    places += self._handed_on(at, index, number)
+                    places += self._handed_on(position, index, number)
                     continue
-                if self._is_read(at, index, number):
+                if self._is_read(position, index, number):
                     readers.add(number)
                 # A start holds its operands until it is done.
                 if is_async(opcode):
                     places += self._in_flight(number, value)
             return places
 
-        returned = {at for at, _ in reached([value], places_of) if at == self._result}
+        returned = {
+            position for position, _ in reached([value], places_of) if position == self._result
+        }
         return [*sorted(readers), *returned]
 
-    def _users_of(self, at: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:
-        """The users of a result: those that take an element of it by its number, and others."""
-        users = self._users.get(at)
+    def _users_of(self, position: int) -> tuple[Mapping[int | None, Sequence[int]], Sequence[int]]:
+        """The users of a result: get-tuple-elements by their index, and all others."""
+        users = self._users.get(position)
         if users is None:
             rows = self._computation.rows
-            name = name_of(rows[at])
+            name = name_of(rows[position])
             numbers = self._computation.users.get(name, ())
             users = {}, numbers
-            if type_of(rows[at]).startswith("("):
+            if type_of(rows[position]).startswith("("):
                 elements: dict[int | None, list[int]] = {}
                 others: list[int] = []
                 for number in numbers:
@@ -318,13 +317,13 @@ class _Readers:
                     else:
                         others.append(number)
                 users = elements, others
-            self._users[at] = users
+            self._users[position] = users
         return users
 
-    def _operands_of(self, number: int, at: int) -> Sequence[tuple[int, Index]]:
-        """The operands of an instruction that are a result, or an element of it, with its index."""
+    def _operands_of(self, number: int, position: int) -> Sequence[tuple[int, Index]]:
+        """The operands of instruction `number` that are a result, or an element with its index."""
         rows = self._computation.rows
-        name, references = name_of(rows[at]), references_of(rows[number])
+        name, references = name_of(rows[position]), references_of(rows[number])
         if references == (name,):
             return ((0, ()),)
         operands = self._operands.get(number)
@@ -336,10 +335,10 @@ class _Readers:
                 operands.setdefault(source, []).append((operand, index))
         return operands.get(name, ())
 
-    def _handed_on(self, at: int, index: Index, number: int) -> Iterator[NumberedPart]:
-        """The places in a user that are a part of a result, unchanged."""
+    def _handed_on(self, position: int, index: Index, number: int) -> Iterator[NumberedPart]:
+        """The places in a user that hold a part of a result unchanged."""
         opcode = opcode_of(self._computation.rows[number])
-        for operand, element in self._operands_of(number, at):
+        for operand, element in self._operands_of(number, position):
             rest = index[len(element) :]
             if index[: len(element)] != element:
                 continue
@@ -351,15 +350,15 @@ class _Readers:
             elif operand == 0 and rest and rest[0] == element_taken(self._computation, number):
                 yield number, rest[1:]
 
-    def _is_read(self, at: int, index: Index, number: int) -> bool:
+    def _is_read(self, position: int, index: Index, number: int) -> bool:
         return any(
             index[: len(element)] == element
             and self._buffers.is_read(self._computation, number, operand, index[len(element) :])
-            for operand, element in self._operands_of(number, at)
+            for operand, element in self._operands_of(number, position)
         )
 
     def _in_flight(self, number: int, value: NumberedPart) -> Sequence[NumberedPart]:
-        """The places in a part of an asynchronous operation that are a value."""
+        """The places in a start, an update or a done that hold a value."""
         values = self._values.get(number)
         if values is None:
             values = self._values[number] = {}

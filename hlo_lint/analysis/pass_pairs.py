@@ -1,7 +1,7 @@
-"""The same instruction before and after a pass, by names: what XLA clones or moves keeps its name.
+"""Instructions before and after a pass, paired by name: clones and moved instructions keep it.
 
-`hlo_lint.analysis.diff` pairs instructions by what they compute, for people; here a pair has to be
-certain, and an instruction that no name tells is left out.
+`hlo_lint.analysis.diff` pairs instructions by their values, for people; here a pair has to be
+certain, and an instruction without a matching name is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hlo_lint.text.patterns import late
 _NUMBERS = late(r"(\.(\d+|clone))+$")
 """The end of the name of a clone."""
 _find_word = late(r"\.[a-z_]+(\.?\d+)?$").search
-"""The end of the name of a copy that XLA made beside an instruction: `.remat`, `.clone2`."""
+"""The end of the name of XLA's copy of an instruction: `.remat`, `.clone2`."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class ChangedComputation:
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """The positions of the instructions before whose line is not there after."""
+        """The positions of the old instructions whose line is gone."""
         return self._apart[0]
 
     @property
     def added(self) -> tuple[int, ...]:
-        """The positions of the instructions after whose line was not there before."""
+        """The positions of the new instructions whose line is new."""
         return self._apart[1]
 
     @cached_property
     def _apart(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        # Dumps of one directory share the record of a line: it is compared by identity, which costs
-        # a tenth of its text. Of texts that XLA did not print, equal records may be two.
+        # Dumps of a directory share the record of a line: it is compared by identity, at a tenth of
+        # the cost of its text. Text that XLA did not print may have equal records twice.
         rows, others = self.before.rows, self.after.rows
         first, last = self._alike_at_ends()
         here = list(map(id, rows[first : len(rows) - last]))
@@ -54,17 +54,19 @@ class ChangedComputation:
         is_shared = set(here).intersection(there).__contains__
         removed = list(compress(count(first), map(not_, map(is_shared, here))))
         added = list(compress(count(first), map(not_, map(is_shared, there))))
-        equal = {rows[at] for at in removed}.intersection([others[at] for at in added])
+        equal = {rows[number] for number in removed}.intersection(
+            [others[number] for number in added]
+        )
         if equal:
-            removed = [at for at in removed if rows[at] not in equal]
-            added = [at for at in added if others[at] not in equal]
+            removed = [number for number in removed if rows[number] not in equal]
+            added = [number for number in added if others[number] not in equal]
         return tuple(removed), tuple(added)
 
     def _alike_at_ends(self) -> tuple[int, int]:
-        """The numbers of lines at the start and at the end that are the same: half of them."""
+        """The numbers of equal lines at the start and at the end."""
         rows, others = self.before.rows, self.after.rows
         if len(self.before.index) < len(rows) or len(self.after.index) < len(others):
-            return 0, 0  # with a name twice, a line may be at an end and in between, too
+            return 0, 0  # with repeated names, a line at an end may also be in between
         most = min(len(rows), len(others))
         first = next(compress(count(), map(is_not, rows, others)), most)
         last = next(compress(count(), map(is_not, reversed(rows), reversed(others))), most)
@@ -72,14 +74,14 @@ class ChangedComputation:
 
     @cached_property
     def unchanged(self) -> frozenset[str]:
-        """The names of the instructions whose line is the same before and after."""
+        """The names of the instructions whose line is unchanged."""
         removed = set(self.removed)
         rows = enumerate(self.before.rows)
         return frozenset([name_of(row) for number, row in rows if number not in removed])
 
     @cached_property
     def kept(self) -> tuple[tuple[int, int], ...]:
-        """The changed instructions before that have an instruction of their name after."""
+        """The changed instructions that keep their name: positions before and after."""
         rows, position = self.before.rows, self.after.index.get
         pairs = [(number, position(name_of(rows[number]))) for number in self.removed]
         return tuple([(number, after) for number, after in pairs if after is not None])
@@ -87,17 +89,17 @@ class ChangedComputation:
     def with_other_attributes(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions before, each with itself after, where attributes differ.
+        """The relevant instructions before and after the pass whose attributes differ.
 
-        Name and opcode are the same. An instruction that a pass replaced by a clone has another
-        name, the same opcode, operands and type; it counts where no other has them.
+        Name and opcode are the same. A clone has a different name, but the same opcode, operands
+        and type; it counts if no other instruction has these.
         """
         rows, others = self.before.rows, self.after.rows
         for number, position in self.kept:
-            row, other = rows[number], others[position]
+            row, later = rows[number], others[position]
             if (
-                attributes_of(row) != attributes_of(other)
-                and opcode_of(row) == opcode_of(other)
+                attributes_of(row) != attributes_of(later)
+                and opcode_of(row) == opcode_of(later)
                 and is_relevant(row)
             ):
                 yield self.before.at(number), self.after.at(position)
@@ -130,8 +132,8 @@ class ChangedComputation:
     def copies(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction, str]]:
-        """The relevant instructions before, each with a copy in the same computation, which has
-        another word at the end of its name, and that word."""
+        """The relevant instructions before, each with a copy in the same computation, and the word
+        that the copy's name ends in."""
         before, after = self.before, self.after
         for number in self.added:
             row = after.rows[number]
@@ -145,16 +147,21 @@ class ChangedComputation:
                 yield before.at(original), after.at(number), word[0]
 
     def made_for(self, new: Instruction) -> Iterator[Instruction]:
-        """A new instruction, and the new ones that it is computed from."""
+        """A new instruction, and the new instructions that it is computed from."""
         return reached(
-            [new], lambda at: [one for one in at.producers if one.name not in self.before.index]
+            [new],
+            lambda instruction: [
+                operand
+                for operand in instruction.producers
+                if operand.name not in self.before.index
+            ],
         )
 
     def replaced(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions that are gone, each with the new one, of its type, that all
-        that read it read in its place."""
+        """The relevant removed instructions, each with the new instruction of its type that all its
+        readers now read."""
         before, after = self.before, self.after
         for number in self.removed:
             row = before.rows[number]
@@ -176,12 +183,12 @@ class ChangedComputation:
 
 @dataclass(frozen=True)
 class PassPair:
-    """The module before and after one pass that changed it; findings stand in `after`."""
+    """The module before and after a pass that changed it; findings are in `after`."""
 
     before: Module
     after: Module
     pass_name: str
-    """`gemm-rewriter`, as the name of the dump has it."""
+    """`gemm-rewriter`, as in the name of the dump."""
     pipeline: str
     """The pass pipeline it ran in: `post-layout_assignment`."""
     release: str | None
@@ -211,11 +218,11 @@ class PassPair:
     def moved(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions that are gone, each with its clones in other computations.
+        """The relevant removed instructions, each with its clones in other computations.
 
-        A clone has the opcode, the type and, but for its number, the name; it counts where one
-        instruction that is gone, relevant or not, has these: a pass has fused, outlined or inlined
-        it, unrolled or cloned a loop.
+        A clone has the same opcode, type and name, up to the number; it counts if exactly one
+        removed instruction, relevant or not, has these: a pass has fused, outlined or inlined it,
+        unrolled or cloned a loop.
         """
         changed = {id(pair.before): pair for pair in self.changed}
         left: list[tuple[Computation, int]] = []
@@ -238,10 +245,10 @@ class PassPair:
             row = computation.rows[number]
             if opcode_of(row) in opcodes and not is_relevant(row) and _identity(row) in gone:
                 gone[_identity(row)].append(computation.at(number))
-        made = {id(pair.after): pair for pair in self.changed}
+        changed_after = {id(pair.after): pair for pair in self.changed}
         clones: dict[tuple[str, ...], list[Instruction]] = defaultdict(list)
         for computation in self.added:
-            pair = made.get(id(computation))
+            pair = changed_after.get(id(computation))
             for number in range(len(computation.rows)) if pair is None else pair.added:
                 row = computation.rows[number]
                 if opcode_of(row) not in opcodes or (pair and name_of(row) in pair.before.index):
@@ -251,7 +258,7 @@ class PassPair:
         for identity, candidates in clones.items():
             old, *others = gone[identity]
             opcode, _, name = identity
-            # Of several, a name that XLA gives to each instruction of an opcode tells nothing.
+            # Among several candidates, a default name, the opcode, is not evidence.
             is_told = len(candidates) == 1 or name != opcode or opcode in COMMUNICATES
             for new in candidates if is_told and not others else ():
                 if old.computation.name != new.computation.name:
@@ -260,8 +267,8 @@ class PassPair:
     def succeeded(
         self, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction, tuple[Instruction, ...]]]:
-        """The relevant instructions that are gone, each with what starts it now, does it at once or
-        does several of them, and all that belongs to that: itself, what it runs, what reads it."""
+        """The relevant removed instructions, each with its asynchronous, synchronous or combined
+        successor, and the parts of that: itself, its users, and the root that it runs."""
         for computation in self.changed:
             before, after = computation.before, computation.after
             gone = [
@@ -278,19 +285,23 @@ class PassPair:
                 for name in set(new.operand_names) if new.name not in before.index else ():
                     readers[name].append(new)
             pairs = [(old, new) for old in gone for new in readers.get(_first_operand(old), ())]
-            for old, one in pairs:
-                held = one.operand_names
+            for old, successor in pairs:
+                held = successor.operand_names
                 if not set(old.operand_names) <= set(held):
                     continue
-                body = self.after.callee(one) if one.opcode == "async-start" else None
+                body = self.after.callee(successor) if successor.opcode == "async-start" else None
                 root = None if body is None else body.root
-                opcode = one.opcode.removesuffix("-start") if root is None else root.opcode
-                is_same = one.opcode == old.opcode and len(held) == len(old.operand_names)
+                opcode = successor.opcode.removesuffix("-start") if root is None else root.opcode
+                is_same = successor.opcode == old.opcode and len(held) == len(old.operand_names)
                 if opcode == old.opcode.removesuffix("-start") and not is_same:
-                    yield old, one, (one, *one.users, *([] if root is None else [root]))
+                    yield (
+                        old,
+                        successor,
+                        (successor, *successor.users, *([] if root is None else [root])),
+                    )
 
     def runners(self, body: Computation) -> Iterator[Instruction]:
-        """The instructions that run a computation, in what the pass changed or added."""
+        """The instructions that run a computation, in changed or added computations."""
         for computation in self.added:
             for number, names in calls_of(computation).items():
                 if body.name in names:
@@ -299,8 +310,8 @@ class PassPair:
     def renamed(
         self, opcode: str, is_relevant: Callable[[InstructionRecord], bool]
     ) -> Iterator[tuple[Instruction, Instruction]]:
-        """The relevant instructions of an opcode whose name is gone, each with the new one that
-        `diff` pairs it with, if there is one of its opcode."""
+        """The relevant instructions of an opcode whose name is gone, each with the new instruction
+        of its opcode that `diff` pairs it with."""
         kept = {id(pair.before): pair.after.index for pair in self.changed}
         gone = {
             (computation.name, name_of(row))
@@ -315,29 +326,29 @@ class PassPair:
         from hlo_lint.analysis.diff.structural_hash import Structures
 
         structures = Structures()
-        for one, other, pair in paired_computations(
+        for body_before, body_after, pair in paired_computations(
             structures.of(self.before), structures.of(self.after)
         ):
-            ours, theirs = one.computation, other.computation
+            ours, theirs = body_before.computation, body_after.computation
             if pair is None:
                 continue
-            for at, row in enumerate(ours.rows):
-                if (ours.name, name_of(row)) not in gone or (match := pair[at]) == NOTHING:
+            for number, row in enumerate(ours.rows):
+                if (ours.name, name_of(row)) not in gone or (match := pair[number]) == NOTHING:
                     continue
                 new = theirs.rows[match]
                 if opcode_of(row) == opcode_of(new) and name_of(new) not in ours.index:
-                    yield ours.at(at), theirs.at(match)
+                    yield ours.at(number), theirs.at(match)
 
 
-def _only_in(one: Module, other: Module) -> tuple[Computation, ...]:
-    """The computations of a module whose text the other one has not."""
-    there = set(map(id, other.computations))
-    left = [computation for computation in one.computations if id(computation) not in there]
+def _only_in(module: Module, counterpart: Module) -> tuple[Computation, ...]:
+    """The computations of `module` whose text is not in `counterpart`."""
+    there = set(map(id, counterpart.computations))
+    left = [computation for computation in module.computations if id(computation) not in there]
     if not left:
         return ()
-    # Dumps of one directory share what is the same, unless XLA did not print them.
+    # Dumps of a directory share equal computations, unless XLA did not print them.
     named: dict[str, list[Computation]] = {}
-    for computation in other.computations:
+    for computation in counterpart.computations:
         named.setdefault(computation.name, []).append(computation)
     return tuple(
         computation
@@ -354,9 +365,9 @@ def _identity(row: InstructionRecord) -> tuple[str, ...]:
     return opcode_of(row), type_of(row), _NUMBERS.sub("", name_of(row))
 
 
-def is_clone(one: InstructionRecord, other: InstructionRecord) -> bool:
-    """True if opcode, type and, but for its number, the name are the same."""
-    return _identity(one) == _identity(other)
+def is_clone(left: InstructionRecord, right: InstructionRecord) -> bool:
+    """True if opcode, type and name, up to the number, are equal."""
+    return _identity(left) == _identity(right)
 
 
 def _value(instruction: Instruction) -> tuple[object, ...]:

@@ -22,34 +22,34 @@ class Effect(Enum):
     """The change of the module since the dump before."""
 
     FIRST = "first"
-    """There is no dump before."""
+    """It is the first dump."""
     NOTHING = "no"
-    """The text is the same."""
+    """The text is unchanged."""
     NAMES = "names"
-    """The text differs, the graph does not: names, metadata, the order of lines."""
+    """Only the text differs: names, metadata, the order of lines."""
     CHANGED = "yes"
     """The graph differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassStats:
-    """One dump, and what is new in it since the one before."""
+    """A dump, and the changes since the previous dump."""
 
     dump: PassDump
     effect: Effect
     instructions: int
-    """The number of instructions, those of fusions included."""
+    """The number of instructions, including those in fusions."""
     fusions: int
-    """The number of them that are fusions."""
+    """The number of fusions."""
     bytes: int
-    """Of the arrays outside fusions; shapes of unknown size count nothing."""
+    """Bytes of the arrays outside fusions; unknown sizes count as 0."""
     added: dict[str, int] = field(default_factory=dict)
-    """The increase of each opcode that there is more of."""
+    """The increase in instructions of each opcode."""
     removed: dict[str, int] = field(default_factory=dict)
-    """The decrease of each opcode that there is less of."""
+    """The decrease in instructions of each opcode."""
     bytes_added: int = 0
-    """Bytes of the arrays that are new outside fusions: shape by shape, so that a name or an opcode
-    that changes is none. Shapes of unknown size count nothing."""
+    """Bytes of the new arrays outside fusions, counted by shape, so that a changed name or opcode
+    adds 0. Unknown sizes count as 0."""
     bytes_removed: int = 0
     microseconds: int | None = None
     """The run time of the pass, if the dump directory has it."""
@@ -74,10 +74,10 @@ class PassStats:
 
 
 def passes(pipeline: Pipeline) -> Iterator[PassStats]:
-    """Each dump of a module in the order of the run, with what changed since the one before.
+    """The dumps of a module in the order of the run, each with its changes.
 
     Raises:
-        DumpError: where a dump cannot be read, or holds no HLO.
+        DumpError: if a dump cannot be read, or holds no HLO.
     """
     times = {name: run.microseconds for run in pipeline.pass_runs or () for name in run.dumps}
     counts = _Counts()
@@ -112,7 +112,7 @@ class _Counts:
                 for shape, count in _arrays(computation).items()
             )
             return replace(stats, bytes=self._held)
-        # Dumps of one directory share the pieces that repeat, so this compares references first.
+        # Dumps of a directory share repeated pieces, so this compares references first.
         if before.pieces == module.pieces or before.text == module.text:
             return replace(stats, effect=Effect.NOTHING)
         difference: Counter[str] = Counter()
@@ -141,7 +141,7 @@ class _Counts:
     def _effect(self, before: Module, module: Module, counted: bool) -> Effect:
         if counted:
             return Effect.CHANGED
-        # Equal counts are not equal graphs: operands may have been exchanged.
+        # Equal counts do not imply equal graphs: operands may have been exchanged.
         self._structures.keep((before, module))
         same = self._structures.of(before).number == self._structures.of(module).number
         return Effect.NAMES if same else Effect.CHANGED
@@ -168,7 +168,7 @@ def _called(computation: Computation) -> frozenset[str]:
 
 
 def _running(module: Module) -> list[Computation]:
-    """Computations that run as the module's own: no bodies of fusions, no uncalled ones."""
+    """Computations that run step by step, without bodies of fusions and uncalled computations."""
     by_name = {computation.name: computation for computation in module.nonfusion_computations}
     entry = module.entry
     waiting = [] if entry is None else [entry.name]
@@ -183,7 +183,7 @@ def _running(module: Module) -> list[Computation]:
 def _exchanged(
     before: Sequence[Computation], after: Sequence[Computation]
 ) -> Iterator[tuple[int, Computation]]:
-    """Computations that are new, with 1, and that are gone, with -1."""
+    """New computations, with 1, and removed computations, with -1."""
     ours, theirs = Counter(before), Counter(after)
     for computation, count in (theirs - ours).items():
         yield count, computation
@@ -196,7 +196,7 @@ def _bytes(text: str) -> int:
 
 
 def stats_as_dict(step: PassStats) -> dict[str, Any]:
-    """One row of the table for programs."""
+    """The statistics as a row of JSON."""
     return {
         "step": step.number,
         "pipeline": step.pipeline or None,

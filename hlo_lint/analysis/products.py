@@ -1,4 +1,4 @@
-"""Products and sums as a pass may make them anew: how large they are, and how exact."""
+"""The sizes and precisions of products and sums, to compare them across a pass."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ ProductSize: TypeAlias = "tuple[tuple[tuple[str, int], ...], int]"
 
 
 class Product(NamedTuple):
-    """A dot, a convolution, or a call of a library that computes one."""
+    """A dot, a convolution, or a library call that computes either."""
 
     instruction: Instruction
     factors: tuple[tuple[str, int], ...]
-    """The types of the factors, and how many elements they have."""
+    """The types of the factors, and their numbers of elements."""
     elements: int
-    """Those of the result."""
+    """The number of elements of the result."""
     asked: str
     """The precision or the algorithm; empty for the default."""
     result: str
-    """The element type of what it gives."""
+    """The element type of the result."""
 
     @property
     def size(self) -> ProductSize:
-        """The factors and the size of the result: a product made anew has those of the old one."""
+        """The factors and the size of the result: a rewritten product keeps them."""
         return self.factors, self.elements
 
 
@@ -59,8 +59,8 @@ def products(
             if isinstance(operand.shape, ArrayShape)
         ]
         result = next(iter(arrays(instruction.shape_or_none)), None)
-        if len(factors) == 2 and result and {one.dtype for one in factors} <= factors_of:
-            sizes = sorted((one.dtype, prod(one.dims)) for one in factors)
+        if len(factors) == 2 and result and {factor.dtype for factor in factors} <= factors_of:
+            sizes = sorted((factor.dtype, prod(factor.dims)) for factor in factors)
             yield Product(instruction, tuple(sizes), prod(result.dims), asked or "", result.dtype)
 
 
@@ -72,20 +72,20 @@ def product_instructions(computations: tuple[Computation, ...]) -> Iterator[Inst
 
 
 def lost_precisions(
-    gone: Sequence[Product], made: Sequence[Product]
+    gone: Sequence[Product], added: Sequence[Product]
 ) -> Iterator[tuple[Product, Product, str]]:
-    """Products that asked for a precision, each with one in its place that asks for none, and what
-    there is to say of the two."""
+    """Products with a requested precision, each with its successor without that request, and a
+    note on the pair."""
     lost = Counter(product.size for product in gone if product.asked)
-    lost.subtract(product.size for product in made if product.asked)
-    spare = Counter(product.size for product in made if not product.asked)
+    lost.subtract(product.size for product in added if product.asked)
+    spare = Counter(product.size for product in added if not product.asked)
     spare.subtract(product.size for product in gone if not product.asked)
-    for is_alike, note in ((eq, ""), (_is_part, ", a part of what it computed")):
+    for is_alike, note in ((eq, ""), (_is_part, ", for a larger product")):
         if is_alike is _is_part:
-            parts = [product.size for product in made if product.asked]
+            parts = [product.size for product in added if product.asked]
             for size in [size for size in lost if any(_is_part(part, size) for part in parts)]:
                 del lost[size]
-        for new in made if any(count > 0 for count in lost.values()) else ():
+        for new in added if any(count > 0 for count in lost.values()) else ():
             if new.asked or spare[new.size] <= 0:
                 continue
             asking = (old for old in gone if old.asked and lost[old.size] > 0)
@@ -94,7 +94,7 @@ def lost_precisions(
                 lost[old.size] -= 1
                 spare[new.size] -= 1
                 yield old, new, note
-    yield from ((old, new, ", and was a part of it") for old, new in _merged(gone, made))
+    yield from ((old, new, ", for a part of this product") for old, new in _merged(gone, added))
 
 
 def _is_part(part: ProductSize, whole: ProductSize) -> bool:
@@ -105,20 +105,19 @@ def _is_part(part: ProductSize, whole: ProductSize) -> bool:
     sizes = [*(count for _, count in factors), elements]
     wholes = [*(count for _, count in all_factors), all_elements]
     return any(
-        all(ours and theirs % ours == 0 for ours, theirs in zip(one, wholes, strict=True))
-        for one in (sizes, [*sizes[1::-1], elements])
+        all(ours and theirs % ours == 0 for ours, theirs in zip(counts, wholes, strict=True))
+        for counts in (sizes, [*sizes[1::-1], elements])
     )
 
 
-def _merged(gone: Sequence[Product], made: Sequence[Product]) -> Iterator[tuple[Product, Product]]:
-    """Products that asked for a precision, each with one that asks for none, has a factor of it
-    and stands for several."""
-    names = {product.instruction.name for product in made}
+def _merged(gone: Sequence[Product], added: Sequence[Product]) -> Iterator[tuple[Product, Product]]:
+    """Products with a requested precision, each with a combined product without that request."""
+    names = {product.instruction.name for product in added}
     old_names = {product.instruction.name for product in gone}
-    for new in made:
+    for new in added:
         if new.asked or new.instruction.name in old_names or new.instruction.opcode != "dot":
             continue
-        # The factor that is joined has a part for each.
+        # The joined factor has a part for each old product.
         parts = [
             old
             for old in gone
@@ -131,19 +130,19 @@ def _merged(gone: Sequence[Product], made: Sequence[Product]) -> Iterator[tuple[
 
 
 def readers_of(old: Product, new: Product) -> Iterator[Instruction]:
-    """The readers of a product, and theirs where a call of a library may do all they do."""
+    """The readers of a product; if it became a library call, their readers, too."""
     users = old.instruction.users
     is_call = new.instruction.opcode == "custom-call"
-    return reached(users, lambda at: at.users if is_call else ())
+    return reached(users, lambda reader: reader.users if is_call else ())
 
 
 def may_give_sum(row: InstructionRecord) -> bool:
-    """True for a sum, or a conversion that may be of one."""
+    """True for a sum, or a conversion, which may be of a sum."""
     return opcode_of(row) in ("convert", "dot", "reduce")
 
 
 def sum_in(value: Instruction) -> Instruction | None:
-    """The dot or the reduction that gives a value, converted or in another shape or order."""
+    """The dot or reduction behind a value, through conversions and changes of shape or order."""
     moves = ("bitcast", "convert", "copy", "reshape", "transpose")
     last = renamed_source(value, moves)
     return last if last is not None and last.opcode in ("dot", "reduce") else None
@@ -160,9 +159,9 @@ def sum_bits(total: Instruction, module: Module) -> int:
 
 
 def asked_of(product: Instruction) -> str | None:
-    """The precision that a product asks for; None for what is none."""
+    """The precision that a product requests; None if it is not a product."""
     attributes = product.attributes_text
-    # A call of cuDNN has the attribute of the convolution; those of cuBLAS have it in the config.
+    # A cuDNN call has the attribute of the convolution; a cuBLAS call has it in the config.
     is_call = product.opcode == "custom-call"
     has_config = is_call and not product.custom_call_target.startswith("__cudnn$conv")
     if "operand_precision" not in attributes and "algorithm" not in attributes:

@@ -1,8 +1,8 @@
-"""The dumps of several processes that run one program together, and if their collectives agree.
+"""Dumps of several processes that run a program together, and the agreement of their collectives.
 
-Collectives wait for each other. Where two processes schedule them in another order, or one runs a
-collective that another does not, all of them hang. The processes compile on their own, so whatever
-differs between them (timings of the autotuner, flags, versions) may change the schedule.
+Collectives wait for each other. If two processes schedule them in different orders, or if a process
+lacks a collective, all of them hang. The processes compile independently, so any difference between
+them (timings of the autotuner, flags, versions) may change the schedule.
 
     for module in compare_ranks(rank_folders(["dumps"])): print(module.name, module.divergences)
 """
@@ -38,22 +38,22 @@ from hlo_lint.text.source import whole_number
 
 _natural = re.compile(r"(\d+)")
 _MAX_FINGERPRINT: Final = 12
-"""Hexadecimal digits that are shown; a run has a few variants at most."""
+"""The number of hexadecimal digits shown; a run has few variants."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One process, or one device: the folder of its dumps, or its only file."""
+    """A process or a device: the folder of its dumps, or its only file."""
 
     name: str
     path: Path
     process: int | None = None
-    """Its number among the processes that wrote to one folder, each with its own timestamps."""
+    """Its number among the processes that wrote to a folder, each with its own timestamps."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A module that some of the ranks compiled to the same characters."""
+    """A module that some ranks compiled to the same text."""
 
     path: Path
     """The text on the first of these ranks."""
@@ -64,7 +64,7 @@ class Variant:
 
     @cached_property
     def module(self) -> Module:
-        """The module; a dump that cannot be read raises DumpError."""
+        """The module. Raises DumpError if the dump cannot be read."""
         return one_file(self.path).module
 
     @cached_property
@@ -79,7 +79,7 @@ class Variant:
 
     @cached_property
     def unrolled(self) -> list[Collective] | None:
-        """The same with those of loops in each iteration; None if these are not known."""
+        """The collectives, with loops unrolled; None if the numbers of iterations are unknown."""
         try:
             return scheduled_collectives(self.module, unrolled=True)
         except LookupError:
@@ -91,45 +91,44 @@ class Cause:
     """The passes after which the compilations of two ranks differ."""
 
     first_pass: str | None
-    """The first pass after which the modules differ as `bisect` compares them; None where they
-    never do."""
+    """The first pass after which the modules differ as `bisect` compares them, if any."""
     first_text: str | None
-    """The first pass after which the texts differ: in names, in channels, in the order of an
-    unscheduled module at least."""
+    """The first pass after which the texts differ, if only in names, channels or the order of an
+    unscheduled module."""
     notes: tuple[str, ...]
-    """Flags that differ, passes that one of them did not run. A is ours, B is theirs."""
+    """Flags that differ, and passes that only one side ran. A is ours, B is theirs."""
 
 
 @dataclass(frozen=True)
 class Divergence:
-    """The first collective that two variants of a module do not have in common."""
+    """The first collective in which two variants of a module differ."""
 
     ours: Variant
-    """The variant that most ranks have."""
+    """The variant of most ranks."""
     theirs: Variant
     position: int
-    """Number of equal collectives before it."""
+    """The number of equal collectives before it."""
     collectives: tuple[Collective | None, Collective | None]
-    """Ours and theirs; None where one has no more."""
+    """Ours and theirs; None for a variant without further collectives."""
 
     @cached_property
     def cause(self) -> Cause | None:
-        """The pass that made the difference; None where nothing but the ends is dumped."""
-        one, other = (_pipeline_of(variant.path) for variant in (self.ours, self.theirs))
-        if one is None or other is None or not one.steps or not other.steps:
+        """The pass that introduced the difference; None if only final modules were dumped."""
+        ours, theirs = (_pipeline_of(variant.path) for variant in (self.ours, self.theirs))
+        if ours is None or theirs is None or not ours.steps or not theirs.steps:
             return None
-        bisection = bisect(one, other)
+        bisection = bisect(ours, theirs)
         title = None if bisection.first is None else bisection.first.title
-        return Cause(title, _first_other_text(one, other), bisection.notes)
+        return Cause(title, _first_other_text(ours, theirs), bisection.notes)
 
 
 @dataclass(frozen=True)
 class RankedModule:
-    """One module on all ranks."""
+    """A module on all ranks."""
 
     name: str
     variants: tuple[Variant, ...]
-    """The variants that it was compiled to; that of most ranks first."""
+    """The variants that it was compiled to; the variant of most ranks first."""
     missing: tuple[str, ...]
     """Ranks that did not compile it."""
 
@@ -154,7 +153,7 @@ class RankedModule:
 
     @cached_property
     def divergences(self) -> tuple[Divergence, ...]:
-        """One for each variant whose collectives are not those of the first."""
+        """A divergence for each variant whose collectives differ from the first variant's."""
         first, *others = self._compared
         compared = (_divergence(first, variant) for variant in others)
         return tuple(divergence for divergence in compared if divergence is not None)
@@ -166,10 +165,10 @@ class RankedModule:
 
 
 def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
-    """The ranks under paths: folders, patterns of folders, files, or one folder of folders.
+    """The ranks under paths: folders, patterns of folders, files, or a single folder of folders.
 
     Raises:
-        DumpError: where a path is not there, or where there are not two ranks.
+        DumpError: if a path does not exist, or if there are fewer than two ranks.
     """
     folders: list[Path] = []
     for path in paths:
@@ -182,9 +181,9 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
     if len(folders) == 1 and folders[0].is_dir():
         (folder,) = folders
         if (processes := _processes_in(folder)) > 1:
-            return [Rank(f"process {at}", folder, at) for at in range(processes)]
+            return [Rank(f"process {number}", folder, number) for number in range(processes)]
         inside = [] if processes else [path for path in folder.iterdir() if path.is_dir()]
-        # A process that died early leaves no HLO, and neither does any folder of artefacts.
+        # A process that died early leaves no HLO; folders of artefacts have none either.
         if sum(bool(_last_texts(Rank("", path))) for path in inside) > 1:
             folders = sorted(inside, key=lambda path: _in_natural_order(path.name))
     unique = list(dict.fromkeys(folders))
@@ -194,12 +193,12 @@ def rank_folders(paths: Sequence[str | Path]) -> list[Rank]:
 
 
 def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
-    """The modules of all ranks, each with what it was compiled to.
+    """The modules of all ranks, each with its variants.
 
-    Only the last text of each compilation is read, and equal texts are taken apart once.
+    Only the last text of each compilation is read, and equal texts are parsed once.
 
     Raises:
-        DumpError: where a file or a folder cannot be read, or holds no HLO.
+        DumpError: if a file or a folder cannot be read, or holds no HLO.
     """
     names: list[str] = []
     contents: dict[str, dict[str, tuple[Path, bool, list[str]]]] = {}
@@ -225,15 +224,15 @@ def compare_ranks(ranks: Iterable[Rank]) -> list[RankedModule]:
 
 
 def _divergence(ours: Variant, theirs: Variant) -> Divergence | None:
-    one, other = ours.unrolled, theirs.unrolled
-    if one is None or other is None:
-        one, other = ours.collectives, theirs.collectives
-    position = _first_other(one, other)
+    left, right = ours.unrolled, theirs.unrolled
+    if left is None or right is None:
+        left, right = ours.collectives, theirs.collectives
+    position = _first_other(left, right)
     if position is None:
-        position = _first_moved(one, other)
+        position = _first_moved(left, right)
     if position is None:
         return None
-    first = next(iter(one[position:]), None), next(iter(other[position:]), None)
+    first = next(iter(left[position:]), None), next(iter(right[position:]), None)
     return Divergence(ours, theirs, position, first)
 
 
@@ -242,23 +241,23 @@ def _first_other(ours: Sequence[Collective], theirs: Sequence[Collective]) -> in
     # Processes may number their channels differently, as long as equal numbers stay equal.
     numbers: dict[str | None, str | None] = {}
     taken: dict[str | None, str | None] = {}
-    for position, (one, other) in enumerate(zip_longest(ours, theirs)):
-        if one is None or other is None or one.signature != other.signature:
+    for position, (left, right) in enumerate(zip_longest(ours, theirs)):
+        if left is None or right is None or left.signature != right.signature:
             return position
-        if None not in (one.channel, other.channel) and (
-            numbers.setdefault(one.channel, other.channel) != other.channel
-            or taken.setdefault(other.channel, one.channel) != one.channel
+        if None not in (left.channel, right.channel) and (
+            numbers.setdefault(left.channel, right.channel) != right.channel
+            or taken.setdefault(right.channel, left.channel) != left.channel
         ):
             return position
     return None
 
 
 def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> int | None:
-    """The position of the first of the same collectives in another order.
+    """The position of the first collective that is reordered.
 
-    Collectives of one signature wait for each other in whatever order, and exchange the values of
-    two different ones. They are the same by the names of both, or by the channels if a compiler
-    numbered the names differently, or by where they are from in the program.
+    Collectives of equal signature wait for each other in any order, so reordered collectives
+    exchange wrong values. They are matched by name, or by channel if a compiler numbered the names
+    differently, or by their origin in the program.
     """
     keys: tuple[Callable[[Collective], object], ...] = (
         lambda collective: (collective.origin, collective.instruction.name),
@@ -266,31 +265,31 @@ def _first_moved(ours: Sequence[Collective], theirs: Sequence[Collective]) -> in
         lambda collective: collective.origin,
     )
     for key in keys:
-        one, other = (list(map(key, sequence)) for sequence in (ours, theirs))
-        if Counter(one) == Counter(other):
-            pairs = enumerate(zip(one, other, strict=True))
+        left, right = (list(map(key, sequence)) for sequence in (ours, theirs))
+        if Counter(left) == Counter(right):
+            pairs = enumerate(zip(left, right, strict=True))
             return next((position for position, (a, b) in pairs if a != b), None)
     return None
 
 
 def _processes_in(folder: Path) -> int:
-    """The number of processes that wrote to a folder itself: none counts a module twice."""
+    """The number of processes that wrote to a folder: each compiles a module number once."""
     names = {name.key for path in folder.iterdir() if (name := _compiled(path.name)) is not None}
     return max(Counter(key[1:] for key in names).values(), default=0)
 
 
 def _compiled(file: str) -> DumpName | None:
-    """The parts of the name of a text of a compilation; an artefact has a timestamp of its own."""
+    """The parsed name of a compilation's text; artefacts have their own timestamps."""
     name = parse_name(file)
     is_text = name is not None and (name.is_final or name.step is not None)
     return name if is_text else None
 
 
 def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
-    """The last text of each compilation of a rank; True if it is what the compiler ended with.
+    """The last text of each compilation of a rank; True if it is the final module.
 
-    The numbers of modules may differ between processes, so a module is known by its name, and by
-    how many of that name were compiled before it.
+    The numbers of modules may differ between processes, so a module is identified by its name and
+    its number among the modules of that name.
     """
     if rank.path.is_file():
         return {"": (rank.path, True)}
@@ -299,8 +298,7 @@ def _last_texts(rank: Rank) -> dict[str, tuple[Path, bool]]:
     for path in _files(rank.path):
         name = _compiled(path.name)
         if name is not None:
-            # One process may write several modules of one name: the count of each name tells them
-            # apart.
+            # A process may write several modules of the same name: they are counted.
             key = str(path.parent), *name.key
             compilations.setdefault(key, []).append((name, path))
         elif parse_name(path.name) is None and path.suffix == ".hlo":
@@ -335,7 +333,7 @@ def _digest(path: Path) -> str:
 
 
 def _pipeline_of(path: Path) -> Pipeline | None:
-    """The compilation that a text is the end of; None for a file that no compiler named."""
+    """The compilation that ends in a text; None for a file name that is not from a compiler."""
     name = parse_name(path.name)
     if name is None:
         return None
@@ -345,10 +343,10 @@ def _pipeline_of(path: Path) -> Pipeline | None:
     return None
 
 
-def _first_other_text(one: Pipeline, other: Pipeline) -> str | None:
+def _first_other_text(first: Pipeline, second: Pipeline) -> str | None:
     """The first pass of both runs after which the texts differ."""
-    theirs = {(dump.name.pipeline, dump.step): dump for dump in other.steps}
-    for dump in one.steps:
+    theirs = {(dump.name.pipeline, dump.step): dump for dump in second.steps}
+    for dump in first.steps:
         name, beside = dump.name, theirs.get((dump.name.pipeline, dump.step))
         if beside is None or beside.name.after != name.after:
             continue
@@ -358,7 +356,7 @@ def _first_other_text(one: Pipeline, other: Pipeline) -> str | None:
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The paths without the parents that all have."""
+    """The paths without their common parents."""
     parents = [path.absolute().parent for path in paths]
     common = Path(os.path.commonpath(parents))
     return [str(path.absolute().relative_to(common)) for path in paths]

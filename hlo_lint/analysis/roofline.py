@@ -1,7 +1,7 @@
-"""The least time that a device needs for some work: by its memory, and by its arithmetic units.
+"""The least time that a device needs for some work, by its memory and its arithmetic units.
 
-Rates of GPUs come from the `GpuTargetConfigProto` that XLA leaves in a dump; those of TPUs are the
-public ones, for one chip, which is one device of jax.
+Rates of GPUs come from the `GpuTargetConfigProto` that XLA leaves in a dump; rates of TPUs are
+public, for a chip, which is a single device of jax.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _HALF_FLOPS_PER_CLOCK: Final = {
     "9.0": 4096,
     "10.0": 8192,
 }
-"""Dense f16 flops of one core's matrix units in one clock, by compute capability: from NVIDIA's
-architecture whitepapers, for descriptions of releases that say nothing of matrix units."""
+"""Dense f16 flops per clock of a core's matrix units, by compute capability: from NVIDIA's
+architecture whitepapers, for releases whose descriptions lack matrix units."""
 _TPUS: Final = {
     "v4": (275e12, 275e12, 1228e9),
     "v5e": (197e12, 394e12, 819e9),
     "v5p": (459e12, 918e12, 2765e9),
     "v6e": (918e12, 1836e12, 1640e9),
 }
-"""bf16 flops, int8 operations and bytes of HBM in a second, as Google's pages on TPUs say."""
+"""bf16 flops, int8 operations and bytes of HBM per second, from Google's pages on TPUs."""
 _TPU_VERSIONS: Final = {
     ("TPU_VERSION_PUFFERFISH", ""): "v4",
     ("TPU_VERSION_VIPERFISH", "lite"): "v5e",
@@ -54,17 +54,17 @@ _TPU_VERSIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The rates of one device."""
+    """The rates of a device."""
 
     name: str
     bytes_per_second: float
     vector_flops: float
-    """Flops in a second outside matrix units; 0 if that is not known."""
+    """Flops per second outside matrix units; 0 if unknown."""
     matrix_flops: Mapping[str, float]
-    """Flops in a second of the matrix units, by element type."""
+    """Flops per second of the matrix units, by element type."""
 
     def seconds(self, cost: Cost) -> float:
-        """The least time for the work of one kernel: its memory and its units run side by side."""
+        """The least seconds for the work of a kernel; memory and arithmetic overlap."""
         vector = cost.flops + cost.transcendentals - sum(cost.matrix_flops.values())
         matrix = 0.0
         for dtype, flops in cost.matrix_flops.items():
@@ -76,7 +76,7 @@ class Device:
         return max(cost.bytes / self.bytes_per_second, matrix, arithmetic)
 
     def _matrix_rate(self, dtype: str) -> float:
-        """The rate for a type; for one that is not listed that of the next wider one that is."""
+        """The rate for a type; for an unlisted type, the rate of the next wider listed type."""
         if dtype in self.matrix_flops:
             return self.matrix_flops[dtype]
         bits = BITS.get(dtype, 64)
@@ -87,12 +87,12 @@ class Device:
 
 
 def tpu_device(generation: str) -> Device | None:
-    """A TPU by its generation, as in `v5e`; None for one whose rates are not known here."""
+    """A TPU by its generation, as in `v5e`; None if its rates are unknown."""
     if generation not in _TPUS:
         return None
     bf16, int8, memory = _TPUS[generation]
-    # The rate of the vector unit is not public: there is no bound by it. An f32 dot takes bf16
-    # passes, one of them at the default precision.
+    # The rate of the vector unit is not public, so it is not a bound. An f32 dot takes bf16 passes,
+    # a single pass at the default precision.
     return Device(f"TPU {generation}", memory, 0.0, {"bf16": bf16, "f32": bf16, "s8": int8})
 
 
@@ -104,7 +104,7 @@ def tpu_of_dump(text: str) -> Device | None:
 
 
 def gpu_device(text: str) -> Device | None:
-    """The GPU of a `GpuTargetConfigProto` in the text format; None if it says too little."""
+    """The GPU of a `GpuTargetConfigProto` in the text format; None if fields are missing."""
     config = read_text_proto(text)[0]
     info = config.message("gpu_device_info")
     cores, memory = info.number("core_count"), info.number("memory_bandwidth")
@@ -116,7 +116,7 @@ def gpu_device(text: str) -> Device | None:
     name = config.text("device_description_str") or info.text("name")
     vector = cores * clock * info.number("fpus_per_core") * 2
     matrix = {
-        # A multiply-add is one operation of a matrix unit.
+        # A multiply-add is a single operation of a matrix unit.
         dtype: 2 * cores * rate
         for dtype, rate in _rates(info.message("matrix_unit_description")).items()
     }
@@ -127,7 +127,7 @@ def gpu_device(text: str) -> Device | None:
 
 
 def _rates(units: Message) -> dict[str, float]:
-    """Operations of one core in a second, by element type."""
+    """Operations of a core per second, by element type."""
     rates: dict[str, float] = {}
     for entry in units.messages("rate_infos"):
         value = entry.message("value")

@@ -1,4 +1,4 @@
-"""The collectives of a scheduled module, in the order in which a device comes to them."""
+"""The collectives of a scheduled module, in the order in which a device runs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN: Final = (
     *_COMPARED,
 )
 MAX_COLLECTIVES: Final = 100_000
-"""Collectives that are compared of a module, each iteration of a loop counted."""
+"""The largest number of collectives of a module that are compared, over all iterations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Collective:
 
     instruction: Instruction
     opcode: str
-    """Without `-start`: a collective waits for the same others, asynchronous or not."""
+    """The opcode without `-start`: asynchronous and synchronous collectives match."""
     shapes: str
     """The types of its operands, layouts included."""
     attributes: tuple[str, ...]
     """Channel, groups, pairs and dimensions, as spelled; the reduction, and the branch."""
     signature: tuple[object, ...]
-    """Equal on ranks that agree, however they spell it: the opcode, shapes, devices and reduction,
-    and the branches of conditionals that it stands in."""
+    """Equal on ranks that agree, in any spelling: the opcode, shapes, devices and reduction, and
+    the enclosing branches of conditionals."""
 
     @property
     def channel(self) -> str | None:
@@ -59,13 +59,13 @@ class Collective:
 
 
 def scheduled_collectives(module: Module, *, unrolled: bool = False) -> list[Collective]:
-    """The collectives of a module in the order of the text, those of called computations inside.
+    """The collectives of a module in the order of the text, including called computations.
 
-    A loop's collectives count once, or, if unrolled, in each iteration; those of a conditional
-    count in each branch. After `MAX_COLLECTIVES` the list ends.
+    A loop's collectives count once, or, if unrolled, in each iteration; the collectives of all
+    branches of a conditional count. After `MAX_COLLECTIVES` the list ends.
 
     Raises:
-        LookupError: where a loop to be unrolled has no known trip count, or runs too many.
+        LookupError: if a loop to be unrolled has an unknown trip count, or runs too many.
     """
     return (
         [] if module.entry is None else _CollectiveTrace(module, unrolled).collectives(module.entry)
@@ -76,7 +76,7 @@ _Steps: TypeAlias = list[tuple[Instruction, Sequence[Computation]]]
 
 
 class _CollectiveTrace:
-    """The collectives of each computation, in the order in which a device comes to them."""
+    """The collectives of each computation, in the order in which a device runs them."""
 
     def __init__(self, module: Module, unrolled: bool) -> None:
         self._module = module
@@ -86,7 +86,7 @@ class _CollectiveTrace:
         self._known: dict[str, list[Collective]] = {}
 
     def collectives(self, entry: Computation) -> list[Collective]:
-        """The collectives that a computation runs; callees are done before their callers."""
+        """The collectives that a computation runs; callees are visited before their callers."""
         begun: dict[str, _Steps] = {}
 
         def called(computation: Computation) -> Iterator[Computation]:
@@ -100,14 +100,14 @@ class _CollectiveTrace:
     def _steps(
         self, computation: Computation
     ) -> Iterator[tuple[Instruction, Sequence[Computation]]]:
-        """The collectives of a computation, and the callers with what they call."""
+        """The collectives of a computation, and the callers with their callees."""
         for instruction in computation.instructions:
             if instruction.opcode.removesuffix("-start") in _COLLECTIVES:
-                # A transfer to or from the host waits for no other device.
+                # A transfer to or from the host does not wait for other devices.
                 if instruction.attributes.get("is_host_transfer") != "true":
                     yield instruction, ()
             elif instruction.opcode == "fusion":
-                # A fusion of one collective on XLA:GPU, of asynchronous ones on XLA:TPU.
+                # XLA:GPU fuses a collective, XLA:TPU asynchronous collectives.
                 body = self._module.callee(instruction)
                 if body is not None:
                     yield instruction, (body,)
@@ -131,7 +131,7 @@ class _CollectiveTrace:
     def _called(self, caller: Instruction, callees: Sequence[Computation]) -> list[Collective]:
         runs = [self._known.get(callee.name, []) for callee in callees]
         if caller.opcode == "conditional":
-            # The same collective in another branch is met by other devices.
+            # Other devices may run the same collective in a different branch.
             return [
                 replace(
                     collective,

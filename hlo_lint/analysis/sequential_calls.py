@@ -1,4 +1,4 @@
-"""The instructions that run a computation's instructions one by one: no fusion, no reducer."""
+"""Callers that run a computation instruction by instruction, unlike fusions and reducers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hlo_lint.hlo.opcodes import CONTROL_FLOW
 
 @cached_analysis
 def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]]:
-    """The positions of its parameters by their numbers, None where the text gives none."""
+    """The positions of a computation's parameters, by number; None for an unreadable number."""
     positions: dict[int | None, list[int]] = {}
     for parameter in computation.with_opcode("parameter"):
         positions.setdefault(parameter.parameter_number, []).append(parameter.number)
@@ -21,7 +21,7 @@ def parameters_of(computation: Computation) -> Mapping[int | None, Sequence[int]
 
 
 class Calls:
-    """The callers that run the instructions of a computation one by one: no fusion, no reducer."""
+    """The callers and callees of a module that run instruction by instruction."""
 
     def __init__(self, module: Module) -> None:
         self._by_name = {computation.name: computation for computation in module.computations}
@@ -45,7 +45,7 @@ class Calls:
         return callers
 
     def callees(self, caller: Instruction) -> tuple[Computation, ...]:
-        """The computations whose instructions run when this one does; of a loop the body first."""
+        """The computations that a caller runs; for a loop, the body first."""
         callees = self._callees.get(caller)
         if callees is None:
             by_name = map(self._by_name.get, self._names(caller))
@@ -59,15 +59,15 @@ class Calls:
         if caller.opcode in ("call", "conditional"):
             return caller.called_computations
         if caller.opcode.endswith("-start"):
-            return (_attribute(caller, "calls"),)  # not `to_apply`, which is for one element
+            return (_attribute(caller, "calls"),)  # not `to_apply`, which works on elements
         return ()
 
     def callers(self, computation: Computation) -> tuple[Instruction, ...]:
-        """The instructions that run it."""
+        """The instructions that run a computation."""
         return tuple(self._callers.get(computation.name, ()))
 
     def parameters(self, caller: Instruction, operand: int) -> Iterator[Instruction]:
-        """The parameters that an operand becomes."""
+        """The parameters that an operand is passed to."""
         for number, callee in enumerate(self.callees(caller)):
             wanted = operand
             if caller.opcode == "conditional":

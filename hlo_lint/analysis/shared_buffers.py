@@ -1,10 +1,11 @@
-"""Values that have to lie in one buffer.
+"""Values that have to share a buffer.
 
 Mirrors `HloAliasAnalysis` (`xla/service/hlo_alias_analysis.cc`): a loop carries an element of its
-state in one buffer through operand, body, condition and result; calls, branches of conditionals and
-asynchronous computations lie where their caller lies; a dynamic-update-slice, a scatter, a fusion
-that ends with one, and what declares `output_to_operand_aliasing`, write into an operand. Only what
-must share is known here, not what buffer assignment chooses to share.
+state in the same buffer through operand, body, condition and result; calls, branches of
+conditionals and asynchronous computations share the buffers of their caller; a
+dynamic-update-slice, a scatter, a fusion that ends with either, and an instruction with
+`output_to_operand_aliasing` write into an operand. These values must share; buffer assignment may
+let others share, too.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _UPDATED: Final = {
 """The operand whose memory the result takes."""
 _IN_PLACE: Final = _UPDATED.keys() | _DECLARES | {"all-reduce-start", "fusion", "scatter"}
 _WRITES_NOTHING: Final = PASSES_ON | CONTROL_FLOW | {"constant", "parameter", "after-all"}
-"""Opcodes of instructions that write no buffer themselves."""
+"""Opcodes of instructions that do not write buffers themselves."""
 
 
 @lru_cache(maxsize=1 << 12)
 def arrays_in(type_text: str, index: Index = ()) -> tuple[Index, ...]:
-    """The indices of the arrays in a part of a type, from that part on."""
+    """The indices of the arrays in a part of a type, relative to the part."""
     return tuple(array_indices(part(shape_or_none(type_text), index)))
 
 
@@ -82,13 +83,13 @@ class _InPlace(NamedTuple):
 
 
 def _one_or_each(count: int) -> Iterator[_InPlace]:
-    """One result in operand 0, or each element of a tuple in the operand of its number."""
+    """A single result in operand 0, or each element of a tuple in the operand of its number."""
     for number in range(count):
         yield _InPlace((number,) if count > 1 else (), number, ())
 
 
 def source_place(computation: Computation, number: int, index: Index) -> NumberedPart | None:
-    """The source of a part of a result, through what passes it on; None if unknown."""
+    """The source of a part of a result, behind instructions that pass it on; None if unknown."""
     rows = computation.rows
     for _ in range(1 << 10):
         opcode = opcode_of(rows[number])
@@ -114,7 +115,7 @@ def source_places(
     rows, number_of = computation.rows, computation.index.get
     if opcode_of(rows[number]) != "tuple":
         return [source_place(computation, number, index) for index in indices]
-    # The state of a loop, mostly: each operand is an array that its instruction makes.
+    # Mostly the state of a loop: each operand is an array that its instruction computes.
     sources = list(map(number_of, references_of(rows[number])))
     values: list[NumberedPart | None] = []
     for index in indices:
@@ -127,10 +128,11 @@ def source_places(
 
 
 def copied_place(computation: Computation, number: int) -> NumberedPart | None:
-    """The value that a copy makes again, element for element where it was; None for any other row.
+    """The source of a copy that keeps the type and layout; None for any other row.
 
-    Written over that value it changes nothing: the results of a conditional of which one branch
-    gives a value twice share a buffer, and another branch gives a value and its copy.
+    Written over its source, such a copy changes nothing. It occurs in a conditional: a branch
+    returns a value twice, so both results share a buffer, and another branch returns a value and
+    its copy.
     """
     row = computation.rows[number]
     if opcode_of(row) != "copy":
@@ -142,12 +144,12 @@ def copied_place(computation: Computation, number: int) -> NumberedPart | None:
 
 
 def passes_on(opcode: str) -> bool:
-    """True for an opcode whose results may be values of others."""
+    """True for an opcode whose results may be values of other instructions."""
     return opcode in PASSES_ON or is_async(opcode)
 
 
 def _place_in_chain(instruction: Instruction, index: Index) -> NumberedPart | None:
-    """The place that a part of an asynchronous operation comes from: itself, if it is new."""
+    """The source of a part of an asynchronous operation; the part itself if it is new."""
     position = source_in_chain(instruction, index, _handle)
     if position is None:
         return (instruction.number, index) if is_start(instruction) else None
@@ -155,7 +157,7 @@ def _place_in_chain(instruction: Instruction, index: Index) -> NumberedPart | No
 
 
 def start_of(instruction: Instruction) -> int | None:
-    """The start of the operation that an instruction is part of: itself, if it is not async."""
+    """The start of an instruction's asynchronous operation; itself if it is not asynchronous."""
     if not is_done(instruction) and not is_update(instruction):
         return instruction.number
     handle = operand_place(instruction.computation, instruction.number, 0, ())
@@ -164,12 +166,12 @@ def start_of(instruction: Instruction) -> int | None:
 
 
 def _handle(instruction: Instruction, _: Index) -> ResultPart | None:
-    """The start, or the update before, that an update hands on."""
+    """The start or the earlier update that an update passes on."""
     return operand_position(instruction, 0, ()) if is_update(instruction) else None
 
 
 class SharedBuffers:
-    """The values of a module that have to share a buffer: sets that are joined, by number."""
+    """The values of a module that have to share a buffer, as a union-find structure."""
 
     def __init__(self, module: Module) -> None:
         self._module = module
@@ -200,7 +202,7 @@ class SharedBuffers:
         return sharing
 
     def shared_in(self, computation: Computation) -> dict[int, list[NumberedPart]]:
-        """The values that share with another one in a computation, in the order of the text."""
+        """The values that share a buffer within a computation, in the order of the text."""
         if computation not in self._numbers:
             return {}
         sharing = self.sharing(computation)
@@ -214,7 +216,7 @@ class SharedBuffers:
         return {buffer: sorted(places) for buffer, places in shared.items() if len(places) > 1}
 
     def writers(self, computation: Computation) -> Iterator[tuple[int, Set[int]]]:
-        """The instructions that write shared buffers, or run what does, in their order."""
+        """The instructions that write shared buffers, or run such writers, in their order."""
         writers: defaultdict[int, set[int]] = defaultdict(set)
         for (number, _), buffer in self.sharing(computation).items():
             if opcode_of(computation.rows[number]) not in _WRITES_NOTHING:
@@ -225,7 +227,7 @@ class SharedBuffers:
         return iter(sorted(writers.items()))
 
     def is_read(self, computation: Computation, reader: int, number: int, index: Index) -> bool:
-        """False if a call hands a tuple to computations that read other elements of it."""
+        """False if a call passes a tuple to computations that only read other elements of it."""
         if not index or opcode_of(computation.rows[reader]) not in ("call", "conditional"):
             return True
         parameters = tuple(self._calls.parameters(computation.at(reader), number))
@@ -247,24 +249,24 @@ class SharedBuffers:
     def _join_callees(self, caller: Instruction) -> None:
         callees = self._calls.callees(caller)
         if not callees or any(len(self._calls.callers(callee)) > 1 for callee in callees):
-            return  # FlattenCallGraph will give each caller a copy of its own
-        computation, at, is_loop = caller.computation, caller.number, caller.opcode == "while"
+            return  # FlattenCallGraph will clone the callee for each caller
+        computation, position, is_loop = caller.computation, caller.number, caller.opcode == "while"
         for number in range(len(caller.operand_names)):
             for parameter in self._calls.parameters(caller, number):
                 indices = arrays_in(parameter.type_text)
-                values = self._operand_values(computation, at, number, indices)
+                values = self._operand_values(computation, position, number, indices)
                 places = [(parameter.number, index) for index in indices]
                 self._join(parameter.computation, places, computation, values)
-        # Of a loop the body: the condition gives a pred, which lies in a buffer of its own
+        # For a loop, only the body: the condition's pred has its own buffer
         # (hlo_alias_analysis.cc: ComputeWhileAliasedBuffers).
         returning = callees[:1] if is_loop else callees
         indices = inside = arrays_in(caller.type_text)
         if caller.opcode not in CONTROL_FLOW:  # of `((operands...), result, context)`
             indices = tuple([index for index in indices if index[:1] == (1,)])
             inside = tuple([index[1:] for index in indices])
-        places = [(at, index) for index in indices]
+        places = [(position, index) for index in indices]
         if is_loop:
-            values = self._operand_values(computation, at, 0, indices)
+            values = self._operand_values(computation, position, 0, indices)
             self._join(computation, places, computation, values)
         for callee in returning:
             if callee.root is not None:
@@ -297,7 +299,7 @@ class SharedBuffers:
             self._join(computation, places, computation, values)
 
     def _in_place(self, instruction: Instruction) -> Iterator[_InPlace]:
-        """The parts of a result that lie in an operand: `AliasInfo::GetInPlaceInputOutputPairs`."""
+        """The parts of a result in an operand's buffer: `AliasInfo::GetInPlaceInputOutputPairs`."""
         opcode = instruction.opcode
         if opcode in _UPDATED:
             yield _InPlace((), _UPDATED[opcode], ())
@@ -314,7 +316,7 @@ class SharedBuffers:
                 yield _InPlace(alias.output_index, alias.operand, alias.operand_index)
 
     def _fused_in_place(self, body: Computation) -> tuple[_InPlace, ...]:
-        """The results of a fusion that end with an update in place of one of its parameters."""
+        """The results of a fusion that end with an in-place update of a parameter."""
         key = template_of(body) or body
         pairs = self._fused.get(key)
         if pairs is None:
@@ -341,7 +343,7 @@ class SharedBuffers:
                             yield _InPlace(index, parameter, updated[1])
 
     def _joining(self, computation: Computation) -> list[int]:
-        """The instructions whose results share a buffer with what they read or call."""
+        """The instructions whose results share a buffer with their operands or callees."""
         opcodes = computation.opcodes & (CONTROL_FLOW | _IN_PLACE)
         opcodes |= set(filter(is_async, computation.opcodes))
         numbers: set[int] = set()
@@ -375,10 +377,10 @@ class SharedBuffers:
         return self._module.fusion_computations & {body.name for body in bodies}
 
     def _operand_values(
-        self, computation: Computation, at: int, number: int, indices: Sequence[Index]
+        self, computation: Computation, position: int, number: int, indices: Sequence[Index]
     ) -> list[NumberedPart | None]:
         """The sources of parts of an operand."""
-        source = operand_place(computation, at, number, ())
+        source = operand_place(computation, position, number, ())
         if source is None:
             return []
         operand, taken = source
@@ -390,26 +392,26 @@ class SharedBuffers:
         self,
         computation: Computation,
         places: Iterable[NumberedPart],
-        other: Computation,
+        source: Computation,
         others: Iterable[NumberedPart | None],
     ) -> None:
-        """Put each place of a computation into one buffer with one of another computation."""
-        ours, theirs, joined = self._numbers[computation], self._numbers[other], self._joined
+        """Join each place with the corresponding place in `source`, if it is known."""
+        ours, theirs, joined = self._numbers[computation], self._numbers[source], self._joined
         for place, value in zip(places, others, strict=False):
             if value is None:
                 continue
-            one, two = ours.get(place), theirs.get(value)
-            if one is None:
-                if two is None:
-                    two = theirs[value] = len(joined)
-                    joined.append(two)
-                ours[place] = two
-            elif two is None:
-                theirs[value] = one
-            elif one != two:
-                # The smaller number stands for the set: results come in the order of the text.
-                one, two = self._find(one), self._find(two)
-                joined[max(one, two)] = min(one, two)
+            left, right = ours.get(place), theirs.get(value)
+            if left is None:
+                if right is None:
+                    right = theirs[value] = len(joined)
+                    joined.append(right)
+                ours[place] = right
+            elif right is None:
+                theirs[value] = left
+            elif left != right:
+                # The smaller number represents the set: results are in the order of the text.
+                left, right = self._find(left), self._find(right)
+                joined[max(left, right)] = min(left, right)
 
     def _find(self, number: int) -> int:
         while self._joined[number] != number:
@@ -420,5 +422,5 @@ class SharedBuffers:
 
 @cached_analysis
 def buffers_of(module: Module) -> SharedBuffers:
-    """The values of a module that have to share."""
+    """The values of a module that have to share a buffer."""
     return SharedBuffers(module)

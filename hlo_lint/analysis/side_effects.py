@@ -1,4 +1,4 @@
-"""Instructions that count even where nobody reads their result, and how often they run."""
+"""Instructions with side effects, and how often they run."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MARKERS: Final = {
 }
 """The targets of custom calls that mark a value for a pass, with the pass that removes them."""
 SHARDY: Final = "xla.sdy."
-"""The prefix of custom-call targets that carry the operations of Shardy."""
+"""The prefix of custom-call targets for Shardy's operations."""
 EFFECTS: Final = frozenset({"custom-call", "infeed", "outfeed", "rng-get-and-update-state", "send"})
-"""Opcodes of which an instruction may have an effect."""
+"""Opcodes of instructions that may have an effect."""
 REPEATED: Final = EFFECTS | {"rng"}
-"""Those, and what gives something else each time it runs."""
+"""Opcodes with effects, and those whose result differs each time they run."""
 _find_target = late(r'custom_call_target="([^"]*)"').search
 _SIDE_EFFECT: Final = "custom_call_has_side_effect=true"
 
@@ -45,30 +45,36 @@ class EffectRun(NamedTuple):
 
 @cached_analysis
 def runs_of(module: Module) -> Mapping[str, Sequence[EffectRun]]:
-    """The instructions with each effect that run step by step, and have one caller at a time."""
+    """The instructions with effects, by effect, in computations with a single chain of callers."""
     if not any(map(effect_of, _rows_of(module))):
         return {}
     calls = sequential_calls(module)
     once = {loop.instruction for loop in loops(module) if loop.trip_count == 1}
     runs: dict[str, list[EffectRun]] = {}
     for computation in calls.computations:
-        effects = [one for one in with_opcodes(computation, REPEATED) if effect_of(one.row)]
-        around = list(reached([computation], lambda at: _callers_of(at, calls))) if effects else []
-        callers = [caller for at in around for caller in calls.callers(at)]
+        effects = [
+            effect for effect in with_opcodes(computation, REPEATED) if effect_of(effect.row)
+        ]
+        around = (
+            list(reached([computation], lambda holder: _callers_of(holder, calls)))
+            if effects
+            else []
+        )
+        callers = [caller for holder in around for caller in calls.callers(holder)]
         if around and (len(callers) != len(around) - 1 or around[-1] is not module.entry):
             continue  # called from several places, or not at all
         count = sum(caller.opcode == "while" and caller not in once for caller in callers)
         case = next((caller for caller in callers if caller.opcode == "conditional"), None)
-        for one in effects:
-            runs.setdefault(effect_of(one.row), []).append(EffectRun(one, count, case))
+        for effect in effects:
+            runs.setdefault(effect_of(effect.row), []).append(EffectRun(effect, count, case))
     return runs
 
 
 def _rows_of(module: Module) -> Iterator[InstructionRecord]:
     """The instructions that may have an effect."""
     for computation in module.computations:
-        for one in with_opcodes(computation, REPEATED):
-            yield one.row
+        for instruction in with_opcodes(computation, REPEATED):
+            yield instruction.row
 
 
 def _callers_of(computation: Computation, calls: Calls) -> list[Computation]:
@@ -91,6 +97,6 @@ def has_effect(record: InstructionRecord) -> bool:
     opcode = opcode_of(record)
     if opcode == "custom-call":
         return _SIDE_EFFECT in attributes_of(record)
-    if opcode == "send":  # those to devices come and go with their receives
+    if opcode == "send":  # only to the host: passes add and remove transfers between devices
         return "is_host_transfer=true" in attributes_of(record)
     return opcode in EFFECTS

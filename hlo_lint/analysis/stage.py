@@ -21,8 +21,8 @@ from hlo_lint.text.source import whole_number
 class Stage(NamedTuple):
     """A place in the pipeline: the options of `HloVerifierOpts` there (`hlo_verifier.h`).
 
-    Derived from dump names and the pass lists of the releases; of a loose file, from its text.
-    Fields that are not known take their most permissive value, so that a rule stays silent.
+    Derived from dump names and the pass lists of the releases; for a single file, from its text.
+    Unknown fields take their most permissive value, so that rules stay silent.
     """
 
     backend: str | None = None
@@ -58,28 +58,28 @@ class Stage(NamedTuple):
     """True if transfers must not wait for each other: `verify_no_collective_deadlocks`; None if
     that holds of scheduled modules alone."""
     thread_names: bool = False
-    """True if computations are on the threads of their callers:
+    """True if computations run on the threads of their callers:
     `verify_call_nested_computation_thread_name`."""
     names_unchanged: bool = False
-    """True if instructions keep the names that they were scheduled with:
+    """True if instructions keep their names from scheduling:
     `verify_instruction_name_unchanged`."""
     reshape_is_bitcast: bool = False
-    """True if no reshape outside of fusions may move bytes, whatever pass comes next:
+    """True if no reshape outside of fusions may move bytes, before any pass:
     `verify_reshape_is_bitcast`."""
     unbounded_dynamic_opcodes: frozenset[str] = frozenset()
     """The opcodes that may have unbounded dimensions: `supported_unbounded_dynamic_op`."""
     sharding_devices: bool = True
     """True if shardings name devices of the module: `verify_sharding_device_numbers`."""
     replica_groups: bool = True
-    """True if replica groups are looked at: `check_replica_groups`."""
+    """True if replica groups are checked: `check_replica_groups`."""
     bitcast_sizes: bool = True
     """True if bitcasts keep the size in bytes: not `allow_bitcast_to_have_different_size`."""
     replica_count: int | None = None
-    """The number of replicas, if the header is not to be believed."""
+    """The number of replicas, if it overrides the header."""
     num_partitions: int | None = None
-    """The number of partitions, if the header is not to be believed."""
+    """The number of partitions, if it overrides the header."""
     next_pass: str = ""
-    """The pass that runs next, if that is known for certain."""
+    """The pass that runs next, if it is certain."""
     assumed: bool = False
     """True if the stage is a guess from names and text: no backend is known, nor is a dump after
     layout-assignment there."""
@@ -126,7 +126,7 @@ def _spelled(value: object) -> str:
 
 
 ANY_STAGE = Stage()
-"""The most permissive stage: nothing is known."""
+"""The most permissive stage: all fields are unknown."""
 
 BACKENDS = ("gpu", "cpu", "tpu")
 
@@ -151,7 +151,7 @@ _VERIFIER_OPTIONS = {
     "check_replica_groups": "replica_groups",
     "before": "next_pass",
 }
-"""Fields by their names in `HloVerifierOpts`, where these differ, and by that of `--before`."""
+"""Fields by their names in `HloVerifierOpts`, where these differ, and by the option `--before`."""
 
 _NEGATED_OPTIONS = {
     "verify_no_host_memory_space": "host_memory",
@@ -161,7 +161,7 @@ _NEGATED_OPTIONS = {
 
 
 def stage_at(backend: str | None, **fields: Any) -> Stage:
-    """The stage of a pipeline of XLA, as far as some fields of it are known.
+    """The stage of an XLA pipeline with some known fields.
 
     XLA:GPU and XLA:CPU verify with `allow_mixed_precision` off, XLA:TPU allows it between passes.
     """
@@ -176,7 +176,7 @@ def stage_at(backend: str | None, **fields: Any) -> Stage:
 
 
 def stage_pattern() -> str:
-    """A regular expression of texts that `parse_stage` reads, names and values aside."""
+    """A regular expression for the texts that `parse_stage` reads, with any names and values."""
     return r"^[\s,]*(([\w.-]+|[a-z_]+=[^\s,]*)([\s,]+|$))*$"
 
 
@@ -184,7 +184,7 @@ def stage_pattern() -> str:
 def parse_stage(text: str) -> Stage:
     """The stage that words describe: a backend, places in the pipeline, fields with their values.
 
-    A pass or a pipeline that a release has is a place as well: where it has run.
+    A pass or a pipeline of a release is a place, too: after it has run.
 
     >>> stage = parse_stage("gpu post-layout allow_mixed_precision=true replica_count=4")
     >>> stage.backend, stage.layouts, stage.mixed_precision, stage.replica_count
@@ -194,7 +194,7 @@ def parse_stage(text: str) -> Stage:
     ('gpu', True, False)
 
     Raises:
-        UsageError: for a word that is not one of these, or a value that does not fit.
+        UsageError: for an unknown word, or a value that does not fit.
     """
     backend: str | None = None
     fields: dict[str, Any] = {}
@@ -228,7 +228,7 @@ def parse_stage(text: str) -> Stage:
 
 
 def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
-    """The releases that have a pass or a pipeline, and its places in each."""
+    """The releases with a pass or a pipeline, and its places in each."""
     runs = [
         (release, [place for place, run in enumerate(release.passes) if name in run])
         for release in pass_lists(backend)
@@ -237,7 +237,7 @@ def _runs(name: str, backend: str | None) -> list[tuple[PassList, list[int]]]:
 
 
 def _facts(runs: Sequence[tuple[PassList, list[int]]], offset: int) -> dict[str, Any]:
-    """The fields that hold at a distance from any of some runs, in all releases that have them."""
+    """The fields that hold at an offset from all given places, in all releases."""
 
     def is_behind(name: str) -> bool | None:
         answers = set[bool | None]()

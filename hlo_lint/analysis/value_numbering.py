@@ -1,8 +1,8 @@
-"""Value numbering: equal values have equal numbers, and each level says which values are equal.
+"""Value numbering: equal values have equal numbers; each level defines equality.
 
-Three levels share this. `diff` numbers instructions as they are written, names aside
-(`analysis/diff/structural_hash.py`); `fix --verify` numbers elements by where they come from
-(`engine/proof/terms.py`); `validate` numbers the operations to which a module is lowered
+Three levels share this. `diff` numbers instructions as written, without names
+(`analysis/diff/structural_hash.py`); `fix --verify` numbers elements by their origin
+(`engine/proof/terms.py`); `validate` numbers the operations that a module is lowered to
 (`engine/values/lowering/graph.py`).
 """
 
@@ -16,14 +16,14 @@ from hlo_lint.analysis.walks import operands_first
 from hlo_lint.hlo.ir import Computation, Module
 
 UNKNOWN: Final = -1
-"""The number of what is not there, or calls itself."""
+"""The number of an undefined value, or of a recursive call."""
 
 CalleeNames = Mapping[int, tuple[str, ...]]
-"""The names of the computations that instructions call, by the positions of these."""
+"""The names of the computations that instructions call, by the instructions' positions."""
 
 
 class ValueNumbering:
-    """Gives out numbers, which mean nothing to another numbering.
+    """Assigns numbers; numbers of different numberings are not comparable.
 
     >>> numbering = ValueNumbering()
     >>> x = numbering.number(("parameter", 0))
@@ -44,14 +44,14 @@ class Numbered(Protocol):
 
     @property
     def number(self) -> int:
-        """Computations that compute the same have the same number."""
+        """Computations with equal values have equal numbers."""
 
 
 ComputationT = TypeVar("ComputationT", bound=Numbered)
 
 
 class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
-    """Numbers the computations of modules, callees first; what modules share is done once."""
+    """Numbers the computations of modules, callees first; shared computations only once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,14 +65,14 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
     def _numbered(
         self, computation: Computation, callees: Mapping[int, tuple[int, ...]], module: Module
     ) -> ComputationT:
-        """A computation, with the numbers of those that each instruction calls."""
+        """Number a computation, given the numbers of each instruction's callees."""
 
     def _context(self, module: Module) -> Hashable:
-        """The facts of a module, its computations aside, that bear on their numbers."""
+        """The facts of a module, beyond its computations, that affect the numbers."""
         return None
 
     def computations(self, module: Module) -> dict[str, ComputationT]:
-        """By name, in the order of the text; of a doubled name the first."""
+        """The numbered computations by name, in the order of the text; the first of each name."""
         by_name: dict[str, Computation] = {}
         for computation in module.computations:
             by_name.setdefault(computation.name, computation)
@@ -85,10 +85,10 @@ class ModuleNumbering(ValueNumbering, ABC, Generic[ComputationT]):
         done: dict[str, ComputationT] = {}
         for name in operands_first(by_name, callees_of):
             callees = {
-                at: tuple([done[to].number if to in done else UNKNOWN for to in names])
-                for at, names in called[name].items()
+                number: tuple([done[to].number if to in done else UNKNOWN for to in names])
+                for number, names in called[name].items()
             }
-            # Numbered anew only if what it calls changed, or the module's facts.
+            # Renumbered only if its callees or the module's facts changed.
             key = context, *(number for numbers in callees.values() for number in numbers)
             variants = self._computations.setdefault(by_name[name], {})
             numbered = variants.get(key)

@@ -1,4 +1,4 @@
-"""Walks over graphs: over operands, users, callees. Each ends, since none visits a node twice."""
+"""Walks over graphs of operands, users or callees. Each visits a node once, so it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """Nodes and all that follow them, each once; what is reached last comes first.
+    """Nodes and all their successors, each once, depth first.
 
     >>> list(reached("a", {"a": "bc", "b": "ad", "c": "", "d": ""}.__getitem__))
     ['a', 'c', 'b', 'd']
@@ -30,7 +30,7 @@ def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Itera
 
 
 def chain(start: T | None, following: Callable[[T], T | None]) -> Iterator[T]:
-    """A node, the one that follows it, and so on; up to None, or one that was there before.
+    """A node, its successor, and so on, up to None or a repeated node.
 
     >>> list(chain("a", {"a": "b", "b": "c", "c": "a"}.get))
     ['a', 'b', 'c']
@@ -45,7 +45,7 @@ def chain(start: T | None, following: Callable[[T], T | None]) -> Iterator[T]:
 def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
     """Values and all that they depend on, each once and after its operands.
 
-    On a circle, the value that is reached first comes after the others.
+    On a cycle, the value that is reached first comes after the others.
 
     >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
     ['c', 'b', 'a']
@@ -73,7 +73,7 @@ def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) ->
 
 @cached_analysis
 def control_successors(computation: Computation) -> Mapping[str, Sequence[int]]:
-    """The positions of the instructions that name one as a control predecessor, by its name."""
+    """The positions of the control successors of each instruction, by its name."""
     successors: dict[str, list[int]] = {}
     for number, row in enumerate(computation.rows):
         for name in control_predecessors(attributes_of(row)):
