@@ -490,7 +490,7 @@ def test_diff_prints_what_differs_with_its_python_line() -> None:
 def test_diff_as_json() -> None:
     write("a.hlo", SMALL)
     write("b.hlo", SMALL.replace("negate(%q)", "negate(%p)"))
-    (module,) = run("diff", "--json", "a.hlo", "b.hlo").json["modules"]
+    (module,) = run("diff", "--output-format", "json", "a.hlo", "b.hlo").json["modules"]
     assert module["counts"] == {"removed": 0, "added": 0, "changed": 1, "moved": 0}
     (changed,) = module["computations"][0]["changed"]
     assert changed["changes"] == [{"what": "operand 0", "before": "%q", "after": "%p"}]
@@ -586,7 +586,9 @@ def test_bisect_prints_the_pass_and_where(tmp_path: Path) -> None:
     assert lines[0] == "module_0001.jit_tanh_sum: priority-fusion of fusion"
     assert "  note: B disables priority-fusion" in lines
     assert "computation %fused_computation: removed, 4 instructions" in lines
-    (module,) = run("bisect", "--json", str(pair / "all"), str(pair / "without")).json["modules"]
+    (module,) = run(
+        "bisect", "--output-format", "json", str(pair / "all"), str(pair / "without")
+    ).json["modules"]
     assert (module["first"]["pass"], module["first"]["after"]) == ("priority-fusion", None)
     same = run("bisect", str(pair / "all"), str(pair / "all"))
     assert (same.status, "the same after each of" in same.out) == (0, True)

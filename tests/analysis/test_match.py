@@ -382,7 +382,7 @@ def test_match_prints_each_place_once_with_what_names_stand_for() -> None:
 
 
 def test_what_many_dumps_share_is_printed_once() -> None:
-    ran = run("match", "--json", "reshape(transpose())", str(CRASH))
+    ran = run("match", "--output-format", "json", "reshape(transpose())", str(CRASH))
     (shared, *_) = ran.json["matches"]
     assert shared["instruction"] == "reshape"
     assert shared["dumps"] == 3
@@ -405,7 +405,7 @@ def test_match_explains_near_misses() -> None:
         "  no match: %a is a parameter, not a copy",
         "1 match, 1 near",
     ]
-    report = run("match", "transpose(abs())", "a.hlo", "--explain", "--json")
+    report = run("match", "transpose(abs())", "a.hlo", "--explain", "--output-format", "json")
     assert report.status == 1
     reasons = [miss["reason"] for miss in report.json["near_misses"]]
     assert reasons == ["%a is a parameter, not an abs", "%c is a copy, not an abs"]

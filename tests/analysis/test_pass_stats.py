@@ -155,7 +155,7 @@ def test_passes_prints_a_table() -> None:
 
 
 def test_passes_as_json_has_a_time_for_each_pass() -> None:
-    (module,) = run("passes", str(ATTENTION), "--json").json["modules"]
+    (module,) = run("passes", str(ATTENTION), "--output-format", "json").json["modules"]
     assert module["module"] == "module_0001.jit_grouped_attention"
     row = next(row for row in module["passes"] if row["pass"] == "dot_decomposer")
     assert row["changed"] == "yes"

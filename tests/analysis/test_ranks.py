@@ -89,7 +89,7 @@ def test_a_swap_on_one_rank_is_found_with_the_pass_that_made_it(ranks: Path) -> 
 
 def test_json_names_the_ranks_and_the_place(ranks: Path) -> None:
     swap_collectives(ranks / "rank17")
-    found = json.loads(run(ranks / "rank1?", "--json").stdout)
+    found = json.loads(run(ranks / "rank1?", "--output-format", "json").stdout)
     (module,) = [each for each in found["modules"] if each["divergences"]]
     (divergence,) = module["divergences"]
     assert found["ranks"] == [f"rank{number}" for number in range(10, 20)]

@@ -254,7 +254,9 @@ def test_passes_prints_the_measured_time_of_the_final_instructions() -> None:
     table = shown.partition("\nmeasured ")[2]
     assert table.startswith("1.293 ms  share  instruction")
     assert re.search(r"[\d.]+ µs +\d+\.\d% +%wrapped_sine +fusion  profiled.py:30 in step", table)
-    answer = json.loads(CliRunner().invoke(cli, ["passes", "--json", folder]).stdout)
+    answer = json.loads(
+        CliRunner().invoke(cli, ["passes", "--output-format", "json", folder]).stdout
+    )
     (module,) = answer["modules"]
     seconds = [kernel["seconds"] for kernel in module["measured"]]
     assert seconds == sorted(seconds, reverse=True)

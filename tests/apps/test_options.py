@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import COMMANDS, cli
+from tests.conftest import FIXTURES, ROOT
 
 TEXT = """HloModule {module}
 
@@ -61,11 +64,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 MODULE = {
     "check": ("a",),
-    "fix": ("a", "--diff"),
+    "fix": ("a", "--diff", "--before", "layout_normalization"),
     "report": ("a", "-o", "-"),
     "match": ("reshape()", "a"),
     "passes": ("a",),
-    "diff": ("0", "before_optimizations", "--in", "a"),
+    "diff": ("algsimp", "before_optimizations", "--in", "a"),
     "bisect": ("a", "b"),
     "compare": ("a", "b"),
     "validate": ("a",),
@@ -108,3 +111,75 @@ def test_the_modules_of_a_file_have_the_names_in_its_text(folder: Path) -> None:
 def test_a_dump_directory_is_run_by_the_name_of_a_module(folder: Path) -> None:
     assert "a is a directory, not a file" in run("run", "a").stderr
     assert run("run", "a", "--module", "jit_g").stdout.startswith("%r = f32[4,2,3]{0,1,2}\n")
+
+
+# --color
+
+PROFILES = str(FIXTURES / "profiles")
+COLOURED = {
+    "check": ("a",),
+    "fix": ("loose.hlo", "--diff"),
+    "diff": ("loose.hlo", "other.hlo"),
+    "match": ("reshape()", "a"),
+    "bisect": (f"{PROFILES}/all", f"{PROFILES}/without_fusion"),
+    "compare": ("a", "b", "--all"),
+}
+
+
+def test_each_command_that_prints_colours_has_color() -> None:
+    colours = re.compile(r"click\.style\(|console\(")
+    having = {name for name, option in options() if "--color" in option.opts}
+    folder = ROOT / "hlo_lint" / "apps" / "cli"
+    for name in COMMANDS:
+        source = (folder / f"{name.replace('-', '_')}.py").read_text("utf-8")
+        assert (colours.search(source) is None) or name in having, name
+
+
+@pytest.mark.parametrize("command", COLOURED)
+def test_colours_are_printed_as_color_says(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("loose.hlo").write_text(TEXT.format(module="m"))
+    Path("other.hlo").write_text(TEXT.format(module="m").replace("negate", "sine"))
+
+    def is_coloured(*more: str) -> bool:
+        ran = run(command, *COLOURED[command], *more)
+        assert ran.exit_code < 2, ran.output
+        return "\x1b[" in ran.output
+
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert is_coloured("--color", "always")
+    assert not is_coloured()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert is_coloured()
+    assert not is_coloured("--color", "never")
+
+
+# --output-format
+
+JSON = {
+    "check": ("a",),
+    "exec": (),
+    "capture": (),
+    "validate": ("a",),
+    "diff": ("algsimp", "before_optimizations", "--in", "a"),
+    "match": ("reshape()", "a"),
+    "passes": ("a",),
+    "bisect": ("a", "b"),
+    "compare": ("a", "b"),
+    "ranks": ("a", "b"),
+    "rules": (),
+}
+"""The arguments of each command that prints JSON; none for those that run a program."""
+
+
+def test_json_is_a_format_of_the_output_and_no_flag() -> None:
+    assert not [name for name, option in options() if "--json" in option.opts]
+    assert {name for name, option in options() if "--output-format" in option.opts} == {*JSON}
+
+
+@pytest.mark.parametrize("command", sorted(JSON.keys() - {"exec", "capture"}))
+def test_json_is_what_is_printed(command: str, folder: Path) -> None:
+    ran = run(command, *JSON[command], "--output-format", "json")
+    assert ran.exit_code < 2
+    json.loads(ran.stdout)

@@ -19,7 +19,8 @@ from hlo_lint.text.source import shown
 @parameters.two_folders
 @parameters.module_option
 @click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
-@parameters.json_option
+@parameters.output_format("text", "json")
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -27,7 +28,7 @@ def command(
     after: Path,
     module: str | None,
     everything: bool,
-    as_json: bool,
+    output_format: str,
 ) -> None:
     """Find the first pass after which two runs differ, and where.
 
@@ -36,7 +37,7 @@ def command(
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
     bisections = [bisect(one, other) for one, other in common.pairs_of(before, after, module)]
-    if as_json:
+    if output_format == "json":
         modules = [_as_dict(bisection) for bisection in bisections]
         common.print_json(modules=modules)
     else:

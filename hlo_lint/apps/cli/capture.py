@@ -91,9 +91,8 @@ BACKENDS = ("default", "cublaslt")
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
-@click.option(
-    "--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+@parameters.output_format("text", "json")
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,

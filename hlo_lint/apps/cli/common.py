@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import click
+
 from hlo_lint.analysis.stage import parse_stage
 from hlo_lint.apps.settings.load import find_file, read_file
 from hlo_lint.apps.settings.settings import LEVELS, OFF, Settings
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
 """With one of these rich may take any output for a terminal."""
 
-COLORS = {"always": True, "never": False, "auto": None}
-"""The value for click of each value of `--color`."""
+_COLOR = "hlo_lint.color"
+"""The key of the value of `--color` in click's context."""
 
 PROGRESS_AFTER = 1.0
 """Seconds of work after which a terminal shows the progress."""
@@ -212,22 +214,40 @@ def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = Fals
     return 0 if exit_zero or report.clean else 1
 
 
-def is_plain(color: str) -> bool:
+def choose_color(ctx: click.Context, _: click.Parameter, value: str) -> str:
+    """Keep the value of `--color` for `console` and for `click.echo`, also of inner commands."""
+    ctx.meta[_COLOR] = value
+    is_forced = None
+    if os.environ.get("NO_COLOR"):
+        is_forced = False
+    elif os.environ.get("FORCE_COLOR"):
+        is_forced = True
+    ctx.color = {"always": True, "never": False}.get(value, is_forced)
+    return value
+
+
+def _color() -> str:
+    ctx = click.get_current_context(silent=True)
+    return "auto" if ctx is None else ctx.meta.get(_COLOR, "auto")
+
+
+def is_plain() -> bool:
     """True if a console shows neither colours nor folded lines: rich need not be imported."""
+    color = _color()
     if color == "always" or sys.stdout.isatty():
         return False
     return color == "never" or _TERMINAL_VARIABLES.isdisjoint(os.environ)
 
 
-def console(*, stderr: bool = False, color: str = "auto") -> Console:
-    """Standard output or standard error, with colours if it is a terminal."""
+def console(*, stderr: bool = False) -> Console:
+    """Standard output or standard error, with colours as `--color` says."""
     from rich.console import Console
 
     choices: dict[str, dict[str, Any]] = {
         "always": {"force_terminal": True, "no_color": False, "color_system": "standard"},
         "never": {"color_system": None},
     }
-    return Console(stderr=stderr, highlight=False, **choices.get(color, {}))
+    return Console(stderr=stderr, highlight=False, **choices.get(_color(), {}))
 
 
 @contextmanager

@@ -44,12 +44,8 @@ MAX_LINES = 5
     "a dump, v4, v5e, v5p, v6e; by default the GPU or TPU that the dumps describe.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also print what is the same in both.")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json", "html"]),
-    default="text",
-    show_default=True,
-)
+@parameters.output_format("text", "json", "html")
+@parameters.color_option
 @parameters.written_to("FILE", "Write to a file; by default to standard output.")
 @click.pass_context
 def command(

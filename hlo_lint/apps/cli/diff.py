@@ -34,7 +34,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
 @click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
-@parameters.json_option
+@parameters.output_format("text", "json")
 @parameters.color_option
 @click.pass_context
 def command(
@@ -45,14 +45,12 @@ def command(
     module: str | None,
     metadata: bool,
     everything: bool,
-    as_json: bool,
-    color: str,
+    output_format: str,
 ) -> None:
     """Print what differs between two modules, but for names and ids.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
-    ctx.color = common.COLORS[color]
     files: list[PassDump]
     if folder is None:
         if module is not None:
@@ -71,7 +69,7 @@ def command(
     differences = [
         diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
     ]
-    if as_json:
+    if output_format == "json":
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
         modules = [difference_as_dict(difference) for difference in differences]
         common.print_json(**paths, modules=modules)

@@ -13,7 +13,6 @@ from pathlib import Path
 import click
 
 from hlo_lint.apps.cli import check, common, parameters, report, validate, watching
-from hlo_lint.report.formats import FORMATS
 from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 from hlo_lint.text.source import shown
 
@@ -32,7 +31,7 @@ _PASSES = "--xla_dump_hlo_pass_re"
 )
 @click.option("--validate", "validates", is_flag=True, help="Then run `hlo-lint validate`.")
 @click.option("--report", "page", type=parameters.PATH, metavar="FILE", help="Write a page, too.")
-@click.option("--output-format", type=click.Choice(list(FORMATS)), help="The format of the report.")
+@parameters.findings_format
 @click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
 @parameters.color_option
@@ -48,7 +47,6 @@ def command(
     output_format: str | None,
     resolved: bool,
     quiet: bool,
-    color: str,
     shared: common.SharedOptions,
 ) -> None:
     """Run a program, and check what XLA compiles in it.
@@ -88,12 +86,11 @@ def command(
             output_format=output_format,
             resolved=resolved,
             quiet=quiet,
-            color=color,
             **options,
         )
     ]
     if validates:
-        statuses.append(_status(ctx, validate.command, folder, color=color, **options))
+        statuses.append(_status(ctx, validate.command, folder, **options))
     if page is not None:
         statuses.append(_status(ctx, report.command, folder, out=page, **options))
     ctx.exit(died or max(statuses))

@@ -71,7 +71,6 @@ def command(
     exit_zero: bool,
     exit_non_zero_on_fix: bool,
     quiet: bool,
-    color: str,
     shared: common.SharedOptions,
 ) -> None:
     """Apply all safe fixes, in place to files, to a copy of a dump.
@@ -90,7 +89,7 @@ def command(
         refuse_dump_directories(paths, dump)
     with common.progress_bar(dump, wanted=not quiet) as progress:
         result = fix_all(dump, settings=settings, form=form, verify=verify, progress=progress)
-    errors = common.console(stderr=True, color=color)
+    errors = common.console(stderr=True)
     if not quiet:
         for verdict in result.verdicts:
             errors.print(f"{verdict}", highlight=False, markup=False, soft_wrap=True)

@@ -47,7 +47,8 @@ class _Found:
 )
 @click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
 @parameters.module_option
-@parameters.json_option
+@parameters.output_format("text", "json")
+@parameters.color_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -56,7 +57,7 @@ def command(
     explain: bool,
     everything: bool,
     module: str | None,
-    as_json: bool,
+    output_format: str,
 ) -> None:
     """Find instructions by a pattern: 'reshape(custom_call())'.
 
@@ -73,7 +74,7 @@ def command(
     for pipeline in only_module(open_dump(paths), module, paths):
         for candidate in _search(asked, pipeline, explain):
             (misses if candidate.hit is None else hits).append(candidate)
-    if as_json:
+    if output_format == "json":
         near = {"near_misses": [_as_dict(miss) for miss in misses]} if explain else {}
         common.print_json(pattern=str(asked), matches=[_as_dict(hit) for hit in hits], **near)
     else:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from hlo_lint.apps.cli import completion
-from hlo_lint.apps.cli.common import SharedOptions
+from hlo_lint.apps.cli.common import SharedOptions, choose_color
 from hlo_lint.apps.settings.settings import LEVELS, SEVERITIES
 from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
 from hlo_lint.report.formats import FORMATS
@@ -21,7 +21,6 @@ from hlo_lint.report.formats import FORMATS
 Command = TypeVar("Command", bound=Callable[..., object])
 
 PATH = click.Path(path_type=Path)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def written_to(metavar: str, text: str, **settings: Any) -> Callable[[Any], Any]:
@@ -195,10 +194,25 @@ color_option = click.option(
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
+    expose_value=False,
+    callback=choose_color,
     help="When to use colours; auto obeys NO_COLOR, FORCE_COLOR and the terminal.",
 )
 
 
+def output_format(*formats: str, **settings: Any) -> Callable[[Any], Any]:
+    """`--output-format`, one of the given formats; the first is the default."""
+    return click.option(
+        "--output-format",
+        type=click.Choice(formats),
+        help="The format of the output; by default that of the settings where findings are "
+        "reported, else text.",
+        **{"default": formats[0], **settings},
+    )
+
+
+findings_format = output_format(*FORMATS, default=None, envvar="HLO_LINT_OUTPUT_FORMAT")
+"""`--output-format` of commands that report findings; None stands for that of the settings."""
 output_option = click.option(
     "-o",
     "--output",
@@ -209,12 +223,7 @@ output_option = click.option(
 
 
 report_options = (
-    click.option(
-        "--output-format",
-        type=click.Choice(list(FORMATS)),
-        help="The format of the report; by default the one in the settings, else text.",
-        envvar="HLO_LINT_OUTPUT_FORMAT",
-    ),
+    findings_format,
     output_option,
     click.option(
         "--statistics", is_flag=True, help="Print the number of findings of each rule instead."

@@ -30,8 +30,9 @@ NUMBERS = ("step", "fusions", "ms")
 @click.argument("folder", metavar="DIR", type=parameters.PATH)
 @parameters.module_option
 @click.option("--changed", is_flag=True, help="Print only the passes that changed the graph.")
-@parameters.json_option
-def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> None:
+@parameters.output_format("text", "json")
+@parameters.color_option
+def command(folder: Path, module: str | None, changed: bool, output_format: str) -> None:
     """Print what each pass did, in instructions, bytes and time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
@@ -51,7 +52,7 @@ def command(folder: Path, module: str | None, changed: bool, as_json: bool) -> N
     measured = [
         measured_kernels(pipeline, profile) if profile is not None else [] for pipeline, _ in runs
     ]
-    if as_json:
+    if output_format == "json":
         modules = [
             {
                 "module": pipeline.title,
@@ -126,4 +127,4 @@ def _show_measured(kernels: Sequence[MeasuredKernel]) -> None:
     """Print the instructions that took the most time, and how many more there are."""
     print_table([tuple(map(shown, row)) for row in measured_table(kernels)], right=(0, 1))
     if (left := len(kernels) - MAX_MEASURED) > 0:
-        click.echo(f"and {counted(left, 'instruction')} more (--json)")
+        click.echo(f"and {counted(left, 'instruction')} more (--output-format json)")

@@ -29,7 +29,6 @@ class ReportOptions(NamedTuple):
     executor: str | None = None
     quiet: bool = False
     verbose: bool = False
-    color: str = "auto"
     fix: bool = False
     """True to fix what can be fixed first; the report is of what remains."""
     unsafe_fixes: bool | None = None
@@ -60,15 +59,15 @@ def output_report(
         from hlo_lint.report.history import plain_history, print_history
 
         details = {"quiet": options.quiet, "verbose": options.verbose}
-        if options.output is not None or common.is_plain(options.color):
+        if options.output is not None or common.is_plain():
             write_report(plain_history(report, **details), options.output)
         else:
-            print_history(common.console(color=options.color), report, **details)
+            print_history(common.console(), report, **details)
         return
     if output_format == "text" and not options.statistics and options.output is None:
         from hlo_lint.report import text
 
-        if common.is_plain(options.color):
+        if common.is_plain():
             plain = text.plain_findings(report.findings, verbose=options.verbose)
             whole = text.plain_report(report, verbose=options.verbose)
             sys.stdout.writelines(plain if options.quiet else whole)
@@ -80,7 +79,7 @@ def output_report(
                 first += text.took(seconds, sys.stdout)
                 write_report("".join(f"{line}\n" for line in (first, *rest)), None)
             return
-        console = common.console(color=options.color)
+        console = common.console()
         if options.quiet:
             text.print_text(console, report.findings, verbose=options.verbose)
         else:

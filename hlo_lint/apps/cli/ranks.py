@@ -19,12 +19,13 @@ from hlo_lint.text.source import shown
 
 @click.command("ranks")
 @click.argument("paths", metavar="DIR…", nargs=-1, required=True)
-@parameters.json_option
+@parameters.output_format("text", "json")
+@parameters.color_option
 @parameters.module_option
 @click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
 @click.pass_context
 def command(
-    ctx: click.Context, paths: tuple[str, ...], as_json: bool, module: str | None, quiet: bool
+    ctx: click.Context, paths: tuple[str, ...], output_format: str, module: str | None, quiet: bool
 ) -> None:
     """Compare the scheduled collectives of the processes of a run.
 
@@ -40,7 +41,7 @@ def command(
     if all(len(ranked.missing) + 1 >= len(ranks) for ranked in modules):
         raise DumpError(f"nothing compared: no module is on two of {len(ranks)} ranks")
     diverging = [ranked for ranked in modules if ranked.divergences]
-    if as_json:
+    if output_format == "json":
         listed = [_as_dict(ranked) for ranked in modules]
         common.print_json(ranks=[rank.name for rank in ranks], modules=listed)
     else:

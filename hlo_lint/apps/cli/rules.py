@@ -6,18 +6,13 @@ import json
 
 import click
 
+from hlo_lint.apps.cli import parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.rules.registry import all_rules
 
 
 @click.command("rules")
-@click.option(
-    "--output-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="The format of the list.",
-)
+@parameters.output_format("text", "json")
 def command(output_format: str) -> None:
     """List every rule with its family, its severity and its finding."""
     if output_format == "json":

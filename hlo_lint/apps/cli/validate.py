@@ -62,13 +62,7 @@ from hlo_lint.text.source import shown
     metavar="N",
     help="Programs that run at a time; by default as many as there are processors.",
 )
-@click.option(
-    "--output-format",
-    type=click.Choice([*FORMATS, "html"]),
-    default="text",
-    show_default=True,
-    help="The format of the report.",
-)
+@parameters.output_format(*FORMATS, "html", default=None, envvar="HLO_LINT_OUTPUT_FORMAT")
 @parameters.output_option
 @parameters.color_option
 @parameters.shared_options(parameters.FILES, parameters.MODULE, parameters.ALLOW_EMPTY)
@@ -79,9 +73,8 @@ def command(
     paths: tuple[str, ...],
     memory: int,
     jobs: int | None,
-    output_format: str,
+    output_format: str | None,
     output: Path | None,
-    color: str,
     shared: common.SharedOptions,
     **options: Any,
 ) -> None:
@@ -93,6 +86,7 @@ def command(
     to compare.
     """
     settings = common.settings_of(paths, shared)
+    output_format = output_format or settings.output_format
     dump = common.open_given(paths, settings, shared)
     with common.status_line() as note:
         result = validate(
@@ -105,7 +99,7 @@ def command(
         )
     if output_format == "text" and output is None:
         if result.report.findings:  # rich takes 0.1 s to import
-            print_text(common.console(color=color), result.report.findings)
+            print_text(common.console(), result.report.findings)
         _print_summary(result)
     else:
         write_report(_rendered(result, output_format, paths), output)
