@@ -603,21 +603,21 @@ CAUSES = {
         "whose layout is not descending",
         "Default layout should be enforced on reduction operand",
     ),
-    "stable_sort": ("unsupported-at-emission", "this sort has to be stable", "Stable sort"),
+    "stable_sort": ("unsupported-at-emission", "this sort is stable", "Stable sort"),
     "triton_gemm_left": ("unsupported-at-emission", "__triton_gemm", "Block level fusion config"),
-    "not_wrapped": ("unsupported-at-emission", "reverse stands outside", "opcode: reverse"),
+    "not_wrapped": ("unsupported-at-emission", "reverse outside", "opcode: reverse"),
     "triangular_solve_left": (
         "unsupported-at-emission",
-        "triangular-solve stands outside",
+        "triangular-solve outside",
         "opcode: triangular-solve",
     ),
-    "constant_of_odd_name": ("unsupported-at-emission", "where no name has a dot", "ptxas"),
+    "constant_of_odd_name": ("unsupported-at-emission", "must not have a dot", "ptxas"),
     "copy_left": (
         "unsupported-at-emission",
-        "this copy changes the order of bytes",
+        "this copy changes the layout",
         "LayoutUtil::LayoutsInShapesEqual",
     ),
-    "topk_left": ("unsupported-at-emission", "topk stands outside", "opcode: topk"),
+    "topk_left": ("unsupported-at-emission", "topk outside", "opcode: topk"),
 }
 """For each death: the rule that finds it, what it says, what XLA said."""
 

@@ -1,4 +1,4 @@
-"""Passes of one pipeline that bring the module back to what it was."""
+"""Passes of a pipeline that undo each other's changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlo_lint.rules.base import Bad, Compilation, Findings, Good, Rule, first_li
 from hlo_lint.rules.findings import Finding, Severity
 
 _MIN_RUNS: Final = 3
-"""Runs of a pass: two equal ones may be chance, where the second time was the last."""
+"""The smallest number of equal results of a pass: two may be chance."""
 _PROGRAM: Final = """
 HloModule m{mark}
 
@@ -25,7 +25,7 @@ _AFTER: Final = "module_0001.m.{:04}.simplification.after_{}.before_{}.txt"
 
 
 def _example(kind: type[Bad] | type[Good], rounds: int, other: str = "mover") -> Bad | Good:
-    """The dumps of a pipeline whose two passes move a transpose to and fro."""
+    """The dumps of a pipeline whose two passes move a transpose back and forth."""
     early = {"move": "t = f32[4,8]{1,0} transpose(p), dimensions={1,0}", "root": "negate(t)"}
     late = {"move": "t = f32[8,4]{1,0} negate(p)", "root": "transpose(t), dimensions={1,0}"}
     dumps = {_AFTER.format(1, "pipeline-start", "mover"): _PROGRAM.format(**early, mark="")}
@@ -38,17 +38,17 @@ def _example(kind: type[Bad] | type[Good], rounds: int, other: str = "mover") ->
 
 
 class PassesUndoEachOther(Rule):
-    """A pass that changes the module into what it was after an earlier run of the pass.
+    """A pass that makes the same change again because another pass undid it.
 
     ## Why
-    Pipelines run their passes until none reports a change. Where one pass makes of the module what
-    another one unmakes, they go on until XLA's limit of 25 rounds, or for ever: that takes time,
-    and what comes out depends on which of them was last. It is told for information: the
-    simplifications of XLA:GPU in jax 0.12.0.1 (degenerate-dimension-rewriter, reshape-mover) do so
-    in a third of all programs, and compute the same.
+    Pipelines repeat their passes until no pass reports a change. If two passes undo each other,
+    they repeat until XLA's limit of 25 rounds, or forever: that takes time, and the result depends
+    on which pass ran last. The finding is information: the simplifications of XLA:GPU in jax
+    0.12.0.1 (degenerate-dimension-rewriter, reshape-mover) do so in a third of all programs, and
+    the values are right.
 
-    The finding stands at the last of three or more runs of a pass in one run of a pipeline, where
-    the module has the structure that it had after the run before, though others changed it in
+    The finding is at the last of at least three runs of a pass in a run of a pipeline, if the
+    module has the same structure after each of the last three, although other passes changed it in
     between.
     """
 
@@ -56,7 +56,7 @@ class PassesUndoEachOther(Rule):
     examples = (_example(Bad, 3), _example(Good, 2), _example(Good, 3, "pipeline-start"))
 
     def check(self, compilation: Compilation) -> Findings:
-        """One finding for each run of a pipeline, at the last pass that repeats itself."""
+        """A finding for each run of a pipeline, at the last pass that repeats its result."""
         from hlo_lint.analysis.diff.structural_hash import Structures
 
         steps = compilation.pipeline.steps
@@ -74,7 +74,7 @@ class PassesUndoEachOther(Rule):
                 structures = Structures()
                 if len({structures.of(module).number for module in modules}) > 1:
                     continue
-                # What the pipeline starts with is the module after the round before.
+                # The start of the pipeline repeats the module that the previous round ended with.
                 between = dict.fromkeys(
                     dump.name.after
                     for dump in run
@@ -83,16 +83,16 @@ class PassesUndoEachOther(Rule):
                 if between:
                     yield Finding(
                         first_line(third),
-                        f"{name} made of the module what it was after step {second.step}, and "
-                        f"after step {first.step}",
-                        notes=(f"{', '.join(between)} undid it in between",),
+                        f"{name} made the module equal to that after steps {first.step} and "
+                        f"{second.step}",
+                        notes=(f"{', '.join(between)} undid the change in between",),
                         file=compilation.dumps.index(third),
                     )
                     break
 
 
 def _runs_of_pipelines(steps: tuple[NumberedDump, ...]) -> list[list[NumberedDump]]:
-    """The dumps of each stretch of one pipeline's name: a fixed point starts it again."""
+    """Consecutive dumps of the same pipeline; a fixed point repeats the pipeline."""
     runs: list[list[NumberedDump]] = []
     for dump in steps:
         if runs and runs[-1][-1].name.pipeline == dump.name.pipeline:

@@ -1,4 +1,4 @@
-"""Collective permutes that leave devices without the data they had."""
+"""Collective permutes that no longer send data to a device."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _FOR_ALL: Final = frozenset(
 )
 """Opcodes that give data to every device that runs them."""
 _CHOOSES: Final = frozenset({"select", "conditional"})
-"""Opcodes that show that devices are told apart."""
+"""Opcodes that may treat devices differently."""
 MAX_DEVICES: Final = 1 << 16
-"""Devices of a program; more are not told apart."""
+"""The largest number of devices that is considered."""
 _pair = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 _counts = late(r"\b(?:num_partitions|replica_count)=(\d+)")
 _BEFORE = "module_0001.m.0001.collectives.after_pipeline-start.before_simplifier.txt"
@@ -56,16 +56,16 @@ _RING = _PROGRAM.format(pairs="{0,1},{1,0},{2,2},{3,3}", mark="")
 
 
 class PermuteLosesTarget(Rule):
-    """A pass after which a collective permute no longer reaches a device.
+    """A pass that removes a device from the targets of a collective permute.
 
     ## Why
-    A device that is not the target of any pair of a collective-permute gets zeros. A pass that puts
-    a permute in the place of an all-gather and a slice, or that takes pairs away from one (a pair
-    `{p,p}` moves nothing, but keeps what device `p` has), must keep each target. XLA checks that
-    pairs are sound, not that they are complete.
+    A device that is not a target of a collective-permute gets zeros. A pass that replaces an
+    all-gather and a slice by a permute, or that removes pairs from a permute, must keep each
+    target. (A pair `{p,p}` moves no data, but preserves the data of device `p`.) XLA checks that
+    pairs are valid, not that they are complete.
 
-    Permutes that share the work of one are counted together, and receives that have pairs. Where
-    the pass adds a select, or a send that has none, devices are told apart elsewhere, and nothing
+    The rule counts all new permutes, and receives with pairs, together. If the pass adds a select,
+    a conditional or a send without pairs, devices may be treated differently elsewhere, and nothing
     is reported.
 
     Reports: openxla/xla#45218 (AllGatherDynamicSlicePermutedOffsetSimplifier).
@@ -95,7 +95,7 @@ class PermuteLosesTarget(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """One finding for each computation, at its first permute that is new."""
+        """A finding for each computation that lost targets, at its first new permute."""
         for computation in change.changed:
             before, after = computation.before, computation.after
             if _PERMUTES.isdisjoint(after.opcodes):
@@ -111,9 +111,9 @@ class PermuteLosesTarget(Rule):
             if lost:
                 yield Finding(
                     permutes[0],
-                    f"after {change.pass_name} no pair has the target {listed(lost)}",
+                    f"{change.pass_name} left no pair with the target {listed(lost)}",
                     notes=(
-                        f"before it, %{gone[0].name} ({gone[0].opcode}) gave data to each of them",
+                        f"before the pass, %{gone[0].name} ({gone[0].opcode}) sent data there",
                         "a device that is not a target gets zeros",
                     ),
                 )
@@ -137,7 +137,7 @@ def _collectives(
 
 
 def _pairs_of(collective: Instruction) -> tuple[tuple[int, int], ...]:
-    """The pairs of a source and a target."""
+    """The (source, target) pairs of a collective."""
     pairs = collective.attributes.get("source_target_pairs")
     if pairs is None:
         return transfer_pairs(collective)
@@ -158,7 +158,7 @@ def _chooses(computation: ChangedComputation) -> bool:
 
 
 def _reached(collectives: Iterable[Instruction], module: Module) -> set[int]:
-    """The devices that get data; of other collectives than permutes, all that there are."""
+    """The devices that get data: targets of permutes, all devices for other collectives."""
     reached: set[int] = set()
     for collective in collectives:
         if collective.opcode in _PERMUTES:

@@ -1,4 +1,4 @@
-"""Operations that only later passes may make, met before layout-assignment."""
+"""Operations that may only appear after layout-assignment."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ ENTRY %main (p: f32[8]) -> f32[2,4] {
 
 
 class PrematureOperation(Rule):
-    """A bitcast, or a call of cuBLASLt, before layout-assignment.
+    """A bitcast or a cuBLASLt call before layout-assignment.
 
     ## Why
-    A bitcast means something only where layouts do, and GEMM calls pin theirs: layout-assignment
-    stops with `Unexpected bitcast operation seen during layout assignment`, and on GPU the process
-    aborts in a CHECK on a `__cublas$lt` call. Mostly somebody fed HLO in again that was dumped
-    later, or a custom pass runs too early. Only dumps that are known to lie before it are looked
-    at, and of those the last.
+    A bitcast has no meaning without layouts, and GEMM calls pin theirs. layout-assignment fails
+    with `Unexpected bitcast operation seen during layout assignment`, and on GPU a CHECK on a
+    `__cublas$lt` call aborts the process. Usually, HLO from a later dump was compiled again, or a
+    custom pass runs too early. The rule looks at the last dump that is known to be before
+    layout-assignment.
     """
 
     severity = Severity.ERROR
@@ -62,7 +62,7 @@ class PrematureOperation(Rule):
     )
 
     def check(self, compilation: Compilation) -> Findings:
-        """Yields each such instruction of the last dump before layout-assignment."""
+        """Bitcasts and cuBLASLt calls in the last dump before layout-assignment."""
         before = _early(compilation.pipeline)
         if not before:
             return
@@ -72,14 +72,14 @@ class PrematureOperation(Rule):
                 for hit in m.find(pattern, module.nonfusion_computations):
                     yield Finding(
                         hit.instruction,
-                        f"{title} before {LAYOUT_ASSIGNMENT}, which stops at it",
+                        f"{title} before {LAYOUT_ASSIGNMENT}, which rejects it",
                         (_since(before, hit.instruction),),
                         file=compilation.dumps.index(last),
                     )
 
 
 def _early(pipeline: Pipeline) -> list[PassDump]:
-    """The dumps that lie before layout-assignment for certain."""
+    """The dumps that are certainly before layout-assignment."""
     if pipeline.is_helper:
         return []
     assigned = [
@@ -99,7 +99,7 @@ def _early(pipeline: Pipeline) -> list[PassDump]:
 
 
 def _since(dumps: list[PassDump], instruction: Instruction) -> str:
-    """The module in which it is there for the first time."""
+    """A note on the first dump that has an instruction."""
     first = dumps[-1]
     for dump in reversed(dumps):
         computation = dump.module.computation(instruction.computation.name)
@@ -109,4 +109,4 @@ def _since(dumps: list[PassDump], instruction: Instruction) -> str:
         first = dump
     if not isinstance(first, NumberedDump):
         return "the input has it"
-    return f"it is there from step {first.step:04d} on, {first.name.label}"
+    return f"first seen in step {first.step:04d}, {first.name.label}"

@@ -1,4 +1,4 @@
-"""The order that passes rely on, held against the passes that ran."""
+"""Pass orders that passes rely on, compared with the passes that ran."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ _UNREAD = f"module_0001.m.0001.p.after_dce.before_{_READS_TRIP_COUNTS}.txt"
 
 
 class RequiredPassOrder(Rule):
-    """A pass that ran without the pass it relies on, or on the wrong side of it.
+    """A pass that ran without a pass it relies on, or in the wrong order.
 
     ## Why
-    Passes rely on what others left (docs/contracts.md), and nothing in XLA looks at it when a pass
-    is switched off or a pipeline is put together differently: the compilation dies later, runs
-    slower, or computes something else. The passes that ran are known from the module's metadata
+    Passes rely on the results of other passes (docs/contracts.md). XLA does not check this when a
+    pass is disabled or a pipeline changes: compilation fails later, the program is slower, or it
+    computes wrong values. The passes that ran are known from the module's metadata
     (`xla_dump_module_metadata`), from the dumps with `xla_dump_hlo_pass_re=.+`, or from the
-    release's list less what `xla_disable_hlo_passes` names. An order that the release itself does
-    not keep is left out; that a flag switched a pass off, and the program was compiled all the
-    same, is told for information. Left out are also folders with a compilation that died:
-    `compilation-died` says what it was. Before a pass that reads trip counts the loops show if they
-    had been annotated: one that counts to a constant, and does not say so, had not.
+    release's list without those in `xla_disable_hlo_passes`. Orders that the release itself
+    violates are skipped. If a flag disabled a pass and the program still compiled, the finding is
+    information. Folders with a failed compilation are skipped: `compilation-died` explains those.
+    In the input of a pass that reads trip counts, a loop that counts to a constant but has no
+    annotation shows that the annotator did not run.
     """
 
     messages = ("Gemm rewriting should run after layout assignment",)
@@ -102,7 +102,7 @@ class RequiredPassOrder(Rule):
     )
 
     def check_annotations(self, compilation: Compilation) -> Findings:
-        """Each pipelined loop that counts, without the trip count that a pass had to read."""
+        """Pipelined loops without the trip count that a pass reads."""
         for number, dump in enumerate(compilation.dumps):
             if dump.name is None or dump.name.after != _READS_TRIP_COUNTS:
                 continue
@@ -113,17 +113,17 @@ class RequiredPassOrder(Rule):
                 if loop.declared_trip_count is None and counter.trip_count is not None:
                     yield Finding(
                         instruction,
-                        f"{_READS_TRIP_COUNTS} ran while this loop had no known_trip_count",
+                        f"{_READS_TRIP_COUNTS} ran before this loop had a known_trip_count",
                         (
-                            f"the loop runs {counter.trip_count} times; no "
-                            "while-loop-trip-count-annotator has said so, and its permutes are "
-                            "valid in all iterations",
+                            f"the loop runs {counter.trip_count} times, but "
+                            "while-loop-trip-count-annotator did not annotate it, so its permutes "
+                            "are valid in all iterations",
                         ),
                         file=number,
                     )
 
     def check(self, folder: DumpFolder) -> Findings:
-        """Yields one finding for each order that is broken, at the first module that breaks it."""
+        """A finding for each violated order, at the first module that violates it."""
         if any(pipeline.crashed for pipeline in folder.pipelines):
             return
         by_key: dict[str, tuple[int, Breach]] = {}
@@ -143,7 +143,7 @@ class RequiredPassOrder(Rule):
             if breach.disabled:
                 notes.append(f"{', '.join(breach.disabled)}: disabled by xla_disable_hlo_passes")
             if modules[key] > 1:
-                notes.append(f"the same in {modules[key]} modules of this folder")
+                notes.append(f"also in {modules[key] - 1} more modules of this folder")
             yield Finding(
                 first_line(folder.dumps[number]),
                 breach.order.breach(breach.guilty[1]),

@@ -1,4 +1,4 @@
-"""Instructions with side effects that a pass removed, or made more of."""
+"""Instructions with side effects that a pass removed, repeated or moved."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BARRIER: Final = "opt-barrier"
 _REPLACES: Final = frozenset(
     "async-start call conditional custom-call fusion recv send while".split()
 )
-"""Opcodes of instructions that may have the side effect in the place of the one that is gone."""
+"""Opcodes that may carry the side effect of a removed instruction."""
 _ENTRY = """
 HloModule m
 
@@ -153,31 +153,26 @@ _AFTER = "module_0001.m.0002.simplification.after_dce.before_pipeline-end.txt"
 
 
 class SideEffectLost(Rule):
-    """A pass that removes an instruction with side effects from the entry, or repeats it.
+    """A pass that removes or repeats an instruction with side effects.
 
     ## Why
-    An infeed, an outfeed, a send to the host, a custom call with `custom_call_has_side_effect=true`
-    and the state of a generator of random numbers count even where nobody reads their result: a
-    pass may move or replace them, and may not delete them. A deleted callback prints nothing, and a
-    deleted infeed gives its data to the next one.
+    Infeeds, outfeeds, sends to the host, custom calls with `custom_call_has_side_effect=true` and
+    updates of a random generator's state matter even if their result is unused. A pass may move or
+    replace them, but not delete them: a deleted callback prints nothing, and a deleted infeed
+    leaves its data to the next infeed.
 
-    One that runs twice writes twice, and takes the data of the next one. The same holds for `rng`,
-    which gives other numbers each time: two that are merged give the same ones, and one that is
-    cloned into each of its readers gives them different ones. Two calls on the same operands whose
-    configurations differ are not one, nor are two operations on the same operands of which one runs
-    on the host or on another stream, over other devices, is more precise, or is sharded otherwise.
+    A pass must not repeat an effect, move it into or out of a remaining loop, or make a conditional
+    effect unconditional: an infeed that runs twice takes the data of the next infeed. `rng` returns
+    different numbers each time, so a pass must not merge two of them, or clone one for each user.
+    Two operations on the same operands must not be merged if they differ in configuration, devices,
+    precision or sharding, or if only one runs on the host or on a different stream.
 
-    So is an `opt-barrier`, which is there so that no pass looks past it: only the pass that is made
-    for it takes it away. The same holds for calls that mark a value for a pass: `MoveToHost`,
-    `Sharding`, `LayoutConstraint`.
+    Only the pass made for it may remove an `opt-barrier` or a call that marks a value for a pass:
+    `MoveToHost`, `Sharding`, `LayoutConstraint`.
 
-    An effect runs as often as it did: a pass does not move it into a loop or out of one that stays,
-    nor has it run in each case where a conditional decided.
-
-    The entry is looked at, which runs once in any case, and computations that are called as before
-    and kept their names: what another one loses may have been dead, and calls that mark a value for
-    a pass are there to be removed. Where the pass added a call, a fusion or control flow, that may
-    have the effect, and nothing is reported.
+    The rule checks the entry, which always runs once, and computations that are still called under
+    the same name: other computations may have been dead. If the pass added a call, a fusion or
+    control flow, that may contain the effect, and nothing is reported.
     """
 
     severity = Severity.WARNING
@@ -296,8 +291,7 @@ class SideEffectLost(Rule):
     )
 
     def check_callers(self, change: PassPair) -> Findings:
-        """One finding for each call, loop or conditional of the entry that is gone with an effect
-        in it."""
+        """Removed calls, loops and conditionals of the entry that contained an effect."""
         before, after = change.before.entry, change.after.entry
         if before is None or after is None or after.root is None or before is after:
             return
@@ -328,32 +322,31 @@ class SideEffectLost(Rule):
                 )
 
     def check_repeated(self, change: PassPair) -> Findings:
-        """One finding for each kind of effect of the entry that there is more of."""
+        """Effects of the entry that occur more often than before the pass."""
         before, after = change.before, change.after
         if before.entry is None or REPEATED.isdisjoint(before.entry.opcodes):
             return
-        at_first = Counter(effect_of(one.row) for one in with_opcodes(before.entry, REPEATED))
+        at_first = Counter(effect_of(call.row) for call in with_opcodes(before.entry, REPEATED))
         left = Counter[str]()
         places: dict[str, Instruction] = {}
         for computation in after.computations:
-            for one in with_opcodes(computation, REPEATED):
-                effect = effect_of(one.row)
+            for call in with_opcodes(computation, REPEATED):
+                effect = effect_of(call.row)
                 if effect in at_first and effect:
                     left[effect] += 1
                     is_entry = computation is after.entry
-                    if not (is_entry and one.name in before.entry.index):
-                        places[effect] = one
+                    if not (is_entry and call.name in before.entry.index):
+                        places[effect] = call
         for effect, place in places.items():
             if left[effect] > at_first[effect] == _count(before, effect):
                 yield Finding(
                     place,
-                    f"{change.pass_name} made {left[effect]} of {at_first[effect]} {effect}, which "
-                    "has an effect each time it runs",
+                    f"{change.pass_name} repeated {effect}, which has side effects: "
+                    f"{left[effect]} calls, {at_first[effect]} before the pass",
                 )
 
     def check_moved(self, change: PassPair) -> Findings:
-        """One finding for each kind of effect that a pass moved into a loop or out of one, or that
-        ran in one case and runs in all."""
+        """Effects that a pass moved into or out of a loop, or made unconditional."""
         opcodes = {opcode for computation in change.removed for opcode in computation.opcodes}
         if opcodes.isdisjoint({*REPEATED, "conditional"}):
             return
@@ -368,19 +361,19 @@ class SideEffectLost(Rule):
                 place = next(run for run in theirs if run.loops not in was_in)
                 yield Finding(
                     place.instruction,
-                    f"{change.pass_name} moved {effect}, which has an effect each time it runs, "
+                    f"{change.pass_name} moved {effect}, which has side effects, "
                     f"{'into' if sum(is_in) > sum(was_in) else 'out of'} a loop",
                 )
             chosen = [run.case for run in ours if run.case and _is_decided_later(run.case, change)]
             if chosen and not any(run.case for run in theirs):
                 yield Finding(
                     theirs[0].instruction,
-                    f"{change.pass_name} has {effect}, which has an effect, run in each case: "
-                    f"%{chosen[0].name}, a conditional, decided it",
+                    f"{change.pass_name} made {effect}, which has side effects, unconditional: "
+                    f"it was in a branch of %{chosen[0].name}",
                 )
 
     def check_barriers(self, change: PassPair) -> Findings:
-        """One finding for each value that is read past a barrier, or a mark, that is gone."""
+        """Values that are read past a removed barrier or marker."""
         for computation in change.changed:
             before, after = computation.before, computation.after
             gone = {
@@ -405,15 +398,15 @@ class SideEffectLost(Rule):
                     if mark.opcode == _BARRIER or (
                         old.opcode == new.opcode and source in _marked(mark, gone)
                     ):
-                        what = an(mark.custom_call_target or _BARRIER)
+                        title = an(mark.custom_call_target or _BARRIER)
                         yield Finding(
                             new,
-                            f"{change.pass_name} removed %{mark.name}, {what}: this "
+                            f"{change.pass_name} removed %{mark.name}, {title}: this "
                             f"{new.opcode} reads past it",
                         )
 
     def check_merged(self, change: PassPair) -> Findings:
-        """One finding for each reader of an instruction that got another one that is not alike."""
+        """Users of an instruction that was merged into a different instruction."""
         for reader, gone, other, what in merges(change):
             yield Finding(
                 reader,
@@ -422,16 +415,16 @@ class SideEffectLost(Rule):
             )
 
     def check(self, change: PassPair) -> Findings:
-        """One finding for each instruction that is gone."""
+        """Removed instructions with side effects."""
         for computation in change.changed:
             before, after = computation.before, computation.after
             if EFFECTS.isdisjoint(before.opcodes) or after.root is None:
                 continue
             if after is not change.after.entry and after.name not in _called(change.after):
                 continue
-            gone = [one for one in with_opcodes(before, EFFECTS) if has_effect(one.row)]
-            there = set(after.rows) if gone else ()
-            gone = [one for one in gone if one.row not in there]
+            effects = [call for call in with_opcodes(before, EFFECTS) if has_effect(call.row)]
+            rows_after = set(after.rows) if effects else ()
+            gone = [call for call in effects if call.row not in rows_after]
             if not gone:
                 continue
             if _is_replaced(change):
@@ -453,7 +446,7 @@ class SideEffectLost(Rule):
 
 
 def _stops(mark: Instruction, pass_name: str) -> bool:
-    """True for a barrier, or a call that marks a value, that a pass is not made to take away."""
+    """True for a barrier or a marker that the pass must not remove."""
     if mark.opcode == _BARRIER:
         return not may(pass_name, "barriers")
     target = mark.custom_call_target
@@ -462,14 +455,14 @@ def _stops(mark: Instruction, pass_name: str) -> bool:
 
 
 def _marked(mark: Instruction, gone: Mapping[str, Instruction]) -> Iterator[str]:
-    """The values, by their names, that a mark and those below it are put on."""
+    """The names of the values that a marker, or a chain of removed markers, is applied to."""
     yield from reached(
         [mark.operand_names[0]], lambda name: gone[name].operand_names[:1] if name in gone else ()
     )
 
 
 def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
-    """True if a conditional is gone, and something else reads what it chose by."""
+    """True if a conditional is gone but its predicate still has users."""
     after = change.after.computation(conditional.computation.name)
     choice = None if after is None else after.instruction(conditional.operand_names[0])
     if choice is None or choice.opcode == "constant" or not choice.users:
@@ -479,7 +472,7 @@ def _is_decided_later(conditional: Instruction, change: PassPair) -> bool:
 
 
 def _called(module: Module) -> frozenset[str]:
-    """The computations that something calls."""
+    """The names of the called computations."""
     return frozenset(
         name
         for computation in module.computations
@@ -495,7 +488,7 @@ def _count(module: Module, effect: str) -> int:
 
 
 def _is_replaced(change: PassPair) -> bool:
-    """True if something new may have the effects of what is gone."""
+    """True if a new instruction may carry the effects of removed instructions."""
     kept = {row for part in change.removed for row in part.rows}
     return any(
         row not in kept and (opcode_of(row) in _REPLACES or has_effect(row))

@@ -22,18 +22,18 @@ _OPTIONS = {"module_0001.jit_f.debug_options": 'xla_dump_hlo_pass_re: ".*"'}
 
 
 class SilentChange(Rule):
-    """A module that changed between two dumps though no pass reported a change.
+    """A module that changed between two dumps although no pass reported a change.
 
     ## Why
-    XLA's verifier runs only after passes that report a change, and loops of passes stop when none
-    does. A pass that changes the module and denies it escapes both, and the next pass is blamed
-    for what it did. It shows where the text at the start of a pipeline is not that of the dump
-    before it, and, with the module's metadata, where the text changed after a pass that denied
-    it. Scheduling, which is not a pass, pipelines that run within a pass, and the workspaces that
-    cuDNN asks for outside any pipeline are left out, and so is XLA:TPU, which changes modules
-    between its pipelines. Where all that is new are instructions that nobody reads, as
-    layout_normalization of jax 0.11.2 leaves them, it is told for information.
-    `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA itself look.
+    XLA's verifier runs only after passes that report a change, and fixed-point loops stop when no
+    pass reports one. A pass that changes the module without reporting it escapes both, and the next
+    pass is blamed. It shows if the text at the start of a pipeline differs from the previous dump,
+    or, with the module's metadata, if the text changed after a pass that reported no change. The
+    rule skips scheduling, which is not a pass, pipelines that run within a pass, cuDNN workspaces
+    that are set outside pipelines, and XLA:TPU, which changes modules between pipelines. If the
+    pass only added unused instructions, as layout_normalization of jax 0.11.2 does, the finding is
+    information. `--xla_unsupported_crash_on_hlo_pass_silent_hlo_change` makes XLA check this
+    itself.
     """
 
     severity = Severity.WARNING
@@ -52,7 +52,7 @@ class SilentChange(Rule):
     )
 
     def check(self, compilation: Compilation) -> Findings:
-        """Yields one finding for each such dump."""
+        """Dumps that differ from the previous dump without a reported change."""
         dumps = compilation.dumps
         for disagreement in disagreements(compilation.pipeline):
             if not disagreement.reported and not resizes_only_workspaces(
@@ -60,16 +60,16 @@ class SilentChange(Rule):
             ):
                 assert disagreement.before.name is not None
                 notes = [
-                    f"the dump before it: {disagreement.before.path.name}",
-                    "a pass after that dump changed the module, and reported that it had not",
+                    f"the previous dump: {disagreement.before.path.name}",
+                    "a pass after that dump changed the module but reported no change",
                 ]
                 harmless = adds_only_unread(disagreement.before.module, disagreement.after.module)
                 if harmless:
                     notes.append("it only added instructions without users")
                 yield Finding(
                     first_line(disagreement.after),
-                    f"the module is not as {disagreement.before.name.after} left it, "
-                    "and no pass that reported a change ran in between",
+                    f"the module changed after {disagreement.before.name.after}, but no pass "
+                    "reported a change",
                     tuple(notes),
                     severity=Severity.INFO if harmless else None,
                     file=dumps.index(disagreement.after),

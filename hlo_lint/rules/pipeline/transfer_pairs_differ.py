@@ -1,4 +1,4 @@
-"""Sends and receives of one channel that name other pairs of devices."""
+"""Sends and receives of a channel whose device pairs differ."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ROOT o = f32[8]{0} get-tuple-element(d), index=0
 
 
 class TransferPairsDiffer(Rule):
-    """A send that goes to other devices than the receive of its channel waits for.
+    """A send and a receive of the same channel with different device pairs.
 
     ## Why
-    XLA:GPU makes a send and a receive of a collective permute, and each of them has its pairs of
-    devices in `_xla_send_recv_source_target_pairs`. A pass that changes those of one, or gives one
-    to another loop, or takes one of the two away, leaves devices that wait for data which nobody
-    sends: the program hangs. Looked at are channels with one send and one receive in a computation,
-    and pairs that sends and receives of a module had until a pass took them from one side.
+    XLA:GPU splits a collective permute into a send and a receive, each with its device pairs in
+    `_xla_send_recv_source_target_pairs`. If a pass changes the pairs of only one, moves one to a
+    different loop, or removes one, devices wait for data that no device sends: the program hangs.
+    The rule checks channels with a single send and receive in a computation, and pairs that a pass
+    removed from only one side of the module.
     """
 
     severity = Severity.WARNING
@@ -64,7 +64,7 @@ class TransferPairsDiffer(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such send."""
+        """Sends whose pairs differ from those of the channel's receive."""
         ends: dict[tuple[str, str], list[Instruction]] = defaultdict(list)
         for opcode in ("send", "recv"):
             for end in instructions_of(module, opcode):
@@ -77,15 +77,15 @@ class TransferPairsDiffer(Rule):
             sent, received = map(set, map(transfer_pairs, found))
             if sent != received and channel != "0":
                 only = min(sent ^ received)
-                other = found[1 if only in sent else 0]
+                counterpart = found[1 if only in sent else 0]
                 yield Finding(
                     found[0],
-                    f"{_way(only, only in sent)}, and %{other.name}, the {_other(only in sent)} of "
-                    f"channel {channel}, does not say so",
+                    f"{_way(only, only in sent)}, but %{counterpart.name}, the "
+                    f"{_other(only in sent)} of channel {channel}, lacks this pair",
                 )
 
     def check_removed(self, change: PassPair) -> Findings:
-        """The first pair of devices of which a pass left one side."""
+        """The first device pair that a pass removed from only one side."""
         if not any("recv" in computation.opcodes for computation in change.before.computations):
             return
         before, after = (
@@ -97,8 +97,8 @@ class TransferPairsDiffer(Rule):
             only = min(sent ^ received)
             yield Finding(
                 after[0 if only in sent else 1][only],
-                f"{_way(only, only in sent)}, and after {change.pass_name} no "
-                f"{_other(only in sent)} of the module says so",
+                f"{_way(only, only in sent)}, but after {change.pass_name} no "
+                f"{_other(only in sent)} of the module has this pair",
             )
 
 
@@ -113,6 +113,6 @@ def _other(is_sent: bool) -> str:
 
 
 def _ends(module: Module, opcode: str) -> dict[tuple[int, int], Instruction]:
-    """The sends or the receives of a module, by their pairs of devices."""
+    """The sends or the receives of a module, by device pair."""
     ends = instructions_of(module, opcode)
     return {pair: end for end in ends for pair in transfer_pairs(end)}

@@ -1,4 +1,4 @@
-"""Loops whose annotated trip count is not the one that their counter gives."""
+"""Loops whose annotated trip count differs from their counter's."""
 
 from __future__ import annotations
 
@@ -44,26 +44,27 @@ _NAMED = ',"known_induction_variable":{"tuple_index":"0"}'
 _COUNTS_WITH: Final = ("known_induction_variable", "dynamic_variables")
 _OTHERS = ',"dynamic_variables":[{"tuple_index":"%d","init":"0","step":"%d"}]'
 _MAX_STEP: Final = 1 << 31
-"""Larger steps are negative numbers of an unsigned type."""
+"""The smallest step that is taken for a negative number of an unsigned type."""
 _BEFORE = "module_0001.m.0001.loops.after_pipeline-start.before_double-buffer.txt"
 _AFTER = "module_0001.m.0002.loops.after_double-buffer.before_pipeline-end.txt"
 
 
 class TripCountDisagrees(Rule):
-    """A loop whose `known_trip_count`, `known_init_step` or counter is not what it does.
+    """A loop whose annotated trip count, init, step or counter is wrong.
 
     ## Why
-    WhileLoopTripCountAnnotator writes the trip count once. A pass that unrolls, peels or pipelines
-    the loop afterwards has to write it anew. XLA:GPU runs the body as often as the annotation says
-    and does not evaluate the condition (service/gpu: WhileThunk), and passes unroll by it: with a
-    wrong count, the loop computes wrong values. So do copies of slices in loops, whose addresses
-    follow `known_init_step`. It is held against the constants that the counter
-    begins with, is raised by and is compared with; a loop without such constants is left alone. An
-    element that `known_induction_variable` or `dynamic_variables` names has to be a scalar, and an
-    integer that each iteration raises so where a step is given: a pass that takes elements out of
-    the state renumbers the rest.
-    It is an error in a scheduled module, and a warning after a pass that made the two disagree, or
-    in a loose text.
+    WhileLoopTripCountAnnotator writes the trip count once. A later pass that unrolls, peels or
+    pipelines the loop must update it. XLA:GPU runs the body as often as `known_trip_count` says
+    without evaluating the condition (service/gpu: WhileThunk), and passes unroll by it: a wrong
+    count gives wrong values. So does a wrong `known_init_step`, from which the addresses of copied
+    slices are computed. The rule compares the annotations with the constants that the counter
+    starts at, adds and is compared with, and skips loops without such constants. The state element
+    named by `known_induction_variable` or `dynamic_variables` must be a scalar; with a step, it
+    must be an integer to which each iteration adds that step. A pass that removes elements of the
+    state must renumber these.
+
+    The finding is an error in a scheduled module, and a warning after the pass that introduced it,
+    or in a single file of unknown stage.
 
     Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
@@ -105,7 +106,7 @@ class TripCountDisagrees(Rule):
     )
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each loop of a module that is going to run, or whose place in a run is not known."""
+        """Wrong annotations in a scheduled module, or in a module of unknown stage."""
         if stage.scheduled or stage.assumed:
             severity = Severity.ERROR if stage.scheduled else Severity.WARNING
             for loop, counter in _disagreeing(module):
@@ -114,7 +115,7 @@ class TripCountDisagrees(Rule):
                 yield Finding(loop.instruction, message, severity=severity)
 
     def check_pass(self, change: PassPair, stage: Stage) -> Findings:
-        """Each loop that agreed before a pass; what a program began with is not its fault."""
+        """Annotations that were right before a pass and wrong after it."""
         if change.after.is_scheduled or stage.assumed:
             return
         stale = list(_stale(change.after))
@@ -142,7 +143,7 @@ def _disagreeing(module: Module) -> Iterator[tuple[Loop, Counter]]:
 
 
 def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
-    """The loops that are said to count with an element of their state which does not, and why."""
+    """Loops whose annotated counter is not a counter, with a message."""
     for loop in loops(module):
         if not any(name in loop.instruction.attributes_text for name in _COUNTS_WITH):
             continue
@@ -158,54 +159,55 @@ def _stale(module: Module) -> Iterator[tuple[Loop, str]]:
             step = annotated.step if annotated else None
             claims.append((_COUNTS_WITH[0], config.get(_COUNTS_WITH[0]), step))
         counted = others if isinstance(others, Sequence) else ()
-        claims += [(_COUNTS_WITH[1], other, integer_field(other, "step")) for other in counted]
+        claims += [(_COUNTS_WITH[1], claim, integer_field(claim, "step")) for claim in counted]
         for name, claim, step in claims:
             index = integer_field(claim, "tuple_index")
             if index is None:
                 continue
             element = shape.elements[index] if index < len(shape.elements) else None
-            # XLA names a float that a loop counts with, too, and gives no step of it.
+            # XLA also annotates floating-point counters, but without a step.
             is_integer = bool(step) or name == _COUNTS_WITH[1]
             if (
                 not isinstance(element, ArrayShape)
                 or element.dims
                 or (is_integer and element.dtype[0] not in "su")
             ):
-                yield loop, f"{name} is element {index} of the state, which is {element or 'none'}"
+                kind = element or "missing"
+                yield loop, f"{name} is element {index} of the state, which is {kind}"
             elif loop.trip_count != 1 and step and loop.step(index) not in (None, step):
                 yield (
                     loop,
-                    f"{name} is element {index} of the state, by {step}, and each iteration adds "
-                    f"{loop.step(index)}",
+                    f"{name} is element {index} of the state with step {step}, but each iteration "
+                    f"adds {loop.step(index)}",
                 )
 
 
 def _wrong_annotation(loop: Loop, counter: Counter) -> str:
-    """The annotation of the counter that is not true of it; empty where there is none."""
+    """A message on a wrong annotation of the counter; empty if it is right or missing."""
     annotated = read_loop(loop.instruction)
     if annotated is None or loop.trip_count == 0:
         return ""
     if annotated.induction_variable is None:
         if not annotated.step:
-            return ""  # not annotated with it
+            return ""  # without a step, init is not annotated either
     elif annotated.induction_variable != counter.index:
         if loop.step(annotated.induction_variable) == annotated.step:
-            return ""  # another element that counts
+            return ""  # a second counter
         return (
-            f"known_induction_variable is element {annotated.induction_variable} of the state, and "
+            f"known_induction_variable is element {annotated.induction_variable} of the state, but "
             f"the loop counts with element {counter.index}"
         )
     if (annotated.init, annotated.step) == (counter.first, counter.step):
         return ""
     return (
-        f"known_init_step says from {annotated.init} by {annotated.step}, and the loop counts from "
-        f"{counter.first} by {counter.step}"
+        f"known_init_step is init {annotated.init}, step {annotated.step}, but the loop counts "
+        f"from {counter.first} by {counter.step}"
     )
 
 
 def _finding(loop: Loop, counter: Counter, severity: Severity) -> Finding:
     message = (
-        f"known_trip_count is {loop.declared_trip_count}, and the loop runs "
+        f"known_trip_count is {loop.declared_trip_count}, but the loop runs "
         f"{counter.trip_count} times"
     )
     if loop.declared_trip_count == counter.trip_count:
@@ -215,7 +217,7 @@ def _finding(loop: Loop, counter: Counter, severity: Severity) -> Finding:
         message,
         notes=(
             f"the counter starts at {counter.first}, each iteration adds {counter.step}, and the "
-            f"loop goes on while it is {counter.direction} {counter.limit}",
+            f"loop runs while it is {counter.direction} {counter.limit}",
         ),
         severity=severity,
     )

@@ -1,4 +1,4 @@
-"""Calls, fusions and regions that are not what a library or an emitter of XLA takes."""
+"""Library calls, fusions and regions that XLA's emitters or libraries reject."""
 
 from __future__ import annotations
 
@@ -272,28 +272,29 @@ _CONVOLVED: Mapping[str, tuple[int | None, ...]] = {
     "__cudnn$convBackwardFilter": (0, None, 1),
     "__cudnn$convBiasActivationForward": (0, 1, None),
 }
-"""The operands that are what is convolved, the kernel and what that gives; None for the result."""
+"""The operands that are input, kernel and output of the convolution; None for the result."""
 _PACKED = frozenset({"s8", "u8"})
-"""Element types of which an array may have its features in vectors, along another dimension."""
+"""Element types whose arrays may have vectors of features in an extra dimension."""
 
 
 class UnfitForCallee(Rule):
-    """A call of a library, or a region, that is not what XLA emits there.
+    """A library call or region that XLA's emitter rejects.
 
     ## Why
-    XLA's own custom calls carry no signature: the pass that makes one and the thunk that runs it
-    agree on operands, results and the fields of the configuration, and nothing between them looks.
-    A missing operand is a RET_CHECK of the emitter; a bias that is too short is read beyond its
-    end. A convolution of cuDNN, or a product of cuBLAS, is one of HLO with each array in a role of
-    its own; what a pass makes of it is held against what HLO would infer. Regions that are emitted
-    in their own way have no signature either: a small call of XLA:CPU has no thread pool, a command
-    buffer records what has a command, a loop fusion computes one element at a time, an input fusion
-    with several reductions goes over them together, and an asynchronous wrapper is one operation
-    that has a thunk of its own, no loop and no sort. Triton has no complex numbers, and XLA's
-    emitter for it has no code for some opcodes. The rows, each with its releases and with how it is
-    known, are `hlo_lint/analysis/callees.toml`.
+    XLA's own custom calls have no signature: the pass that makes a call and the thunk that runs it
+    must agree on operands, results and configuration, and nothing in between checks this. A missing
+    operand fails a RET_CHECK of the emitter; a bias that is too short is read past its end. A cuDNN
+    convolution or a cuBLAS product computes an HLO convolution or dot, so the rule compares its
+    shapes with those that HLO infers. Regions with special emitters have restrictions, too: a small
+    call of XLA:CPU has no thread pool, a command buffer contains only operations that have a
+    command, a loop fusion computes its result element by element, an input fusion with several
+    reductions runs them together, and an asynchronous wrapper is a single operation with its own
+    thunk, not a loop or a sort. Triton has no complex numbers, and XLA's Triton emitter lacks some
+    opcodes. The restrictions, with their releases and sources, are in
+    `hlo_lint/analysis/callees.toml`.
 
-    It is a warning where a row is of some releases, and that of the module is not known.
+    The finding is a warning if a restriction applies only to some releases and the module's release
+    is unknown.
 
     Reports: openxla/xla@24c1fac9bb, openxla/xla@fcf97e619e.
     """
@@ -377,14 +378,14 @@ class UnfitForCallee(Rule):
     )
 
     def check_convolutions(self, change: PassPair) -> Findings:
-        """Each call of cuDNN or cuBLAS that a pass made, or changed, of arrays that do not fit."""
-        made = [call for computation in change.added for call in _misfits(computation)]
-        if made and not any(any(_misfits(one)) for one in change.before.computations):
-            for call, message in made:
+        """New or changed cuDNN and cuBLAS calls whose shapes do not match."""
+        misfits = [call for computation in change.added for call in _misfits(computation)]
+        if misfits and not any(any(_misfits(old)) for old in change.before.computations):
+            for call, message in misfits:
                 yield Finding(call, f"{call.custom_call_target}: {message}")
 
     def check_made(self, change: PassPair) -> Findings:
-        """Each region that a pass made, or changed, and that is not what its emitter takes."""
+        """New or changed regions that their emitter rejects."""
         module = change.after
         if module.has_tiles:
             return
@@ -415,13 +416,13 @@ class UnfitForCallee(Rule):
                     runner.called_computations
                 ):
                     runners[runner.name] = runner
-            made = list(misused(region, module, runners.values()))
-            if made and not any(misused(region, change.before)):
-                for runner, message in made:
+            misuses = list(misused(region, module, runners.values()))
+            if misuses and not any(misused(region, change.before)):
+                for runner, message in misuses:
                     yield Finding(runner, message, severity=Severity.WARNING)
 
     def check(self, module: Module, stage: Stage) -> Findings:
-        """Each such call and region."""
+        """Calls that match no signature of their target, and regions that their emitter rejects."""
         calls, regions = callees()
         for call in instructions_of(module, "custom-call"):
             rows = calls.get(call.custom_call_target, ())
@@ -443,7 +444,7 @@ class UnfitForCallee(Rule):
 
 
 def _misfits(computation: Computation) -> Iterator[tuple[Instruction, str]]:
-    """The convolutions and products of libraries that are not of their arrays, and why."""
+    """Library convolutions and products whose shapes do not match, with a message."""
     for call in computation.with_opcode("custom-call"):
         target = call.custom_call_target
         if target in _CONVOLVED or target.startswith(_PRODUCT):
@@ -455,25 +456,28 @@ def _misfits(computation: Computation) -> Iterator[tuple[Instruction, str]]:
 
 @lru_cache(maxsize=1 << 10)
 def _misfit(target: str, type_text: str, operands: Sequence[str | None], attributes: str) -> str:
-    """The reason that a call is not of its arrays; empty if it is. Passes keep most calls."""
+    """The error in the shapes of a library call; empty if they match.
+
+    It is cached because passes keep most calls.
+    """
     shape = shape_or_none(type_text)
     result = shape.elements[0] if isinstance(shape, TupleShape) and shape.elements else shape
     shapes = dict(enumerate(shape_or_none(operand or "") for operand in operands))
     roles = _CONVOLVED.get(target, (0, 1, None))
-    arrays = [result if at is None else shapes.get(at) for at in roles]
+    arrays = [result if number is None else shapes.get(number) for number in roles]
     if any(not isinstance(array, ArrayShape) or array.dtype in _PACKED for array in arrays):
         return ""
-    left, right, made = map(str, arrays)
+    left, right, output = map(str, arrays)
     opcode = "convolution"
     if target not in _CONVOLVED:
         opcode, span = "dot", attribute_span(attributes, "backend_config") or (0, 0)
         attributes = _dimensions(configuration(attributes[slice(*span)]))
-    errors = check_shape(opcode, made, (left, right), attributes, ()).errors if attributes else ()
+    errors = check_shape(opcode, output, (left, right), attributes, ()).errors if attributes else ()
     return next(iter(errors), "")
 
 
 def _dimensions(config: Mapping[str, Json]) -> str:
-    """The attributes of a dot, by the configuration of a product; empty if it has none."""
+    """The dot attributes that the configuration of a product states."""
     attributes = ""
     for name in ("lhs_batch", "lhs_contracting", "rhs_batch", "rhs_contracting"):
         numbers = config.get(f"{name}_dimensions", ())
@@ -483,7 +487,7 @@ def _dimensions(config: Mapping[str, Json]) -> str:
 
 
 def _new(change: PassPair, opcodes: set[str]) -> Iterator[Instruction]:
-    """The instructions of some opcodes that a pass made, or gave another type or attributes."""
+    """Instructions of these opcodes that are new, or whose type or attributes changed."""
     changed = {id(pair.after): pair for pair in change.changed}
     for computation in change.added:
         rows = computation.rows
@@ -492,18 +496,17 @@ def _new(change: PassPair, opcodes: set[str]) -> Iterator[Instruction]:
         for number in range(len(rows)) if pair is None else pair.added:
             if opcode_of(rows[number]) not in opcodes:
                 continue
-            if pair is not None and number in kept:
-                one, other = pair.before.rows[kept[number]], rows[number]
-                if _runs_alike(one, other):
-                    continue
+            before = pair.before.rows[kept[number]] if pair and number in kept else None
+            if before is not None and _runs_alike(before, rows[number]):
+                continue
             yield computation.at(number)
 
 
-def _runs_alike(one: InstructionRecord, other: InstructionRecord) -> bool:
-    """True if two instructions run the same, on whatever operands."""
+def _runs_alike(before: InstructionRecord, after: InstructionRecord) -> bool:
+    """True if two instructions differ at most in operands and metadata."""
     return (
-        opcode_of(one) == opcode_of(other)
-        and type_of(one) == type_of(other)
-        and attributes_before_metadata(attributes_of(one))
-        == attributes_before_metadata(attributes_of(other))
+        opcode_of(before) == opcode_of(after)
+        and type_of(before) == type_of(after)
+        and attributes_before_metadata(attributes_of(before))
+        == attributes_before_metadata(attributes_of(after))
     )

@@ -1,4 +1,4 @@
-"""Collectives of different groups that are at work at once on the same devices."""
+"""Collectives of different device groups that are in flight at the same time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlo_lint.rules.findings import Finding, Severity
 from hlo_lint.text.phrases import listed
 
 _MAX_COLLECTIVES: Final = 400
-"""Collectives of one computation that are compared with each other."""
+"""The largest number of collectives of a computation that are compared with each other."""
 _PROGRAM = """
 HloModule m, num_partitions=4, is_scheduled=true
 
@@ -43,22 +43,22 @@ _SECOND_DONE = "  sd = f32[8]{0} all-reduce-done(s)"
 
 
 class UnorderedCollectives(Rule):
-    """Two collectives of different groups that share devices, and that are in flight at once.
+    """Two collectives of different groups with common devices, in flight at the same time.
 
     ## Why
-    A collective ends when all devices of its group have come to it. Where two of them share
-    devices, and one device works on the first while another one works on the second, each waits
-    for the other: a deadlock that shows on many hosts and on none of the developer's. NCCL does
-    not promise that two communicators over the same devices make progress at once. The order is
-    certain where the schedule ends the first before it begins the second; a control dependency
-    between the done and the start makes it so.
+    A collective ends when all devices of its group have reached it. If a device works on the first
+    collective while another device works on the second, each waits for the other: a deadlock that
+    shows on many hosts, but not on the developer's. NCCL does not guarantee that two communicators
+    over the same devices make progress concurrently. The order is certain if the schedule ends the
+    first collective before it starts the second; a control dependency between the done and the
+    start ensures that.
 
-    Groups that have one device in common, as along two axes of a mesh, are left alone, and so is a
-    module that is not scheduled. Collectives of the same groups run in their order as long as they
-    are on one stream: a note, since XLA:GPU's scheduler lets no two overlap that share two devices
-    (`GpuScheduleCrossesOverlapLimit`). On a TPU, whose scheduler begins permutes of other pairs
-    while one is in flight, nothing is reported. `hlo-lint ranks` compares the orders of several
-    processes.
+    The rule skips unscheduled modules, and groups with a single common device, as along two axes of
+    a mesh. Collectives of the same groups run in order as long as they are on the same stream: that
+    is information, since XLA:GPU's scheduler does not overlap collectives that share two devices
+    (`GpuScheduleCrossesOverlapLimit`). Nothing is reported on a TPU, whose scheduler starts
+    permutes of different pairs while a permute is in flight. `hlo-lint ranks` compares the orders
+    of several processes.
     """
 
     severity = Severity.WARNING
@@ -84,7 +84,7 @@ class UnorderedCollectives(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each collective that begins while one of other groups is at work on its devices."""
+        """Collectives that start while another collective is in flight on the same devices."""
         module = final.module
         if not module.is_scheduled or module.has_tiles or not has_async(module):
             return
@@ -105,19 +105,19 @@ class UnorderedCollectives(Rule):
                     reported.add(second.name)
                     yield Finding(
                         second,
-                        f"this {second.opcode} begins while %{first.name} is in flight, and "
+                        f"this {second.opcode} starts while %{first.name} is in flight, and "
                         f"devices {listed(shared, 4)} take part in both",
                         severity=Severity.INFO if is_same else None,
                     )
 
 
 def _communicates(start: Instruction) -> bool:
-    """True for a collective, also one whose start is printed by what it wraps."""
+    """True for a collective, also if its start is printed with the wrapped opcode."""
     return start.opcode in COMMUNICATES or operation(start) in COMMUNICATES
 
 
 def _is_permute(*collectives: Instruction) -> bool:
-    """True if one of some collectives sends along pairs."""
+    """True if any of the collectives has source-target pairs."""
     return any("source_target_pairs=" in start.attributes_text for start in collectives)
 
 
@@ -128,7 +128,7 @@ def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...
     if "source_target_pairs" not in collective.attributes:
         yield from groups
         return
-    # A permute has one communicator for all devices that its pairs lead to from each other.
+    # A permute has a communicator for each set of devices that its pairs connect.
     joined: list[set[int]] = []
     for pair in map(set, groups):
         touching = [clique for clique in joined if clique & pair]
@@ -140,17 +140,18 @@ def _cliques(collective: Instruction, module: Module) -> Iterator[tuple[int, ...
 def _shared(
     ours: tuple[frozenset[int], ...], theirs: tuple[frozenset[int], ...]
 ) -> tuple[int, ...]:
-    """The devices that two groups have in common, if there are two."""
+    """The common devices of two groups, if there are at least two; else empty."""
     is_same = set(ours) == set(theirs)
-    for one in ours:
-        for other in theirs:
-            if (is_same or one != other) and len(one & other) > 1:
-                return tuple(sorted(one & other))
+    for our_group in ours:
+        for their_group in theirs:
+            common = our_group & their_group
+            if (is_same or our_group != their_group) and len(common) > 1:
+                return tuple(sorted(common))
     return ()
 
 
 def _in_flight(computation: Computation) -> Iterator[tuple[Instruction, Instruction]]:
-    """Each start with those whose done comes after it, in a schedule."""
+    """Pairs of starts in a schedule of which the second comes before the done of the first."""
     flying: list[Instruction] = []
     for instruction in computation.instructions:
         if is_done(instruction):

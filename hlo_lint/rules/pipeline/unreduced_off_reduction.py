@@ -1,4 +1,4 @@
-"""Unreduced shardings that a pass takes off the operation that makes partial sums."""
+"""Unreduced shardings that a pass moved off the reduction."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _AFTER: Final = "module_0001.m.0002.p.after_algsimp.before_pipeline-end.txt"
 
 
 class UnreducedOffReduction(Rule):
-    """A pass that puts something between a reduction and the sharding that leaves it unreduced.
+    """A pass that separates a reduction from its unreduced sharding.
 
     ## Why
-    `unreduced={'x'}` says that each device along x keeps its part of a sum. The partitioner leaves
-    the all-reduce out of the operation that makes the sum: a dot, a convolution, a reduction. Where
-    a pass turns that into another operation on its result, a transpose of a dot with its sides
-    exchanged, the sum is no longer what the sharding is on: it is reduced, and then counted as a
-    part, or the partitioner stops.
+    `unreduced={'x'}` says that each device along x keeps a partial sum. The partitioner omits the
+    all-reduce of the operation that computes the sum: a dot, a convolution, a reduction. If a pass
+    replaces it by an operation on its result, such as a transpose of a dot with swapped operands,
+    the sharding is no longer on the sum: the partitioner reduces the sum and treats it as a partial
+    sum, or fails.
 
-    It is reported where the pass changed what the sharding is on from a reduction to another
-    operation.
+    The rule reports a sharding that was on a reduction before the pass and is on a different
+    operation after it.
 
     Reports: openxla/xla@078ac5263c.
     """
@@ -62,7 +62,7 @@ class UnreducedOffReduction(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """Each sharding that was on a reduction, and is on something else."""
+        """Unreduced shardings that were on a reduction before the pass, but not after it."""
         if may(change.pass_name, "shardings"):
             return
         for computation in change.changed:
@@ -76,12 +76,14 @@ class UnreducedOffReduction(Rule):
                         new,
                         f"{change.pass_name} put the {now.opcode} %{now.name} between a reduction "
                         "and its unreduced sharding",
-                        notes=(f"before it, the sharding was on the {was.opcode} %{was.name}",),
+                        notes=(
+                            f"before the pass, the sharding was on the {was.opcode} %{was.name}",
+                        ),
                     )
 
 
 def _marked(call: Instruction) -> Instruction | None:
-    """The instruction that a call of Sharding leaves unreduced."""
+    """The instruction whose result a Sharding call marks as unreduced."""
     if call.opcode != "custom-call" or _UNREDUCED not in call.attributes_text:
         return None
     return call.producer()

@@ -1,4 +1,4 @@
-"""Instructions of a final module that the emitter of XLA:GPU has no thunk for."""
+"""Instructions of a final module that XLA:GPU cannot emit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_THUNK = frozenset(
     "shift-right-arithmetic shift-right-logical sign sine sinh slice sqrt stochastic-convert "
     "subtract tan tanh topk transpose xor".split()
 )
-"""Opcodes that are put into fusions, or taken apart: alone they have no thunk."""
+"""Opcodes without a thunk: passes fuse or expand them."""
 
 TRITON_GEMM = "__triton_gemm"
 _TRITON: Final = "__triton"
@@ -59,8 +59,8 @@ def _has_several_orders(sort: Instruction) -> bool:
     shape = sort.shape_or_none
     results = shape.elements if isinstance(shape, TupleShape) else (shape,)
     arrays = [*results, *(operand.shape for operand in sort.operands)]
-    laid = [one for one in arrays if isinstance(one, ArrayShape) and one.has_valid_layout]
-    return len({one.minor_to_major for one in laid}) > 1
+    laid = [array for array in arrays if isinstance(array, ArrayShape) and array.has_valid_layout]
+    return len({array.minor_to_major for array in laid}) > 1
 
 
 def _has_narrow_offsets(ragged: Instruction) -> bool:
@@ -87,20 +87,20 @@ EXPANDED = m.op(
 )
 NARROW_OFFSETS = m.op("ragged-all-to-all").where("of narrow offsets", _has_narrow_offsets)
 SORT_OF_LAYOUTS = m.sort().where("of several orders", _has_several_orders)
-_HAS_NO_THUNK = "{} stands outside a fusion, and XLA:GPU has no thunk for it"
+_HAS_NO_THUNK = "{} outside a fusion: XLA:GPU has no thunk for it"
 NO_THUNK_AT_ALL = m.op(*sorted(NO_THUNK))
 NOT_EMITTED = {
     NO_THUNK_AT_ALL: _HAS_NO_THUNK,
     EXPANDED: _HAS_NO_THUNK,
-    TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which nothing emits",
-    BLOCKLESS_FUSION: f"this {{}} is of kind {_TRITON}, and has no block_level_fusion_config",
-    ORDERING_COPY: "this {} changes the order of bytes, and alone it can only keep it",
-    ODD_CONSTANT: "this {} becomes a global variable of PTX, where no name has a dot",
-    STABLE_SORT: "this {} has to be stable, and XLA:GPU emits only sorts that are not",
-    SORT_OF_LAYOUTS: "this {} has arrays of several layouts, and XLA:GPU has one kernel for all",
-    NARROW_OFFSETS: "the offsets of this {} are not s64, as XLA:GPU reads them",
+    TRITON_FUSION: f"this {{}} is still of kind {TRITON_GEMM}, which XLA:GPU cannot emit",
+    BLOCKLESS_FUSION: f"this {{}} of kind {_TRITON} has no block_level_fusion_config",
+    ORDERING_COPY: "this {} changes the layout, but outside a fusion it can only copy bytes",
+    ODD_CONSTANT: "this {} becomes a global variable of PTX, whose names must not have a dot",
+    STABLE_SORT: "this {} is stable, but XLA:GPU emits only unstable sorts",
+    SORT_OF_LAYOUTS: "this {} has arrays of different layouts, but XLA:GPU needs a single layout",
+    NARROW_OFFSETS: "the offsets of this {} are not s64, the type that XLA:GPU reads",
 }
-"""The message for each pattern; the opcode goes in."""
+"""The message for each pattern; `{}` is the opcode."""
 FROM_JAX_0_9 = frozenset(NOT_EMITTED) - {NO_THUNK_AT_ALL}
 """The patterns that releases before jax 0.9 emit, or may emit."""
 
@@ -113,10 +113,10 @@ NOT_OF_NCCL = {
     "all-reduce-start": _REDUCED,
     "reduce-scatter": _REDUCED,
 }
-"""The element types that NCCL has no collective of, as XLA:GPU of jaxlib 0.11.2 says."""
+"""Element types that NCCL does not support, according to XLA:GPU of jaxlib 0.11.2."""
 _REDUCES = frozenset({"add", "maximum", "minimum", "multiply"})
 _OF_TRUTH = frozenset({"and", "or"})
-"""Reductions of NCCL that truth values have as well."""
+"""Further NCCL reductions of pred."""
 
 _FINAL = "module_0001.jit_f.sm_9.0_gpu_after_optimizations.txt"
 _BEFORE = "HloModule jit_f\n\nENTRY %main {\n  ROOT %p = f32[8]{0} parameter(0)\n}\n"
@@ -183,28 +183,30 @@ replica_groups={{{{0,1}}}}{mark}
 """
 
 _AFTER_EMISSION = (".thunk_sequence.txt", ".ptx")
-"""Endings of what XLA writes once thunks and kernels are emitted."""
+"""Endings of files that XLA writes after it has emitted thunks and kernels."""
 
 
 class UnsupportedAtEmission(Rule):
-    """An instruction that XLA:GPU cannot emit, in what its passes ended with.
+    """An instruction of a final module that XLA:GPU cannot emit.
 
     ## Why
-    After the last pass every instruction outside fusions needs a thunk, and most opcodes have
-    none: fusion-wrapper puts them into fusions of their own. What a pass makes after its last run
-    stops the emitter with `Unsupported instruction opcode`; a fusion of kind `__triton_gemm` that
-    convert_triton_gemm_config left stops it, too, as does one of kind `__triton` without
-    `block_level_fusion_config`, and so do a sort that has to be stable and a
-    triangular-solve. A copy to another order of dimensions is a transpose of bytes:
-    layout_normalization spells it so, and a kernel does it; the copy that is left moves bytes as
-    they are, and the emitter stops at another one (`thunk_emitter.cc`, `LayoutsInShapesEqual`). A
-    constant is a global variable of the PTX under its own name: sanitize-constant-names takes the
-    dots out, since no name in PTX has one. A sort is one kernel, with one layout for all its
-    arrays, and the offsets of a ragged-all-to-all are read as s64. All but the first are reported
-    of known releases from jax 0.9 on; earlier ones emit them, or may. NCCL has no sums of integers
-    of 16 bits, which all-reduce-promotion makes wider, and reduces by add, multiply, minimum and
-    maximum alone. The text is written before the emitter runs, so it is there even when the
-    compilation died of it; where a thunk sequence or PTX lies beside it, all was emitted.
+    After the last pass, every instruction outside fusions needs a thunk. Most opcodes have none:
+    fusion-wrapper puts each into its own fusion. An instruction that a pass adds later fails with
+    `Unsupported instruction opcode`. From jax 0.9 on (earlier releases may emit them), the emitter
+    also fails on:
+
+    - a fusion of kind `__triton_gemm` that convert_triton_gemm_config did not convert, or of kind
+      `__triton` without `block_level_fusion_config`;
+    - a stable sort, a triangular-solve, and other opcodes that passes expand;
+    - a copy to a different order of dimensions (`thunk_emitter.cc`, `LayoutsInShapesEqual`):
+      layout_normalization makes it a transpose, and other copies only copy bytes;
+    - a constant with a dot in its name: constants become global variables of the PTX, and
+      sanitize-constant-names removes the dots;
+    - a sort whose arrays have different layouts, and offsets of a ragged-all-to-all other than s64.
+
+    NCCL has no sums of 16-bit integers, which all-reduce-promotion widens, and reduces only by add,
+    multiply, minimum and maximum. XLA writes the text before it emits code, so it exists even if
+    compilation fails there. A thunk sequence or PTX beside the text shows that emission succeeded.
     """
 
     messages = (
@@ -336,7 +338,7 @@ class UnsupportedAtEmission(Rule):
     )
 
     def check(self, compilation: Compilation) -> Findings:
-        """Yields each instruction that nothing emits."""
+        """Instructions of a final module without an emitter."""
         pipeline = compilation.pipeline
         final = pipeline.final
         if final is None or final.name is None or "gpu_after_optimizations" not in final.name.rest:
@@ -360,7 +362,7 @@ class UnsupportedAtEmission(Rule):
 
 
 def _not_of_nccl(module: Module) -> Iterator[tuple[Instruction, str]]:
-    """The collectives that NCCL has not, and the reason."""
+    """Collectives that NCCL does not support, with the reason."""
     for opcode, refused in NOT_OF_NCCL.items():
         for collective in instructions_of(module, opcode):
             array = operand_array(collective, 0)
@@ -376,7 +378,7 @@ def _not_of_nccl(module: Module) -> Iterator[tuple[Instruction, str]]:
 
 
 def _running(module: Module) -> Iterator[Computation]:
-    """The entry computation, and what it runs step by step."""
+    """The entry and the computations that it runs through control flow."""
 
     def run(computation: Computation) -> Iterator[Computation]:
         for opcode in computation.opcodes & CONTROL_FLOW:

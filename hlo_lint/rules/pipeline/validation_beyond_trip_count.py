@@ -1,4 +1,4 @@
-"""Sends and receives that are valid in iterations that a loop does not have."""
+"""Transfers whose valid iterations exceed the loop's trip count."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ _range = late(r"\{\s*(\d+)\s*,\s*(\d+)\s*\}")
 
 
 class ValidationBeyondTripCount(Rule):
-    """A transfer of a pipelined loop that is valid in iterations which the loop does not have.
+    """A transfer of a pipelined loop whose valid iterations exceed the loop's trip count.
 
     ## Why
-    `_xla_send_recv_validation` gives, for each source and target, the first and the last iteration
-    in which the transfer counts; in the others its result is undefined. A pass that unrolls or
-    peels the loop has to count the iterations anew. Where it copies the ranges, the transfers count
-    in the wrong iterations, and the pipeline computes wrong numbers. It shows where a range ends
-    after the last iteration of the loop.
+    `_xla_send_recv_validation` gives the first and the last iteration in which the transfer of each
+    source-target pair is valid; in other iterations its result is undefined. A pass that unrolls or
+    peels the loop must adjust the ranges. If it copies them, transfers are valid in the wrong
+    iterations, and the pipeline computes wrong numbers. It shows if a range ends after the last
+    iteration of the loop.
 
-    A range is that of the pair at its place. Where a pass cuts a permute into several, or into a
-    send and a receive, each pair has the range that it had.
+    Ranges and pairs are in the same order. If a pass splits a permute into several, or into a send
+    and a receive, each pair must keep its range.
 
     Reports: openxla/xla#13278 (loop-double-buffer-transformer).
     """
@@ -109,7 +109,7 @@ class ValidationBeyondTripCount(Rule):
     )
 
     def check_cut(self, change: PassPair) -> Findings:
-        """Each transfer that a pass cut out of a permute, with ranges of other pairs."""
+        """Transfers that a pass split off a permute with the ranges of different pairs."""
         for computation in change.changed:
             before, after = computation.before, computation.after
             of_pair: dict[str, tuple[int, int]] = {}
@@ -127,12 +127,12 @@ class ValidationBeyondTripCount(Rule):
                     text = ",".join(f"{{{first},{last}}}" for first, last in expected)
                     yield Finding(
                         new,
-                        f"{change.pass_name} made this {new.opcode} of one that has the ranges "
-                        f"{{{text}}} for these pairs",
+                        f"{change.pass_name} changed the ranges of the pairs in this {new.opcode}: "
+                        f"they were {{{text}}}",
                     )
 
     def check(self, module: Module) -> Findings:
-        """Each transfer with such a range, or with more or fewer ranges than pairs."""
+        """Ranges that exceed the trip count, and transfers with a wrong number of ranges."""
         for loop in loops(module):
             transfers = list(_transfers(loop.body))
             trips = loop.trip_count if transfers else None
@@ -141,9 +141,9 @@ class ValidationBeyondTripCount(Rule):
                 if trips is not None and last >= trips:
                     yield Finding(
                         transfer,
-                        f"{_ATTRIBUTE} counts up to iteration {last}, and the last iteration of "
+                        f"{_ATTRIBUTE} ends at iteration {last}, but the last iteration of "
                         f"%{loop.instruction.name} is {trips - 1}",
-                        notes=(f"the loop runs {trips} times, counted from iteration 0",),
+                        notes=(f"the loop runs {trips} times, counted from 0",),
                     )
         for computation in module.computations:
             for transfer, ranges in _transfers(computation):
@@ -153,7 +153,7 @@ class ValidationBeyondTripCount(Rule):
 
 
 def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int, int]]]]:
-    """The transfers of a body that have ranges, with these."""
+    """The transfers of a body that have ranges, with their ranges."""
     for opcode in _OPCODES:
         for instruction in body.with_opcode(opcode):
             if _ATTRIBUTE in instruction.attributes_text:
@@ -161,7 +161,7 @@ def _transfers(body: Computation) -> Iterator[tuple[Instruction, list[tuple[int,
 
 
 def _ranges(transfer: Instruction) -> list[tuple[int, int]]:
-    """The first and the last iteration of each pair."""
+    """The first and the last valid iteration of each pair."""
     text = _list_after(transfer.attributes.get("frontend_attributes", ""), _ATTRIBUTE)
     return [
         (first, last)
@@ -172,10 +172,10 @@ def _ranges(transfer: Instruction) -> list[tuple[int, int]]:
 
 
 def _pairs(transfer: Instruction) -> tuple[str, ...]:
-    """The pairs of a source and a target."""
+    """The source-target pairs, as text."""
     return tuple(map(",".join, _range.findall(_list_after(transfer.attributes_text, _PAIRS))))
 
 
 def _list_after(text: str, name: str) -> str:
-    """The list in braces that follows a name: no other attribute's braces."""
+    """The text of the list in braces after a name."""
     return text.partition(f"{name}=")[2].partition("}}")[0] + "}}"

@@ -1,4 +1,4 @@
-"""Passes after which the module computes something else."""
+"""Passes that change the values that a module computes."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ _OUTPUT = "module_0001.jit_f.0002.hlo_normalization.after_cublas-gemm-rewriter.b
 
 
 class ValuesChanged(Rule):
-    """A pass after which the module computes something else.
+    """A pass that changes the values that the module computes.
 
-    `hlo-lint validate` reports it, and never `check`: modules are run.
+    Only `hlo-lint validate` reports it, not `check`: it runs the modules.
 
     ## Why
-    Whatever a pass rewrites, the program has to compute what it computed before. A pass that
-    breaks this makes wrong numbers without a message, and nothing in the text shows it.
+    Whatever a pass rewrites, the program must compute the same values. A pass that violates this
+    gives wrong numbers without a message, and the text does not show it.
 
     The dumps before and after the pass ran on the same seeded inputs, and a result differs by more
-    than rounding allows. The finding stands at the first instruction whose value differs. The notes
-    say where the error is and how large, which inputs show it, and the bound. A module that XLA
-    refuses, though that of the step before runs, computes nothing any more, and is reported, too.
+    than rounding allows. The finding is at the first instruction whose value differs. The notes
+    state the location and size of the error, the inputs that show it, and the bound. A module that
+    XLA rejects, although the module before the pass runs, is reported too.
     """
 
     examples = (
