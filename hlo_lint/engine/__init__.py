@@ -1,1 +1,1 @@
-"""Runs rules over files and pipelines, and applies their fixes."""
+"""Run rules over files and pipelines, and apply their fixes."""

@@ -1,4 +1,4 @@
-"""The costs of the final modules of two runs, and the passes after which they differ."""
+"""Compare the costs of the final modules of two runs, and find the passes that change them."""
 
 from __future__ import annotations
 
@@ -37,34 +37,34 @@ from hlo_lint.engine.findings import SourceLine
 from hlo_lint.hlo.ir import Computation, Module
 
 SHARE: Final = 0.5
-"""A difference has begun where it stays at least so large a part of that between the ends."""
+"""The share of the final difference from which on a difference has begun."""
 ROUNDING: Final = 1e-9
-"""The part of a sum of times by which its rounding differs."""
+"""The relative difference between sums of times that is due to rounding."""
 
 
 @dataclass(frozen=True)
 class CostComparison:
-    """Two runs of one program, by what their final modules cost."""
+    """Two runs of a program, compared by the costs of their final modules."""
 
     before: Pipeline
     after: Pipeline
     device: Device | None
     rows: tuple[CostRow, ...]
-    """All quantities: the main ones first."""
+    """All quantities, the main quantities first."""
     line_quantity: str
     """The quantity of `lines`."""
     lines: tuple[CostRow, ...]
-    """That quantity by line of Python, where it differs; the largest difference first."""
+    """Differences of that quantity by line of Python, the largest first."""
     notes: tuple[str, ...]
 
     @property
     def same(self) -> bool:
-        """True if no quantity differs, but for the number of instructions, which costs nothing."""
+        """True if no quantity differs except the number of instructions, which has no cost."""
         return not any(row.change for row in self.rows if row.name != INSTRUCTIONS)
 
     @property
     def weight(self) -> float:
-        """The time or the bytes of the module: those of the largest are shown first."""
+        """The time or the bytes of the module, by which modules are sorted."""
         rows = {row.name: row for row in self.rows}
         for name in (MEASURED, TIME, MOVED):
             if name in rows and rows[name].after is not None:
@@ -78,21 +78,21 @@ def compare_costs(
     device: Device | None = None,
     measured: tuple[Measured | None, Measured | None] = (None, None),
 ) -> CostComparison:
-    """Compare what the final modules of two runs cost, and find where differences begin.
+    """Compare the costs of the final modules of two runs, and find where differences begin.
 
     Args:
-        before, after: the runs; of one that did not end, its last dump counts.
-        device: the device whose time is estimated; without one none is.
-        measured: what a profile says of each run's instructions.
+        before, after: the runs; an unfinished run counts by its last dump.
+        device: the device whose time is estimated; None for no estimate.
+        measured: the profile of each run.
 
     Raises:
-        DumpError: where a dump cannot be read, or holds no HLO.
+        DumpError: a dump cannot be read, or holds no HLO.
     """
     return _Comparison(before, after, device, measured).result()
 
 
 class _Comparison:
-    """The walk along two runs."""
+    """The state of a comparison of two runs."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Comparison:
         self._held: dict[tuple[tuple[str | Computation, ...], bool], Figures] = {}
         self.modules = final_module(before), final_module(after)
         self.memory = assigned_memory(before), assigned_memory(after)
-        # Of loops of which one run does not say how often they run, one iteration is compared.
+        # If a run has loops with unknown trip counts, single iterations are compared.
         self.loops_once = any(ModuleCosts(module).unknown_loops for module in self.modules)
         (ours, theirs), once = self.modules, self.loops_once
         self.ends = (
@@ -134,7 +134,7 @@ class _Comparison:
         return replace(row, origin=self.origins.function_of(row.origin))
 
     def _quantities(self) -> set[str]:
-        """The quantities that both runs have."""
+        """The quantities of both runs."""
         ours, theirs = (set(figures.totals) for figures in self.ends)
         return ours & theirs
 
@@ -152,7 +152,7 @@ class _Comparison:
         return CostRow(name, ours, theirs, self._onset(name, line), line)
 
     def _largest(self, name: str, change: float) -> SourceLine | None:
-        """The line that accounts for most of a change; None where no line is known to."""
+        """The line that accounts for most of a change; None if no such line is known."""
         sign = 1 if change > 0 else -1
         differences = {
             line: sign * _difference(*self.ends, name, line)
@@ -183,7 +183,7 @@ class _Comparison:
 
     @cached_property
     def _steps(self) -> list[tuple[BisectionStep, Module, Module]]:
-        """The steps at which both runs have a module, with these."""
+        """The steps at which both runs have a module, with both modules."""
         steps: list[tuple[BisectionStep, Module, Module]] = []
         ours: PassDump | None = None
         theirs: PassDump | None = None
@@ -200,14 +200,14 @@ class _Comparison:
         return self._held[key]
 
     def _onset(self, name: str, line: SourceLine | None) -> Onset | None:
-        """The first step from which on the difference stays near that between the ends.
+        """The first step from which on the difference stays near the final difference.
 
-        Passes learn and forget how often a loop runs: one iteration is followed, and only if the
-        ends do not differ in that, all of them.
+        Passes add and drop trip counts of loops. So single iterations are compared, and all
+        iterations only if single iterations of the final modules are equal.
         """
         change = _difference(*self.ends, name, line)
         if name == MEASURED:
-            name = MOVED  # no pass has a measured time: it grows where the bytes of its line do
+            name = MOVED  # dumps of passes have no measured time, so bytes of the line stand for it
         for once in (True, False) if name in BY_ITERATIONS else (True,):
             ours, theirs = (self._figures(module, once) for module in self.modules)
             end = _difference(ours, theirs, name, line)
@@ -246,7 +246,7 @@ class _Comparison:
         line = max(differences, key=lambda line: (differences[line], str(line)), default=None)
         if line is None or differences[line] <= 0:
             return CostRow(name, ours, theirs, None, None)
-        # Memory is assigned after all passes: what they show are the results of that line.
+        # Memory is assigned after all passes; passes only show the results of that line.
         held = _difference(*self.ends, HELD, line)
         since = self._onset(HELD, line) if held * sign > 0 else None
         return CostRow(name, ours, theirs, since, line)
@@ -254,19 +254,19 @@ class _Comparison:
     def _notes(self) -> Iterator[str]:
         for side, run, memory in zip("AB", self.runs, self.memory, strict=True):
             if run.lone:
-                continue  # a file that was given by name stands for itself
+                continue  # a file named by the user has no further files
             if run.final is None:
                 yield f"{side} has no final module: its last dump is compared"
             if not run.steps:
                 yield f"{side} has no dumps of passes: XLA_FLAGS=--xla_dump_hlo_pass_re=.*"
             if memory is None:
-                yield f"{side} has no buffer assignment: its memory is not known"
+                yield f"{side} has no buffer assignment: its memory is unknown"
         profiled = [bool(figures.total(MEASURED)) for figures in self.ends]
         if any(profiled) and not all(profiled):
-            side, other = "AB" if profiled[0] else "BA"
-            yield f"{side} has a profile of this module, {other} has none: no measured time"
+            side, without = "AB" if profiled[0] else "BA"
+            yield f"{side} has a profile of this module, {without} does not: no measured time"
         if self.loops_once:
-            yield "how often a loop runs is not known in both: one iteration of each is compared"
+            yield "a loop has an unknown trip count: one iteration of each loop is compared"
         if self.device is None:
             yield "no time is estimated: --target names the device (h100, v5e, a gpu_target_config)"
         else:
@@ -278,7 +278,7 @@ class _Comparison:
 
 
 def _difference(ours: Figures, theirs: Figures, name: str, line: SourceLine | None) -> float:
-    """The difference of what one line adds to a quantity; in all if no line is given."""
+    """The difference of a quantity, for a line or by default in total."""
     if line is None:
         return theirs.total(name) - ours.total(name)
     return theirs.of_line(name, line) - ours.of_line(name, line)

@@ -1,4 +1,4 @@
-"""The cost of one module, by quantity and by line of Python."""
+"""The cost of a module, by quantity and by line of Python."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ UNITS: Final = {
     **dict.fromkeys((MOVED, PEAK, TEMPORARIES), BYTES),
     **dict.fromkeys((WORK, TRANSCENDENTALS), FLOPS),
 }
-"""Quantities that are no counts."""
+"""The units of quantities other than counts."""
 BY_ITERATIONS: Final = (TIME, MOVED, WORK, TRANSCENDENTALS)
-"""The quantities to which a loop adds with every iteration."""
+"""The quantities that grow with every iteration of a loop."""
 MAIN: Final = (MEASURED, TIME, MOVED, WORK, TRANSCENDENTALS, PEAK, TEMPORARIES, KERNELS, FUSIONS)
 """The quantities that are always shown, in their order."""
 COLLECTIVE: Final = " bytes"
 HELD: Final = "held"
-"""Bytes of results outside fusions: what stands for memory in modules that have no buffers yet."""
+"""Bytes of results outside fusions, which stand for memory before buffers are assigned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +50,11 @@ class Onset:
 
     step: BisectionStep
     is_first: bool
-    """True if it is there in the first modules that can be compared: before any pass."""
+    """True if the first comparable modules differ already, before any pass."""
 
     @property
     def title(self) -> str:
-        """`priority-fusion of fusion`, or that it was there from the start."""
+        """The pass, such as `priority-fusion of fusion`, or a phrase for the start of the run."""
         name = self.step.name
         if self.is_first:
             return "before any pass" if name.startswith(FIRST) else f"the first dump ({name})"
@@ -64,14 +64,14 @@ class Onset:
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """One quantity of both final modules."""
+    """A quantity of both final modules."""
 
     name: str
     before: float | None
-    """None where it is not known of that run."""
+    """None if it is unknown for that run."""
     after: float | None
     since: Onset | None
-    """None where they are equal, and where no dumps show where it begins."""
+    """The onset of the difference; None if the values are equal, or dumps do not show it."""
     origin: SourceLine | None
     """The line of Python that accounts for most of the difference."""
 
@@ -82,14 +82,14 @@ class CostRow:
 
     @property
     def change(self) -> float:
-        """The difference; 0 where one of the values is not known."""
+        """The difference; 0 if a value is unknown."""
         if self.before is None or self.after is None:
             return 0.0
         return self.after - self.before
 
 
 class Figures:
-    """The quantities of one module: by name, and by name and line of Python."""
+    """The quantities of a module, by name, and by name and line of Python."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class Figures:
             lines[line] = lines.get(line, 0.0) + amount
 
     def total(self, name: str) -> float:
-        """The sum over all lines; 0 where nothing adds to it."""
+        """The sum of a quantity over all lines."""
         return self.totals.get(name, 0.0)
 
     def of_line(self, name: str, line: SourceLine | None) -> float:
-        """The part that the instructions of one line add."""
+        """The part of a quantity that comes from a line."""
         return self.by_line.get(name, {}).get(line, 0.0)
 
 
@@ -156,7 +156,7 @@ def _amounts(
 
 
 class LinesOfPython:
-    """The lines of Python of instructions: one that has none gets that of the value it takes."""
+    """The lines of Python of instructions; an instruction without a line gets its producer's."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Computation, int, tuple[str, ...]], SourceLine | None] = {}
@@ -164,35 +164,35 @@ class LinesOfPython:
         self._one_of_each: dict[SourceLine, SourceLine] = {}
 
     def of(self, instruction: Instruction, module: Module) -> SourceLine | None:
-        """The line of an instruction; None where neither it nor a value it comes from has one.
+        """The line of an instruction, or of its nearest producer with a line; None without any.
 
-        Without the function, which old releases do not print: `function_of` adds it.
+        The function is left out, as old releases do not print it; `function_of` adds it.
         """
         key = instruction.computation, instruction.number, module.tables
         if key not in self._known:
-            lines = (self._own(at, module) for at in chain(instruction, _taken))
+            lines = (self._own(value, module) for value in chain(instruction, _taken))
             line = next(filter(None, lines), None)
             self._known[key] = line and self._without_function(line)
         return self._known[key]
 
     def function_of(self, line: SourceLine | None) -> SourceLine | None:
-        """A line with its function, where an instruction named that."""
+        """A line with its function, where an instruction names it."""
         return line and replace(line, function=self._functions.get(line, ""))
 
     def _without_function(self, line: SourceLine) -> SourceLine:
         alone = replace(line, function="")
-        alone = self._one_of_each.setdefault(alone, alone)  # to compare them is to look at one
+        alone = self._one_of_each.setdefault(alone, alone)  # equal lines compare by identity
         if line.function:
             self._functions[alone] = line.function
         return alone
 
     def _own(self, instruction: Instruction, module: Module) -> SourceLine | None:
-        """The line of an instruction, else that of the last one in the computation it calls."""
+        """The line of an instruction, else the last line in its called computation."""
         line = origin_of(instruction, module)
         body = module.callee(instruction) if line is None else None
         if body is None:
             return line
-        inside = (origin_of(at, module) for at in reversed(body.instructions))
+        inside = (origin_of(inner, module) for inner in reversed(body.instructions))
         return next(filter(None, inside), None)
 
 
@@ -201,7 +201,7 @@ def _taken(instruction: Instruction) -> Instruction | None:
 
 
 class MeasuredKernel(NamedTuple):
-    """An instruction of a final module, and the time that it took in one run of the module."""
+    """An instruction of a final module, with its time in a run of the module, in seconds."""
 
     seconds: float
     instruction: Instruction
@@ -212,7 +212,7 @@ def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
     """The instructions of the final module that a profile names, the longest first.
 
     Raises:
-        DumpError: where the module cannot be read.
+        DumpError: the module cannot be read.
     """
     module, origins = final_module(run), LinesOfPython()
     seconds = measured.seconds(module)
@@ -225,12 +225,12 @@ def measured_kernels(run: Pipeline, measured: Measured) -> list[MeasuredKernel]:
 
 
 def final_module(run: Pipeline) -> Module:
-    """The final module of a run; of one that did not end, that of its last dump."""
+    """The final module of a run, or the module of its last dump if the run is unfinished."""
     return modules_of(run.final or in_order(run)[-1])[0]
 
 
 def assigned_memory(run: Pipeline) -> BufferAssignment | None:
-    """The buffer assignment of a run; None where none can be read."""
+    """The buffer assignment of a run; None if it is missing or unreadable."""
     path = run.artefact_path("-buffer-assignment.txt")
     if path is None:
         return None
@@ -242,7 +242,7 @@ def assigned_memory(run: Pipeline) -> BufferAssignment | None:
 
 
 def size_of(memory: BufferAssignment | None, name: str) -> float | None:
-    """The bytes of device memory in all, or of the temporaries; None where it is not known."""
+    """The bytes of device memory in total, or of the temporaries; None if unknown."""
     if memory is None:
         return None
     held = memory.allocations if name == PEAK else _temporaries(memory.allocations)
@@ -256,7 +256,7 @@ def size_of(memory: BufferAssignment | None, name: str) -> float | None:
 
 
 def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:
-    """The allocations that are neither an argument, nor a result, nor a constant."""
+    """The allocations other than arguments, results, constants and thread-local memory."""
     others = {"constant", "thread-local", "maybe-live-out"}
     return [
         allocation
@@ -268,7 +268,7 @@ def _temporaries(allocations: Iterable[Allocation]) -> Sequence[Allocation]:
 def memory_by_line(
     memory: BufferAssignment | None, module: Module, origins: LinesOfPython
 ) -> dict[SourceLine, int]:
-    """The bytes of temporary memory in which values of each line of Python lie, by turns."""
+    """The bytes of temporary memory that values of each line of Python ever occupy."""
     by_name = {instruction.name: instruction for instruction in module.instructions()}
     places: dict[tuple[SourceLine, int], list[tuple[int, int]]] = {}
     for allocation in _temporaries(memory.allocations if memory is not None else ()):
@@ -277,7 +277,7 @@ def memory_by_line(
             instruction = by_name.get(value.instruction)
             line = None if instruction is None else origins.of(instruction, module)
             if line is not None:
-                # What aligns the next value belongs to this one.
+                # The padding before the next value belongs to this value.
                 end = value.offset + value.size
                 end = begins[min(bisect_left(begins, end), len(begins) - 1)]
                 places.setdefault((line, allocation.index), []).append((value.offset, end))
@@ -288,7 +288,7 @@ def memory_by_line(
 
 
 def _covered(ranges: Iterable[tuple[int, int]]) -> int:
-    """The bytes that are in at least one range."""
+    """The number of bytes that ranges cover, overlaps counted once."""
     covered = end = 0
     for first, after in sorted(ranges):
         covered += max(0, after - max(first, end))

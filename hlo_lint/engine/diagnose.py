@@ -1,4 +1,4 @@
-"""Diagnostics: findings with their places, excerpts and fixes, as reports show them."""
+"""Make diagnostics from findings, with the places, excerpts and fixes that reports show."""
 
 from __future__ import annotations
 
@@ -34,13 +34,12 @@ def diagnose(
     finding, name = place.finding, place.dump.name
     file = place.dump.file
     lines = file.lines
-    at = finding.at
-    instruction = at if isinstance(at, Instruction) else None
-    if isinstance(at, Instruction):
+    instruction = finding.at if isinstance(finding.at, Instruction) else None
+    if isinstance(finding.at, Instruction):
         module = place.module or file.modules[0]
-        span = module.span(at)
+        span = module.span(finding.at)
     else:
-        module, span = place.module or file.module_at(at.start), at
+        module, span = place.module or file.module_at(finding.at.start), finding.at
     caret = _caret(span, finding, lines.text)
     metadata = None if instruction is None else _metadata(instruction)
     origin = origin_of(instruction, module)
@@ -79,24 +78,24 @@ def diagnose(
 
 
 def can_stand(fix: Fix, place: LocatedFinding) -> bool:
-    """True if a compiler that reads the text accepts what the fix adds."""
+    """True if a compiler that reads the fixed text accepts it."""
     return place.layouts_bind or not fix.adds_bitcast
 
 
 def fix_of(place: LocatedFinding) -> Fix | None:
-    """The fix of a finding, where it has one that is sound."""
+    """The sound fix of a finding, or None."""
     finding = place.finding
     if finding.fix is not None:
         return finding.fix
     if not finding.fixable or not isinstance(finding.at, Instruction) or place.module is None:
         return None
     if finding.at.is_nested:
-        return None  # new instructions have no line of their own to stand on
+        return None  # there is no separate line for new instructions
     return call_fix(place.rule, finding.at, place.module, place.stage)
 
 
 def _caret(span: Span, finding: Finding, text: str) -> Span:
-    """The span to underline: the name of the instruction, or the operand that the finding names."""
+    """The span to underline: the instruction's name, or the operand that the finding names."""
     if not isinstance(finding.at, Instruction):
         return span
     spans = InstructionSpans(text[span.start : span.end], finding.at.row)
@@ -110,7 +109,7 @@ def _caret(span: Span, finding: Finding, text: str) -> Span:
 
 
 def origin_of(instruction: Instruction | None, module: Module) -> SourceLine | None:
-    """The line of Python, by stack frame or by the fields older releases print."""
+    """The line of Python, by stack frame or by the fields that older releases print."""
     metadata = None if instruction is None else _metadata(instruction)
     if metadata is None:
         return None

@@ -14,14 +14,14 @@ from hlo_lint.text.source import Position
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """The line of Python an instruction comes from."""
+    """The line of Python that an instruction comes from."""
 
     file: str
     line: int
     function: str
 
     def __str__(self) -> str:
-        """`model.py:40 in attention`"""
+        """The line in the form `model.py:40 in attention`."""
         return f"{self.file}:{self.line}" + (f" in {self.function}" if self.function else "")
 
 
@@ -36,8 +36,9 @@ class PassRef:
     """The number of the dump after it; None for the last dump of a run."""
     path: str
     previous: int | None = field(default=None, compare=False)
-    """The number of the dump before it, if it is the start of a pipeline and not a pass: the change
-    between the two is that of a pass that left no dump."""
+    """The number of the dump before the start of a pipeline, if this is such a start.
+
+    The change between the two comes from a pass that left no dump."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,29 +58,30 @@ class Diagnostic:
     pipeline: str | None = None
     step: int | None = None
     introduced_by: PassRef | None = None
-    """None if it was there from the start, or came by a pass that left no dump."""
+    """None if the finding was there from the start, or its pass left no dump."""
     origin: SourceLine | None = None
     notes: tuple[str, ...] = ()
     fix: Fix | None = None
     resolved_by: PassRef | None = None
-    """The pass that resolved it; None if it is there at the end of the run."""
+    """The pass that resolved it; None if it remains at the end of the run."""
     seen_in: int | None = None
-    """The number of dumps of its module that have it; None if the rule looks at one only."""
+    """The number of dumps of its module that have it; None if the rule checks a single dump."""
     regions: tuple[Region, ...] = field(default=(), compare=False)
     """Its place, then that of each edit of its fix, in their order."""
     excerpt: str = field(default="", compare=False)
-    """The line it stands on."""
+    """The line of the finding."""
     error_map: tuple[str, ...] = field(default=(), compare=False)
-    """The errors in the last two dimensions of a result, row by row: `.` where elements are equal,
-    `9` for the largest, a digit less for each factor of ten; of `values-changed` alone."""
+    """The errors in the last two dimensions of a result, row by row, for `values-changed` only.
+
+    `.` marks equal elements, `9` the largest error; each factor of ten is a digit less."""
     op_name: str | None = None
-    """The `op_name` of the instruction's metadata: `jit(step)/jvp(Model)/add`."""
+    """The `op_name` of the instruction's metadata, such as `jit(step)/jvp(Model)/add`."""
     fingerprint: str = ""
     """Hexadecimal; equal for the same finding in another dump of the same program."""
     first_path: str = field(default="", compare=False)
     """The first dump that has it; empty if that is `path`."""
     first_start: Position | None = field(default=None, compare=False)
-    """Its place in the first dump; None if that is `path`."""
+    """The start of the finding in the first dump; None if that is `path`."""
 
     @classmethod
     def of_text(
@@ -88,24 +90,24 @@ class Diagnostic:
         severity: Severity,
         message: str,
         path: str,
-        at: Region,
+        region: Region,
         *,
         fingerprint: str,
         notes: tuple[str, ...] = (),
         module: str = "",
         excerpt: str = "",
     ) -> Diagnostic:
-        """A finding about a text as such, at no instruction."""
+        """A finding about a text rather than an instruction."""
         return cls(
-            *(rule, severity, message, path, at.start, at.end, module),
+            *(rule, severity, message, path, region.start, region.end, module),
             notes=notes,
-            regions=(at,),
+            regions=(region,),
             excerpt=excerpt,
             fingerprint=fingerprint,
         )
 
     def relocated(self, path_of: Callable[[str], str]) -> Diagnostic:
-        """The finding where each file has another path."""
+        """The finding with new paths for its files."""
         introduced, resolved = (
             ref and replace(ref, path=path_of(ref.path))
             for ref in (self.introduced_by, self.resolved_by)
@@ -120,22 +122,22 @@ class Diagnostic:
 
     @property
     def line(self) -> int:
-        """Counted from 1."""
+        """The first line, counted from 1."""
         return self.start.line
 
     @property
     def column(self) -> int:
-        """Counted from 1, in characters."""
+        """The first column in characters, counted from 1."""
         return self.start.column
 
     @property
     def end_line(self) -> int:
-        """Counted from 1."""
+        """The last line, counted from 1."""
         return self.end.line
 
     @property
     def end_column(self) -> int:
-        """Counted from 1, in characters, exclusive."""
+        """The end column in characters, counted from 1, exclusive."""
         return self.end.column
 
     def __str__(self) -> str:
@@ -149,7 +151,7 @@ class Diagnostic:
         return self.html()
 
     def html(self) -> str:
-        """The finding for a notebook: its message, its line, its notes."""
+        """The finding for a notebook: its message, line and notes."""
         from html import escape
 
         from hlo_lint.text.notebook import excerpt
@@ -161,34 +163,34 @@ class Diagnostic:
 
 
 class SuppressedBy(Enum):
-    """The place of a suppression."""
+    """The kind of a suppression."""
 
     COMMENT = "comment"
     """A comment in the text itself."""
     CONFIGURATION = "configuration"
-    """An allowance that was configured, or given by a caller."""
+    """An allowance in the settings, or given by a caller."""
     BASELINE = "baseline"
     """An entry in a list of earlier findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuppressedFinding:
-    """A finding that does not count, and the reason."""
+    """A finding that is suppressed, and the reason."""
 
     finding: Diagnostic
     reason: str
-    """As it was given; empty if a baseline has none."""
+    """The stated reason; empty if a baseline entry gives no reason."""
     by: SuppressedBy
 
 
 @dataclass(frozen=True, slots=True)
 class FixedFile:
-    """One file that a fix changes."""
+    """A file that fixes changed."""
 
     path: Path | None
     before: str
     after: str
     edits: tuple[Edit, ...]
-    """All edits, in characters of `before` where one round was enough."""
+    """All edits; their spans refer to `before` if a single round was enough."""
     causes: tuple[Diagnostic, ...] = ()
-    """The findings whose fixes these are, but for those that overlap others."""
+    """The findings whose fixes were applied or overlap applied fixes."""

@@ -1,9 +1,9 @@
-"""A finding's fingerprint: equal for the same finding in another dump of the same program.
+"""Fingerprints of findings, which are equal for the same finding in another dump of a program.
 
-It is made of the rule, of the key of the finding, and of the thing it stands at: a message may be
-reworded. Names count without their numbers, for passes and releases number anew; paths, steps and
-lines of Python do not count, for they change from one run to the next. Of several findings that are
-equal in all this the first has number 0, the next number 1.
+A fingerprint depends on the rule, the key of the finding and the thing at its place; the message
+may be reworded. Numbers in names are ignored, because passes and releases renumber; paths, steps
+and lines of Python are ignored, because they change between runs. Findings that are equal in all
+this are numbered from 0.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hlo_lint.text.patterns import late
 from hlo_lint.text.source import encode
 
 IDENTITY_DIGITS = 16
-"""The hexadecimal digits that identify a finding; those after them number equal ones."""
+"""The hexadecimal digits that identify a finding; further digits number equal findings."""
 MAX_TEXT = 100_000
-"""Characters of a text that are part of a fingerprint as they are."""
+"""The most characters of a text that are hashed directly."""
 
 _measured = late(
     r"(?<![\d.])\d++(?:\.\d++)?(?: (?:[nuµm]?s|samples?|runs?)\b|%)|\bin \d++(?=,|$)"
@@ -39,25 +39,25 @@ def fingerprint(
     rule: str,
     identity: str,
     module: str,
-    at: Instruction | None,
+    instruction: Instruction | None,
     text: str,
     op_name: str = "",
     function: str = "",
 ) -> str:
-    """The first `KIND` digits; `text` is that of the place, if it is not at an instruction."""
-    if at is None:
+    """The first `IDENTITY_DIGITS` digits; `text` is used if the finding is at no instruction."""
+    if instruction is None:
         what = ("", "", _of_text(text))
     else:
-        computation = at.computation
+        computation = instruction.computation
         role = "ENTRY" if computation.is_entry else _stem(computation.name)
-        what = (role, at.opcode, at.type_text)
+        what = (role, instruction.opcode, instruction.type_text)
     parts = (rule, identity, base_name(module), *what, op_name, function)
     return sha256(encode("\0".join(parts))).hexdigest()[:IDENTITY_DIGITS]
 
 
 @lru_cache(maxsize=16)
 def _of_text(text: str) -> str:
-    """A text without its numbers; of a long one a digest, since many findings may stand on it."""
+    """A text without its numbers, or a digest of a long text, which many findings may share."""
     plain = _digits("", text)
     if len(plain) <= MAX_TEXT:
         return plain
@@ -65,7 +65,7 @@ def _of_text(text: str) -> str:
 
 
 def identity_of(finding: Finding) -> str:
-    """The part of a fingerprint that tells the findings of a rule at one place apart."""
+    """The part of a fingerprint that tells the findings of a rule at a place apart."""
     if not finding.key and not isinstance(finding.at, Instruction):
         return nameless(finding.message)
     operand = "" if finding.operand is None else f"operand {finding.operand}"
@@ -84,24 +84,25 @@ def nameless(text: str) -> str:
 
 
 def base_name(name: str) -> str:
-    """The name of a module or a computation as the program has it: `jit_f` of `jit_f.12`."""
+    """The name of a module or a computation in the program, such as `jit_f` for `jit_f.12`."""
     return _word(r"\1", name)
 
 
 def _stem(name: str) -> str:
-    """A name without the numbers at its end."""
+    """A name without trailing numbers."""
     number = _number_backwards(name[::-1])
     return name[: -number.end()] if number and number.end() else name
 
 
 def numbered(findings: Sequence[Diagnostic]) -> list[Diagnostic]:
-    """The findings with complete fingerprints: equal ones are numbered in the order of the text."""
+    """The findings with complete fingerprints: equal findings are numbered in text order."""
     count: dict[str, int] = {}
     number: dict[int, int] = {}
-    for at in sorted(range(len(findings)), key=lambda at: (findings[at].path, findings[at].start)):
-        digits = findings[at].fingerprint[:IDENTITY_DIGITS]
-        number[at] = count[digits] = count.get(digits, -1) + 1
+    places = [(finding.path, finding.start) for finding in findings]
+    for index in sorted(range(len(findings)), key=places.__getitem__):
+        digits = findings[index].fingerprint[:IDENTITY_DIGITS]
+        number[index] = count[digits] = count.get(digits, -1) + 1
     return [
-        replace(finding, fingerprint=f"{finding.fingerprint[:IDENTITY_DIGITS]}{number[at]:04x}")
-        for at, finding in enumerate(findings)
+        replace(finding, fingerprint=f"{finding.fingerprint[:IDENTITY_DIGITS]}{number[index]:04x}")
+        for index, finding in enumerate(findings)
     ]

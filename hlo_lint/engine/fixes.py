@@ -1,4 +1,4 @@
-"""Applies fixes: edits that do not overlap, then parse and check again, until nothing is left."""
+"""Apply fixes in rounds: edit without overlaps, reparse and check again, until all are applied."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:  # a proof may need numpy
     from hlo_lint.engine.proof.gate import Gate
 
 MAX_ROUNDS = 10
-"""A fix may uncover another finding; after so many rounds the rest stays."""
+"""The most rounds of fixes, each of which may uncover another finding."""
 
 IsWanted = Callable[[str, Safety, Iterable[str]], bool]
-"""True if the fixes of a rule of that safety are to be applied to files of these paths."""
+"""True if fixes of a rule with a safety should be applied to a file with these paths."""
 
 
 def fix_dump(
@@ -40,10 +40,10 @@ def fix_dump(
     progress: Progress = lambda _: None,
     gate: Gate | None = None,
 ) -> tuple[Result, tuple[FixedFile, ...]]:
-    """Apply all fixes that are wanted, in memory: the findings that remain, and the changed files.
+    """Apply all wanted fixes in memory; return the remaining findings and the changed files.
 
-    A file that was given alone is there even if it did not change. With a gate, only what it
-    admits is applied.
+    A file that was given alone is returned even if it did not change. With a gate, only admitted
+    fixes are applied.
     """
     fixed: dict[PassDump, FixedFile] = {}
     result = Result()
@@ -63,15 +63,15 @@ def fix_dump(
             states = {file: (file.file, file.edited, fixed.get(file)) for file in plans}
             for file, of_file in plans.items():
                 fixed[file] = _fix_file(file, of_file, fixed.get(file))
-            # Names and places have moved, and a fix may have resolved other findings, too.
+            # Names and places have changed, and a fix may have resolved other findings, too.
             checker = Checker(task)
             checker.check_pipeline(pipeline, stopwatch=stopwatch)
             refused = _refused(before[0])
             new = [message for key, message in _refused(checker).items() if key not in refused]
-            reason = f"XLA would refuse the outcome: {min(new)}" if new else ""
+            reason = f"XLA would refuse the result: {min(new)}" if new else ""
             if stopwatch.left <= 0:
-                reason = "there was no time to check the outcome (max-seconds)"
-            if reason:  # what compiled may not compile now
+                reason = "there was no time to check the result (max-seconds)"
+            if reason:  # the fixed module may not compile
                 for file, (content, edited, earlier) in states.items():
                     file.replace_file(content, edited=edited)
                     fixed.pop(file)
@@ -84,7 +84,7 @@ def fix_dump(
                 break
             suppressed = checker.suppress(allowances, baseline)
         result.add(checker.result)
-        baseline = suppressed.unused  # an entry that one pipeline used covers no other
+        baseline = suppressed.unused  # an entry used by a pipeline covers no other pipeline
         if single and not fixed:
             file = pipeline.dumps[0]
             fixed[file] = FixedFile(file.file.path, file.file.text, file.file.text, ())
@@ -93,22 +93,30 @@ def fix_dump(
 
 
 def _refused(checker: Checker) -> dict[Hashable, str]:
-    """The messages of the findings of XLA's verifier, by rule and place."""
-    reported = [at for at in checker.result.diagnostics if at.severity is not Severity.INFO]
+    """The messages of findings of verifier rules, by rule and place."""
+    reported = [
+        diagnostic
+        for diagnostic in checker.result.diagnostics
+        if diagnostic.severity is not Severity.INFO
+    ]
     families = {entry.name: entry.family for entry, _ in checker.rules.chosen} if reported else {}
-    return {finding_key(at): at.message for at in reported if families.get(at.rule) == "verifier"}
+    return {
+        finding_key(diagnostic): diagnostic.message
+        for diagnostic in reported
+        if families.get(diagnostic.rule) == "verifier"
+    }
 
 
-def finding_key(at: Diagnostic) -> tuple[Hashable, ...]:
-    """A finding without its file and its numbers."""
-    where = at.instruction if at.instruction else nameless(at.message)
-    return at.rule, at.computation, where
+def finding_key(diagnostic: Diagnostic) -> tuple[Hashable, ...]:
+    """A key for a finding, without its file and numbers."""
+    where = diagnostic.instruction if diagnostic.instruction else nameless(diagnostic.message)
+    return diagnostic.rule, diagnostic.computation, where
 
 
 def _plans_by_file(
     reporter: Reporter, suppressed: SuppressionResult, pipeline: Pipeline, is_wanted: IsWanted
 ) -> dict[PassDump, list[PlannedFix]]:
-    """The wanted fixes of findings that count, and of comments that allow nothing."""
+    """The wanted fixes of kept findings, and of unused comments."""
     plans: dict[PassDump, list[PlannedFix]] = {}
     kept = {id(diagnostic) for diagnostic in suppressed.kept}
     for plan in reporter.fixes:
@@ -126,7 +134,7 @@ def _plans_by_file(
 
 
 def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | None) -> FixedFile:
-    """Change the text of a file; `earlier` is the outcome of the rounds before."""
+    """Change the text of a file; `earlier` is the result of earlier rounds."""
     before = file.file.text
     after, edits = apply_fixes(before, [plan.fix for plan in plans])
     causes = tuple(plan.diagnostic for plan in plans)
@@ -138,7 +146,7 @@ def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | 
 
 
 def apply_fixes(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
-    """The text with the edits of as many fixes as do not overlap, and those edits.
+    """The text after all fixes that do not overlap, and their edits.
 
     >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
@@ -153,16 +161,16 @@ def apply_fixes(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text with edits in it, which are in its order and do not overlap."""
-    pieces, at = [], 0
+    """The text after edits, which have to be sorted and without overlaps."""
+    pieces, position = [], 0
     for edit in edits:
-        pieces += [text[at : edit.span.start], edit.text]
-        at = edit.span.end
-    return "".join([*pieces, text[at:]])
+        pieces += [text[position : edit.span.start], edit.text]
+        position = edit.span.end
+    return "".join([*pieces, text[position:]])
 
 
 def without_overlaps(fixes: Iterable[Fix]) -> Iterator[Fix]:
-    """As many fixes as do not overlap, in the order of the text."""
+    """A set of fixes that do not overlap, in the order of the text."""
     end = -1
     for fix in sorted(set(fixes), key=lambda fix: fix.edits):
         edits = sorted(fix.edits)
@@ -172,9 +180,9 @@ def without_overlaps(fixes: Iterable[Fix]) -> Iterator[Fix]:
 
 
 def _with_comments(edit: Edit, text: str) -> Edit:
-    """The edit without loss of comments that allow findings.
+    """The edit, changed to keep comments that allow findings.
 
-    Those at the end of the replaced text stay where they are, others go to lines of their own.
+    Trailing comments of the replaced text stay in place, others move to separate lines.
     """
     start, end = edit.span
     if not lost_comments(text[start:end], edit.text):

@@ -1,12 +1,12 @@
 """The history of a defect: its dumps, the pass that introduced it and the pass that resolved it.
 
-A defect is identified by its message, its computation and its instruction. A pass that renames or
-moves an instruction seems to resolve one defect and to introduce another with the same message at
-the same opcode: these two are joined to one history, so that no pass is blamed for it.
+A defect is identified by its message, computation and instruction. A pass that renames or moves an
+instruction seems to resolve a defect and to introduce another with the same message at the same
+opcode: the two are joined to a single history, so that the pass is not blamed.
 
-The `Timeline` has the dumps of a run in its order; those without a known place in it come last,
-from `timeline.length` on. A `ModuleRef` is the position of a dump and the number of a module in its
-file, an `Occurrence` a finding and where it was found.
+The `Timeline` has the dumps of a run in order; dumps without a known position come last, from
+`timeline.length` on. A `ModuleRef` is the position of a dump and the number of a module in its
+file, an `Occurrence` is a finding with its `ModuleRef`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import PassRef
 
 DefectKey = tuple[int, str, str, str, int | None, int]
-"""Module of the file, computation, instruction (else the text), message, operand, and a number that
-tells defects apart that are equal in all this."""
+"""The module's number in its file, computation, instruction (or text), message, operand, and a
+number that tells otherwise equal defects apart."""
 
 _NUMBERS = late(r"\d+")
 _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
@@ -36,15 +36,15 @@ _NAMES = late(r"%[\w.\-]+|(?<=[A-Za-z_)-])\.\d+")
 
 @dataclass(eq=False, repr=False)
 class FindingHistory:
-    """One defect in dumps that follow each other, from the first to the last."""
+    """A defect in consecutive dumps, from the first to the last."""
 
     key: DefectKey
     """The key in its last dump."""
     seen: list[Occurrence]
-    """One for each dump, in the order of the run."""
+    """The occurrence in each dump, in the order of the run."""
     timeline: Timeline
     beside: list[Occurrence] = field(default_factory=list)
-    """Those in dumps without a known position."""
+    """Occurrences in dumps without a known position."""
 
     @property
     def first(self) -> int:
@@ -57,11 +57,11 @@ class FindingHistory:
         return self.seen[-1].ref.position
 
     def introduction(self, *, unless_established: bool = False) -> PassRef | None:
-        """The pass after which it is there for the first time; None if that is unknown.
+        """The pass after which the defect first appears; None if unknown.
 
-        A defect of the first dump may be older, unless other passes remove it before
-        (`unless_established`); one at the start of a pipeline came from outside these dumps. A pass
-        that annotated other instructions, and changed nothing else, brought none: it shows now.
+        A defect of the first dump may be older, unless earlier passes would have removed it
+        (`unless_established`); a defect at the start of a pipeline came from outside these dumps. A
+        pass that only annotated other instructions did not introduce the defect but revealed it.
         """
         timeline, position = self.timeline, self.first
         if position >= timeline.length or (position == 0 and not unless_established):
@@ -77,7 +77,7 @@ class FindingHistory:
         return PassRef(name.after, name.pipeline, name.step, str(dump.path))
 
     def _only_shows(self) -> bool:
-        """True if its instruction was there before, and all that changed are others' attributes."""
+        """True if the instruction was there before, and only attributes of others changed."""
         (finding, ref), timeline = self.seen[0], self.timeline
         modules = timeline.dumps[ref.position - 1].file.modules
         if not isinstance(finding.at, Instruction) or ref.number >= len(modules):
@@ -88,17 +88,17 @@ class FindingHistory:
         return (
             as_it_was is not None
             and as_it_was.row == finding.at.row
-            and before.pieces is not after.pieces  # else it is the stage that is another
+            and before.pieces is not after.pieces  # else only the stage changed
             and before.text != after.text
             and len(before.computations) == len(after.computations)
             and all(
-                one is other or list(map(_computed, one.rows)) == list(map(_computed, other.rows))
-                for one, other in zip(before.computations, after.computations, strict=True)
+                old is new or list(map(_computed, old.rows)) == list(map(_computed, new.rows))
+                for old, new in zip(before.computations, after.computations, strict=True)
             )
         )
 
     def resolving_pass(self) -> PassRef | None:
-        """The pass that resolved it after its last dump; None at the end of the run.
+        """The pass that resolved the defect after its last dump; None at the end of the run.
 
         The name of the pass is empty if it left no dump of its own.
         """
@@ -116,14 +116,14 @@ class FindingHistory:
 
 
 def _computed(row: InstructionRecord) -> tuple[object, ...]:
-    """All of an instruction but its attributes; of a constant its value is among the operands."""
+    """An instruction without its attributes; the operands of a constant hold its value."""
     return name_of(row), opcode_of(row), type_of(row), operands_of(row)
 
 
 def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[FindingHistory]:
     """The defects, each with the last unbroken stretch of dumps that have it."""
     by_key: dict[DefectKey, dict[int, Occurrence]] = {}
-    keys: dict[tuple[int, int], DefectKey] = {}  # one finding may stand in a hundred dumps
+    keys: dict[tuple[int, int], DefectKey] = {}  # a finding may be in a hundred dumps
     repeats: dict[tuple[DefectKey, int], int] = {}
     for occurrence in occurrences:
         same = id(occurrence.finding), occurrence.ref.number
@@ -132,14 +132,14 @@ def histories_of(occurrences: Iterable[Occurrence], timeline: Timeline) -> list[
             key = keys[same] = _key(occurrence, timeline)
         position = occurrence.ref.position
         seen = by_key.setdefault(key, {})
-        if position in seen:  # two equal findings in one dump
+        if position in seen:  # two equal findings in a dump
             number = repeats[key, position] = repeats.get((key, position), 0) + 1
             seen = by_key.setdefault((*key[:-1], number), {})
         seen[position] = occurrence
     stretches = [
         stretch for key, seen in by_key.items() for stretch in _stretches(key, seen, timeline)
     ]
-    # A defect that went away and came back is one history: the last stretch, with what is beside.
+    # A defect that went away and came back has a single history: the last stretch.
     last: dict[DefectKey, FindingHistory] = {}
     for history in _joined(stretches, timeline):
         older = last.pop(history.key, None)
@@ -155,9 +155,9 @@ def followed_back(
     timeline: Timeline,
     look: Callable[[Module], Iterable[Finding]],
 ) -> list[FindingHistory]:
-    """The defects of one module, each with the unbroken stretch of dumps before it that have it.
+    """The defects of a module, each with the unbroken stretch of earlier dumps that have it.
 
-    `look` finds the defects of another module as if it were that one.
+    `look` finds the defects of an earlier module in the same way.
     """
     histories = [
         FindingHistory(_key(occurrence, timeline), [occurrence], timeline)
@@ -170,7 +170,7 @@ def followed_back(
         if not following or ref.number >= len(timeline.dumps[position].file.modules):
             break
         module = timeline.module(earlier)
-        # Dumps of one text share their pieces: most passes change nothing, and are not looked at.
+        # Dumps of equal text share their pieces; most passes change nothing and are skipped.
         if seen is None or seen[0].pieces is not module.pieces:
             seen = module, list(look(module))
         following = _still_there(following, _occurrences(seen[1], earlier), timeline)
@@ -186,8 +186,8 @@ def _occurrences(findings: Iterable[Finding], ref: ModuleRef) -> list[Occurrence
 def _still_there(
     histories: list[FindingHistory], occurrences: list[Occurrence], timeline: Timeline
 ) -> list[FindingHistory]:
-    """The histories that go on in one more dump: equal by key, else equal but for names."""
-    # Names first: passes rename few instructions. What is left pairs by what it is but for names.
+    """The histories that continue in an earlier dump, equal by key, else equal except for names."""
+    # Names first: passes rename few instructions. The rest is paired by renaming key.
     named: dict[DefectKey, deque[Occurrence]] = {}
     for occurrence in occurrences:
         named.setdefault(_key(occurrence, timeline), deque()).append(occurrence)
@@ -212,18 +212,18 @@ def _still_there(
 
 def _key(occurrence: Occurrence, timeline: Timeline) -> DefectKey:
     finding, ref = occurrence
-    at = finding.at
-    if isinstance(at, Instruction):
-        where, what = at.computation.name, at.name
+    subject = finding.at
+    if isinstance(subject, Instruction):
+        where, what = subject.computation.name, subject.name
     else:
-        where, what = "", timeline.dumps[ref.position].file.lines.part(at)
+        where, what = "", timeline.dumps[ref.position].file.lines.part(subject)
     return ref.number, where, what, finding.message, finding.operand, 0
 
 
 def _stretches(
     key: DefectKey, seen: dict[int, Occurrence], timeline: Timeline
 ) -> list[FindingHistory]:
-    """The unbroken stretches of one key; a dump without a position is one if there is no other."""
+    """The unbroken stretches of a key; dumps without a position join the last stretch, if any."""
     histories: list[FindingHistory] = []
     for position in sorted(seen):
         last = histories[-1] if histories else None
@@ -237,15 +237,17 @@ def _stretches(
 
 
 def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[FindingHistory]:
-    """Join each stretch with one that ends in the dump before it and is equal but for names, else
-    but for numbers, too: a loop that is unrolled counts other iterations."""
+    """Join each stretch with a stretch that ends in the dump before it and differs only in names.
+
+    Numbers may differ, too: an unrolled loop has another trip count.
+    """
     joined: list[FindingHistory] = []
     ended: dict[int, list[FindingHistory]] = {}
     waiting: dict[int, dict[RenamingKey, deque[FindingHistory]]] = {}
     for history in sorted(stretches, key=lambda history: history.first):
         before = history.first - 1
         if before in ended and history.first < timeline.length:
-            if before not in waiting:  # complete: what ends there began earlier in the sorted list
+            if before not in waiting:  # complete: stretches that end there are already sorted
                 waiting[before] = {}
                 for candidate in ended[before]:
                     for key in _renaming_keys(candidate.seen[-1]):
@@ -265,7 +267,7 @@ def _joined(stretches: list[FindingHistory], timeline: Timeline) -> list[Finding
 def _taken(
     waiting: dict[RenamingKey, deque[FindingHistory]], history: FindingHistory, before: int
 ) -> FindingHistory | None:
-    """The first history that waits for one like this; one that goes on already waits no more."""
+    """The first unclaimed history that matches."""
     for key in _renaming_keys(history.seen[0]):
         older = waiting.get(key)
         while older:
@@ -284,12 +286,14 @@ def _renaming_keys(occurrence: Occurrence) -> tuple[RenamingKey, RenamingKey]:
 
 
 def renaming_key(occurrence: Occurrence) -> tuple[str, str, str]:
-    """Message, opcode and type of a finding without names: equal before and after a renaming.
+    """The message without names, opcode and type of a finding: equal before and after a renaming.
 
-    Of a loop the type is left out."""
+    The type of a loop is left out."""
     finding = occurrence.finding
-    at = finding.at
-    opcode, shape = (at.opcode, at.type_text) if isinstance(at, Instruction) else ("", "")
+    subject = finding.at
+    opcode, shape = (
+        (subject.opcode, subject.type_text) if isinstance(subject, Instruction) else ("", "")
+    )
     if opcode == "while":
-        shape = ""  # what is hoisted out of a loop widens its state
+        shape = ""  # hoisting out of a loop widens its state
     return _NAMES.sub("", finding.message), opcode, shape

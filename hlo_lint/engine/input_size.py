@@ -1,4 +1,4 @@
-"""The size of an input: it decides if a cache and worker processes are worth their start."""
+"""Decide by the size of an input if a cache and worker processes pay off."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 
 PARALLEL_MIN_BYTES: Final = 16 << 20
-"""Bytes of dumps from which processes save more time than they take to start."""
+"""The bytes of dumps from which processes save more time than they take to start."""
 _BYTES_PER_JOB: Final = 8 << 20
-"""Bytes of dumps that one more process is worth: measured on 16 processors."""
+"""The bytes of dumps that pay for another process, measured on 16 processors."""
 _FILE_COST: Final = 1 << 15
-"""Bytes that take as long to check as it takes to open one more file."""
+"""The cost of opening a file, as the bytes that are checked in the same time."""
 CACHE_MIN_BYTES: Final = 1 << 16
-"""Bytes of dumps from which a look into the cache costs less than a check."""
+"""The bytes of dumps from which a cache lookup costs less than a check."""
 _CACHE_MIN_FILES: Final = 16
-"""Pipelines from which it does, however small they are."""
+"""The number of pipelines from which a cache lookup pays off, however small they are."""
 
 
 def cost_of(pipeline: Pipeline) -> int:
-    """The time to check it, as that of so many bytes of a large pipeline."""
+    """The cost of checking a pipeline, in bytes of a large pipeline."""
     return pipeline.size + _FILE_COST * len(pipeline.dumps)
 
 
 def is_worth_caching(dump: Dump) -> bool:
-    """True if the dumps are large enough for a cache, or so many."""
+    """True if the dumps are large or numerous enough for a cache."""
     few = len(dump.pipelines) < _CACHE_MIN_FILES
     return not few or sum(pipeline.size for pipeline in dump) >= CACHE_MIN_BYTES
 
 
 def automatic_jobs(dump: Dump) -> int:
-    """The number of worker processes that an input is worth.
+    """The number of worker processes that pay off for an input.
 
-    One for a single module: to read it takes half of the time, and another process, which copies
-    what it touches, gains no more than it costs. So the largest module bounds what others can gain.
+    A single module gets a single process: reading it takes half of the time, and another process,
+    which copies the memory that it touches, gains no more than it costs. So the largest module
+    bounds the gain.
     """
     if _processors() < 2:
         return 1
@@ -47,7 +48,7 @@ def automatic_jobs(dump: Dump) -> int:
 
 
 def _processors() -> int:
-    """The number of processors that this process may use: a container may allow it few."""
+    """The number of processors that this process may use, which a container may limit."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

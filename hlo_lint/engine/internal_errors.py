@@ -1,4 +1,4 @@
-"""The finding that stands for a crash of a rule or of a reader, so that the run can go on."""
+"""Findings for crashes of rules and readers, so that a run can continue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_MESSAGE = 300
 
 
 def internal_error(name: str, path: Path | str, subject: object, error: Exception) -> Diagnostic:
-    """The crash of a rule, or of a reader, on a subject in a file."""
+    """The finding for a crash of a rule or a reader on a subject in a file."""
     frames = traceback.extract_tb(error.__traceback__)[-MAX_FRAMES:]
     places = " < ".join(
         f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(frames)

@@ -1,4 +1,4 @@
-"""The bounds of a run: what they cut is in the report, and in the exit status."""
+"""Limits of a run; cuts by them show in the report and in the exit status."""
 
 from __future__ import annotations
 
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """The cost allowed to one file, or to the dumps of one compilation; None for no limit."""
+    """Limits for a file, or for the dumps of a compilation; None for no limit."""
 
     megabytes: int | None = None
-    """Size of a file, unpacked; memory is at most some 20 times that."""
+    """The size of an unpacked file; memory is at most about 20 times that."""
     seconds: int | None = None
-    """CPU time for the rules of one compilation."""
+    """The CPU time for the rules of a compilation."""
     nesting: int | None = None
-    """Levels of brackets in a file."""
+    """The levels of brackets in a file."""
 
 
 _LATE: Final = 0.1
-"""Seconds after the end at which a rule is ended."""
+"""Seconds after the end of the time when a rule is interrupted."""
 NO_LIMITS = Limits()
 
 
 class OutOfTimeError(BaseException):
-    """The rules of one compilation have had their time; no rule catches it for a failure of its."""
+    """The time for the rules of a compilation is over; rules do not catch it as their own error."""
 
 
 class Stopwatch:
-    """The CPU time of this process since it began."""
+    """A limit on the CPU time of this process, counted from the start of the watch."""
 
     def __init__(self, seconds: float | None) -> None:
         self._end = None if seconds is None else time.process_time() + seconds
 
     def check(self) -> None:
-        """Go on, if there is time left.
+        """Check that there is time left.
 
         Raises:
-            OutOfTimeError: there is none.
+            OutOfTimeError: there is no time left.
         """
         if self.left <= 0:
             raise OutOfTimeError
 
     @property
     def left(self) -> float:
-        """Seconds of CPU time; infinite without a limit."""
+        """The seconds of CPU time that are left; infinite without a limit."""
         return inf if self._end is None else self._end - time.process_time()
 
     @contextmanager
     def interrupting(self) -> Iterator[None]:
-        """End what runs in the block when the time is over, by a signal.
+        """Interrupt the block by a signal when the time is over.
 
-        Python handles signals in the main thread. In another one, on Windows, and under a profiler
-        that has the signal, only `check` looks at the time.
+        Python handles signals in the main thread. In another thread, on Windows, and under a
+        profiler that uses the signal, only `check` looks at the time.
         """
         number = getattr(signal, "SIGPROF", None)
         is_main = threading.current_thread() is threading.main_thread()
@@ -75,7 +75,7 @@ class Stopwatch:
             yield
             return
         signal.signal(number, lambda *_: self.check())
-        # Again, where what was raised went into a callback, which Python goes on after.
+        # Repeated, because Python ignores an exception that is raised in a callback.
         signal.setitimer(signal.ITIMER_PROF, max(self.left, 0) + _LATE, _LATE)
         try:
             yield
@@ -87,7 +87,7 @@ class Stopwatch:
 def within_limit(
     findings: Sequence[Diagnostic], most: int
 ) -> tuple[tuple[Diagnostic, ...], Iterator[Skipped]]:
-    """The first findings of each rule in each file, and how many were left out of the report."""
+    """The first findings of each rule in each file, and the number of omitted findings."""
     counts: Counter[tuple[str, str, str]] = Counter()
     kept = []
     for finding in findings:

@@ -1,4 +1,4 @@
-"""The memo of a run: all that its pipelines share in one process."""
+"""The memo of a run: caches that its pipelines share within a process."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from hlo_lint.engine.verifier import Verifier
 
 FREE_BYTES: Final = 64 << 20
-"""Bytes of dumps after which memory is given back: it takes a tenth of a second."""
+"""Bytes of released dumps after which memory is collected, which takes a tenth of a second."""
 
 
 class RunMemo:
-    """The results of the pipelines so far; another process begins with an empty memo."""
+    """Caches of the pipelines so far; another process starts with an empty memo."""
 
     def __init__(self, verifier: Verifier | None = None) -> None:
         self.parsed: dict[int, Memo] = {}
-        """The caches that released dumps were read with, by identity."""
+        """The parser caches of released dumps, by identity."""
         self.released_bytes = 0
-        """Bytes of dumps that were released since memory was given back."""
+        """Bytes of dumps released since the last collection."""
         self._verifier = verifier
 
     @property
@@ -36,18 +36,18 @@ class RunMemo:
         return self._verifier
 
     def __reduce__(self) -> tuple[type[RunMemo], tuple[()]]:
-        """Leave the content behind."""
+        """Pickle an empty memo."""
         return RunMemo, ()
 
     def release(self, pipeline: Pipeline) -> None:
-        """Forget what was read of a pipeline."""
+        """Release the text of a pipeline, and remember its caches."""
         pipeline.release_text()
         self.released_bytes += pipeline.size
         memos = (dump.memo for dump in pipeline.dumps)
         self.parsed.update((id(memo), memo) for memo in memos if memo is not None)
 
     def free(self) -> None:
-        """Now and then, before more is read, forget also what the pipelines of a folder share.
+        """Clear the caches of released pipelines, if enough bytes were released.
 
         Modules and their files refer to each other, so that only the collector frees them.
         """
@@ -61,7 +61,7 @@ class RunMemo:
         gc.collect()
 
     def keep(self, file: HloFile | None) -> None:
-        """Forget the computations of every other file."""
+        """Drop the verifier's results for the computations of all other files."""
         modules = () if file is None else file.modules
         if self._verifier is not None:
             self._verifier.memo.keep(part for module in modules for part in module.computations)

@@ -1,4 +1,4 @@
-"""XLA's parser as a judge of files: the reasons why it refuses one, and where in the file."""
+"""Ask XLA's parser about files: the reasons and places of its refusals."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from hlo_lint.xla.parser import XlaParser, XlaRefusal
 
 _word = re.compile(r"[%\w.\-]+|\S|$").search
 _ABOUT_THIS: Final = ("computation already", "expects name", "expects only", "instruction", "one ")
-"""Beginnings of messages about the instruction at whose begin XLA stops. Others are about the one
-before it: XLA makes an instruction when it has read all of it, and the next token."""
+"""Beginnings of messages about the instruction at which XLA stops. Other messages are about the
+instruction before: XLA makes an instruction after reading the next token."""
 
 
 class ParserJudge:
-    """XLA's parser of one release: a thread asks one child about all its files."""
+    """XLA's parser of a release; each thread asks a single child about all its files."""
 
     def __init__(self, python: Path | None = None) -> None:
         self._parsers = Pool(partial(XlaParser, python))
         atexit.register(self._parsers.close)
 
     def verdict(self, file: HloFile) -> ParserVerdict:
-        """The verdict on a file, of which each module is read by itself.
+        """The verdict on a file, whose modules are read separately.
 
         Raises:
-            UsageError, DumpError: there is no jaxlib.
+            UsageError, DumpError: jaxlib is not installed.
         """
         refusals: list[ParseDiagnostic] = []
         with self._parsers.one() as parser:
@@ -45,27 +45,27 @@ class ParserJudge:
 
 @cache
 def judge_of(release: str) -> ParserJudge:
-    """The judge of this process with a release of jax; of an empty one, with that of this Python.
+    """The judge of this process for a release of jax, or for the installed release if empty.
 
     Raises:
-        UsageError, CaptureError: there is no such release, or no environment can be made for it.
+        UsageError, CaptureError: the release does not exist, or its environment cannot be made.
     """
     python = environment_of(release, platform=Platform.CPU).path if release else None
     return ParserJudge(python)
 
 
 def _error(refusal: XlaRefusal, module: Module) -> ParseError:
-    """A refusal with its place in the file: a word, or the instruction that XLA could not make."""
+    """A refusal with its place in the file: a word, or the instruction that XLA refused."""
     lines, begin = module.file.lines, module.start
     if refusal.line is None or refusal.column is None:
         start = max(module.text.find(module.header), 0)
         return ParseError(refusal.message, begin + start, begin + start + len(module.header))
     first = lines.position(begin).line - 1
-    at = min(lines.offset(Position(first + refusal.line, refusal.column)), len(lines.text))
+    offset = min(lines.offset(Position(first + refusal.line, refusal.column)), len(lines.text))
     if not refusal.message.startswith(_ABOUT_THIS):
-        before = [span for span in map(module.span, module.instructions()) if span.start < at]
+        before = [span for span in map(module.span, module.instructions()) if span.start < offset]
         last = max(before, default=None)
-        if last is not None and last.end <= at and not lines.text[last.end : at].strip():
+        if last is not None and last.end <= offset and not lines.text[last.end : offset].strip():
             return ParseError(refusal.message, *last)
-    word = _word(lines.text, at)
-    return ParseError(refusal.message, *(word.span() if word else (at, at)))
+    word = _word(lines.text, offset)
+    return ParseError(refusal.message, *(word.span() if word else (offset, offset)))

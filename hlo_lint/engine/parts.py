@@ -1,4 +1,4 @@
-"""The outcome of one pipeline, on its own: it can be kept, sent and moved to other paths."""
+"""The result of a pipeline as a value that can be cached, sent and moved to other paths."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: None) -> Part:
-    """Check one pipeline, and forget its text.
+    """Check a pipeline, and release its text.
 
     Raises:
-        DumpError: this process runs another version of the program than the one that asks.
+        DumpError: the version of this process differs from the caller's.
     """
     if task.version != hlo_lint.__version__:
         raise DumpError(f"a worker runs hlo-lint {hlo_lint.__version__}, not {task.version}")
@@ -40,10 +40,10 @@ def check_part(task: Task, pipeline: Pipeline, progress: Progress = lambda _: No
 
 
 def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
-    """A digest that is equal for pipelines of which all checks find the same; None if unknown.
+    """A digest that is equal for pipelines with equal findings of all checks; None if unknown.
 
-    The names of files count, since they tell the place in the run; the folder does not. A file that
-    cannot be read as a whole has no digest.
+    The names of files count, since they give the position in the run; the folder does not. A file
+    that cannot be read as a whole has no digest.
     """
     digest = blake2b(digest_size=DIGEST_BYTES)
     stages = task.stage_of and [task.stage_of(dump.path) for dump in pipeline.dumps]
@@ -55,18 +55,18 @@ def content_digest(task: Task, pipeline: Pipeline) -> bytes | None:
         try:
             stored = on_disk(path)
             status = stored.stat()
-            if not stat.S_ISREG(status.st_mode):  # a FIFO would be waited for
+            if not stat.S_ISREG(status.st_mode):  # reading a FIFO would block
                 return None
             size = status.st_size
             digest.update(f"\n{size} {path.name}\n".encode(errors="surrogateescape"))
-            if is_url(stored):  # to read it twice may cost more than a check
+            if is_url(stored):  # reading it twice may cost more than a check
                 checked = checksum(stored)
                 if checked is None:
                     return None
                 digest.update(checked.encode())
                 continue
             with open(stored, "rb", buffering=0) as file:
-                # One byte more, so that the first read is the last one of a file that stays.
+                # With an extra byte, the first read reaches the end of an unchanged file.
                 while chunk := file.read(min(size + 1, _CHUNK_BYTES)):
                     digest.update(chunk)
         except OSError:
@@ -80,7 +80,7 @@ def files_of(pipeline: Pipeline) -> tuple[Path, ...]:
 
 
 def signature(pipeline: Pipeline) -> tuple[object, ...]:
-    """The names and sizes of files, which equal pipelines have in common; nothing is read."""
+    """The names and sizes of files, which equal pipelines share; files are not read."""
     sizes = []
     for path in files_of(pipeline):
         try:
@@ -91,7 +91,7 @@ def signature(pipeline: Pipeline) -> tuple[object, ...]:
 
 
 def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:
-    """The same files under other paths, unread."""
+    """The pipeline with new paths for its files, unread."""
     dumps = []
     for dump in pipeline.dumps:
         at_new_path = new_dump(new_path(dump.path), dump.name, dump.memo)
@@ -100,17 +100,17 @@ def moved(pipeline: Pipeline, new_path: Callable[[Path], Path]) -> Pipeline:
 
 
 def places(source: Pipeline, target: Pipeline) -> Mapping[str, str]:
-    """The paths of one pipeline by those of another that has the same files in another folder."""
+    """A map from the paths of `source` to those of `target`, which has the same files."""
     pairs = zip(files_of(source), files_of(target), strict=True)
     return {str(old): str(new) for old, new in pairs}
 
 
 def relocated(part: Part, new_places: Mapping[str, str]) -> Part:
-    """The outcome of a pipeline whose files have other paths."""
+    """The result of a pipeline with new paths for its files."""
     result = part.result
     held = result.diagnostics, result.skipped, part.unread, result.internal_errors, result.checked
     if not any(held):
-        return part  # most files have nothing wrong
+        return part  # most files have no findings
 
     def path_of(path: str) -> str:
         return new_places.get(path, path)

@@ -1,8 +1,7 @@
-"""Rules with a precondition: they bind where a pass that demands it comes next.
+"""Check rules with a precondition, which bind if a pass that demands it comes next.
 
-In a run that is only ever the last dump of a module: had the pass met the defect earlier, there
-would be no later dump. From there the defect is followed back to the first dump that has it while
-it binds.
+In a run only the last dump of a module can be bound: had the pass met the defect earlier, there
+would be no later dump. From there the defect is followed back to the first bound dump that has it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # loaded with the first defect that stops a compile
     from hlo_lint.dumps.contracts import Contract
 
 UNASSIGNED = (
-    "rules about layouts: the text reads as a module before layout-assignment "
+    "rules about layouts: the text looks like a module before layout-assignment "
     "(--stage post-layout if it is not)"
 )
 
@@ -41,8 +40,10 @@ def check_precondition(
     before = reporter.before or timeline.next_pass
     if before not in (None, demand.demanded_by):
         return
-    bound = {at for at, dump in enumerate(dumps) if _is_bound(demand, timeline, dump, before)}
-    end = max((at for at in bound if at < timeline.length), default=None)
+    bound = {
+        position for position, dump in enumerate(dumps) if _is_bound(demand, timeline, dump, before)
+    }
+    end = max((position for position in bound if position < timeline.length), default=None)
     if end is None:
         _skip_unassigned(check, timeline, reporter)
         return
@@ -50,16 +51,16 @@ def check_precondition(
         occurrence for occurrence in timeline.find(check) if occurrence.ref.position in bound
     ]
     histories = list(histories_of(bound_occurrences, timeline))
-    if before is None:  # whatever was there before the end, no pass died of it
+    if before is None:  # no pass died of a defect that ended earlier
         for history in histories:
             if history.last != end and (resolved_by := history.resolving_pass()):
                 reporter.add_resolved(check.rule, history, DefectEnd(resolved_by))
         histories = [history for history in histories if history.last == end]
     if not histories:
-        return  # to read the lists of passes takes longer than most checks
-    held = {dumps[at] for at in bound}
+        return  # reading the lists of passes takes longer than most checks
+    held = {dumps[position] for position in bound}
     last = next(dump for dump in reversed(pipeline.dumps) if dump in held)
-    stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as the caller says")
+    stated = PreconditionStatus(Fate.BREAKS, f"{before} comes next, as stated")
     status = stated if before else status_of(pipeline, last, demand)
     binds = _binds(demand, status)
     for history in histories:
@@ -76,11 +77,11 @@ def check_precondition(
 def unmet_preconditions(
     checks: Iterable[Check], chosen: Set[str], timeline: Timeline, before: str | None
 ) -> Iterator[UnmetPrecondition]:
-    """The demands of passes to come that the last dump breaks; `chosen` rules report theirs."""
+    """The demands of later passes that the last dump breaks; `chosen` rules report their own."""
     pipeline = timeline.pipeline
     last = (pipeline.steps or pipeline.dumps)[-1]
     if last not in timeline.dumps:
-        return  # the last file has no module
+        return  # the last dump has no module
     position = timeline.dumps.index(last)
     for check in checks:
         demand = check.rule.precondition
@@ -95,16 +96,16 @@ def unmet_preconditions(
 
 
 def _skip_unassigned(check: Check, timeline: Timeline, reporter: Reporter) -> None:
-    """Say that a loose text was read as unassigned, if a rule would find something otherwise."""
-    for at, dump in enumerate(timeline.dumps):
+    """Report that a loose text was read as unassigned, if a rule has findings otherwise."""
+    for position, dump in enumerate(timeline.dumps):
         is_decided = timeline.stages.stated(dump) is not None or dump.is_named_before_layouts
-        if dump.name is None and not is_decided and any(timeline.find_at(check, at)):
+        if dump.name is None and not is_decided and any(timeline.find_at(check, position)):
             is_certain = evidence_in(dump.file) is Evidence.UNASSIGNED
             reporter.skip(dump, UNASSIGNED, check.rule, minor=is_certain)
 
 
 def _is_bound(demand: Precondition, timeline: Timeline, dump: PassDump, before: str | None) -> bool:
-    """True if the demand means something for a dump; of a loose text the caller may say so."""
+    """True if the demand applies to a dump; for a loose text `--before` may say so."""
     if not demand.about_layouts or timeline.stages.layouts_bind(dump) is not False:
         return True
     stated = dump.name is None and before == demand.demanded_by
@@ -118,7 +119,7 @@ def _add_binding(
     history: FindingHistory,
     reporter: Reporter,
 ) -> None:
-    """Report a defect that a pass dies of at the end of its history, or may die of."""
+    """Report a defect on which a later pass dies or may die."""
     certain = status.outcome is Fate.BREAKS
     is_stated = bool(reporter.before or history.timeline.next_pass)
     reporter.add_history(
@@ -133,13 +134,13 @@ def _add_binding(
 
 
 def _binds(demand: Precondition, status: PreconditionStatus) -> bool:
-    """True if a pass dies of what breaks the demand, or may."""
+    """True if a pass dies or may die of a broken demand."""
     unsure = status.outcome is Fate.UNSURE and not demand.only_if_certain
     return unsure or status.outcome is Fate.BREAKS
 
 
 def _first_binding(demand: Precondition, history: FindingHistory) -> int:
-    """The number of the first dump of a history from which on no pass establishes the demand."""
+    """The number of a history's first dump after which no pass establishes the demand."""
     timeline, first = history.timeline, len(history.seen) - 1
     while first:
         dump = timeline.dumps[history.seen[first - 1].ref.position]
@@ -153,7 +154,7 @@ def _first_binding(demand: Precondition, history: FindingHistory) -> int:
 def _verdict(
     demand: Precondition, status: PreconditionStatus, history: FindingHistory
 ) -> Iterator[str]:
-    """Notes on what XLA does about it, and which pass is missing."""
+    """Notes on the failure in XLA, and on the missing pass."""
     guards, options = " or ".join(demand.established_by), history.timeline.pipeline.options
     disabled = [name for name in demand.established_by if options and options.disabled(name)]
     if status.outcome is Fate.BREAKS:
@@ -175,25 +176,25 @@ def _verdict(
 
 
 def remedy(demand: Precondition, pipeline: Pipeline) -> str:
-    """The flag or the release of jax with which the next compile keeps the demand of a pass."""
+    """A flag or a release of jax that avoids the failure in the next compile."""
     from hlo_lint.dumps.contracts import contracts
 
     guards, options = " or ".join(demand.established_by), pipeline.options
     if options and any(options.disabled(name) for name in demand.established_by):
         return f"XLA_FLAGS disables {guards}, which repairs it (xla_disable_hlo_passes)"
-    other = "`hlo-lint capture --jax RELEASE` says if another release compiles it"
+    advice = "`hlo-lint capture --jax RELEASE` says if another release compiles it"
     orders = [contract for contract in contracts() if contract.promise == demand.fact]
     releases = [release for release in pass_lists() if release.backend == pipeline.backend]
     keeps = [_keeps(release, orders) for release in releases]
     if not keeps or all(keeps) or not keeps[-1]:
-        return other
+        return advice
     first = len(keeps) - keeps[::-1].index(False)
     since = releases[first].name.partition("-jax")[2]
     return f"since jax {since} XLA runs {guards} before each {demand.demanded_by}"
 
 
 def _keeps(release: PassList, promised: Sequence[Contract]) -> bool:
-    """True if a release keeps the orders of contracts that are promised to a pass."""
+    """True if a release keeps the promised orders of contracts."""
     from hlo_lint.dumps.contracts import broken_orders
 
     broken = broken_orders(release.backend, release.passes)

@@ -1,4 +1,4 @@
-"""Findings on their way into the result: the dump where each binds, its history, its fixes."""
+"""Turn findings into diagnostics of the result, with their history and fixes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
 
 Identity = tuple[str, tuple[str, str, str]]
-"""A rule and what it says of a module but for names: message, opcode and shape."""
+"""A rule and its renaming key: message without names, opcode and shape."""
 
 
 class PlannedFix(NamedTuple):
-    """A fix for one file; a defect that several dumps repeat has one for each."""
+    """A fix for a file; a defect in several dumps has a fix for each."""
 
     dump: PassDump
     fix: Fix
@@ -39,7 +39,7 @@ class PlannedFix(NamedTuple):
 
 @dataclass
 class Result:
-    """The outcome of a run over a dump, or a part of it, which can be sent to another process."""
+    """The result of a run over a dump or a part of it; it can be sent to another process."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -47,12 +47,12 @@ class Result:
     modules: int = 0
     checked: list[CheckedFile] = field(default_factory=list)
     internal_errors: list[Diagnostic] = field(default_factory=list)
-    """Crashes of rules and readers: they are reported whatever is suppressed."""
+    """Crashes of rules and readers, which suppressions do not cover."""
     resolved: int = 0
-    """The number of defects that were seen and left out, since a later pass resolved them."""
+    """The number of unreported defects that a later pass resolved."""
 
     def add(self, part: Result) -> None:
-        """Add the outcome of another part of the same run."""
+        """Add the result of another part of the same run."""
         self.diagnostics += part.diagnostics
         self.skipped += part.skipped
         self.files += part.files
@@ -63,16 +63,16 @@ class Result:
 
 
 class Part(NamedTuple):
-    """The outcome of one pipeline, with what was read of it; it depends on nothing else."""
+    """The result of a pipeline, which does not depend on other pipelines."""
 
     result: Result
     unread: frozenset[str]
     """Artefacts whose parse errors are among the diagnostics."""
     of_modules: frozenset[Identity]
-    """Findings in modules that the autotuner did not make."""
+    """Findings in modules other than the autotuner's."""
     of_helpers: tuple[tuple[int, Identity], ...]
-    """Diagnostics, by position, in a module that the autotuner made: they do not count where a
-    pipeline before it reports the same."""
+    """Diagnostics in a module of the autotuner, by position: they are dropped if an earlier
+    pipeline reports the same."""
     logs: tuple[int, ...]
     """The positions of its dumps that are logs of the autotuner."""
 
@@ -83,9 +83,9 @@ class Reporter:
     def __init__(self, rules: ChosenRules, before: str | None, *, resolved: bool) -> None:
         self.rules = rules
         self.before = before
-        """The pass that the caller says comes next."""
+        """The next pass, if the caller gives it."""
         self.resolved = resolved
-        """True if defects that a later pass resolved are reported, as information."""
+        """True if resolved defects are reported, as information."""
         self.result = Result()
         self.fixes: list[PlannedFix] = []
         self.unread: set[str] = set()
@@ -93,26 +93,26 @@ class Reporter:
         self._crashes: set[tuple[str, str]] = set()
         self._skips: set[tuple[Path, str]] = set()
         self.of_modules: set[Identity] = set()
-        """Findings in modules that the autotuner did not make."""
+        """Findings in modules other than the autotuner's."""
         self.of_helpers: dict[int, Identity] = {}
-        """Findings in modules that it made, by their positions in the result."""
+        """Findings in modules of the autotuner, by their positions in the result."""
 
     def part(self, logs: Iterable[int]) -> Part:
-        """The report so far, as a value that can be sent to another process."""
+        """The result so far, as a value that can be sent to another process."""
         read, of_modules = frozenset(self.unread), frozenset(self.of_modules)
         return Part(self.result, read, of_modules, tuple(self.of_helpers.items()), tuple(logs))
 
     def add_part(self, part: Part) -> None:
-        """Add the outcome of the next pipeline of a dump.
+        """Add the result of the next pipeline of a dump.
 
-        Parse errors of an artefact that both have read are added once, and so is a defect that both
-        a module and what the autotuner took out of it have.
+        Parse errors of a shared artefact are added once, and so is a defect of both a module and
+        the autotuner's extract of it.
         """
         result = self.result
         shared = self.unread & part.unread
         of_helpers = dict(part.of_helpers)
-        for at, diagnostic in enumerate(part.result.diagnostics):
-            identity = of_helpers.get(at)
+        for number, diagnostic in enumerate(part.result.diagnostics):
+            identity = of_helpers.get(number)
             if diagnostic.path in shared or identity in self.of_modules:
                 continue
             if identity is not None:
@@ -125,10 +125,10 @@ class Reporter:
         self.of_modules |= part.of_modules
 
     def add_crash(self, name: str, path: Path, subject: object, error: Exception) -> None:
-        """A crash of a rule or of a reader; once for each place in the code and each file.
+        """Add a crash of a rule or of a reader, once for each place in the code and each file.
 
         Raises:
-            KeyboardInterrupt: the crash is that of an interrupt.
+            KeyboardInterrupt: an interrupt caused the crash.
         """
         from hlo_lint.engine.internal_errors import internal_error
         from hlo_lint.text.errors import interrupt_behind
@@ -145,7 +145,7 @@ class Reporter:
             self.result.internal_errors.append(diagnostic)
 
     def add(self, place: LocatedFinding, introduced: PassRef | None = None) -> None:
-        """A finding that has no history but the pass that introduced it."""
+        """Add a finding without a history, except for the pass that introduced it."""
         from hlo_lint.engine.diagnose import diagnose  # with the first finding
 
         diagnostic = diagnose(place, introduced)
@@ -154,20 +154,20 @@ class Reporter:
             self.fixes.append(PlannedFix(place.dump, diagnostic.fix, diagnostic))
 
     def add_in(self, rule: Rule, finding: Finding, dumps: Sequence[PassDump]) -> None:
-        """A finding in one of several files: that with the number `finding.file`."""
+        """Add a finding in file number `finding.file` of several."""
         dump = dumps[finding.file]
         modules = dump.file.modules
         is_only = isinstance(finding.at, Instruction) and len(modules) == 1
         self.add(LocatedFinding(rule, finding, dump, modules[0] if is_only else None))
 
     def skip(self, dump: PassDump, reason: str, rule: Rule, *, minor: bool) -> None:
-        """A rule that could not be checked in a dump, and why."""
-        if (dump.path, reason) not in self._skips:  # several rules may have one reason
+        """Add a rule that could not be checked in a dump, with the reason."""
+        if (dump.path, reason) not in self._skips:  # several rules may share a reason
             self._skips.add((dump.path, reason))
             self.result.skipped.append(Skipped(str(dump.path), reason, rule.name(), minor=minor))
 
     def add_unread(self, pipeline: Pipeline, artefact: object) -> None:
-        """The parse errors of an artefact that a rule asked for, once."""
+        """Add the parse errors of a requested artefact, once."""
         path, text = getattr(artefact, "path", None), getattr(artefact, "text", "")
         chosen = self.rules.named("unreadable-text")
         if chosen is None or path is None or str(path) in self.unread:
@@ -188,15 +188,15 @@ class Reporter:
         timeline: Timeline,
         look: Callable[[Module], Iterable[Finding]],
     ) -> None:
-        """Findings in one dump, with the pass after which each is there; `look` runs the check."""
+        """Add findings in a dump, each with the pass that introduced it; `look` runs the check."""
         for history in followed_back(findings, ref, timeline, look):
             self.add_history(rule, history, binding=len(history.seen) - 1)
 
     def add_unless_resolved(self, check: Check, history: FindingHistory) -> None:
-        """A defect in the state that the end of the run leaves it in (`states.py`).
+        """Add a defect at the level that follows from its end (`states.py`).
 
-        Modules that the autotuner took out to try backends repeat the defects of the whole module:
-        those are reported of the whole module only.
+        Modules that the autotuner extracts to try backends repeat defects of the whole module:
+        these are reported for the whole module only.
         """
         rule, pipeline = check.rule, history.timeline.pipeline
         identity = rule.name(), renaming_key(history.seen[-1])
@@ -215,7 +215,7 @@ class Reporter:
             self.result.resolved += 1
 
     def add_resolved(self, rule: Rule, history: FindingHistory, end: DefectEnd) -> None:
-        """A defect that a later pass resolved: information if that is asked for, else counted."""
+        """Add a resolved defect, as information if resolved defects are wanted, else as a count."""
         if self.resolved:
             self.add_history(rule, history, end=end, severity=Severity.INFO)
         else:
@@ -232,7 +232,7 @@ class Reporter:
         notes: tuple[str, ...] = (),
         next_pass: str = "",
     ) -> None:
-        """A defect, in the dump number `binding` of its history; `severity` overrides its own."""
+        """Add a defect at dump number `binding` of its history; `severity` overrides its own."""
         from hlo_lint.engine.diagnose import can_stand, diagnose, fix_of
 
         timeline = history.timeline
@@ -240,9 +240,9 @@ class Reporter:
         introduced = history.introduction(unless_established=rule.precondition is not None)
         context: tuple[str, ...] = ()
         if introduced is not None and history.first and not binding:
-            at, before = place.finding.at, timeline.dumps[history.first - 1]
-            if isinstance(at, Instruction) and place.module is not None:
-                context = rule.introduction_notes(at, before.module, place.module)
+            instruction, before = place.finding.at, timeline.dumps[history.first - 1]
+            if isinstance(instruction, Instruction) and place.module is not None:
+                context = rule.introduction_notes(instruction, before.module, place.module)
         finding, resolved_by = place.finding, None
         if end is not None:
             resolved_by, notes = end.resolved_by, (*end.notes, *notes)
@@ -259,12 +259,12 @@ class Reporter:
             diagnostic = replace(diagnostic, first_path=first.path, first_start=first.start)
         self.result.diagnostics.append(diagnostic)
         if diagnostic.severity is Severity.INFO and resolved_by is not None:
-            return  # nothing is left to fix
+            return  # a resolved defect needs no fix
         if finding.fix is None and type(rule).fix is Rule.fix:
-            return  # there is no fix to look for in every dump
+            return  # the rule has no fix
         for occurrence in (*history.seen[binding:], *history.beside):
             again = self.place(rule, occurrence, timeline, next_pass)
-            # What was diagnosed has its fix: to look for one may take most of the time of a rule.
+            # The diagnostic has its fix already: searching again may take most of a rule's time.
             is_diagnosed = occurrence is history.seen[binding]
             fix = diagnostic.fix if is_diagnosed else fix_of(again)
             if fix is not None and can_stand(fix, again):
@@ -273,7 +273,7 @@ class Reporter:
     def place(
         self, rule: Rule, occurrence: Occurrence, timeline: Timeline, next_pass: str = ""
     ) -> LocatedFinding:
-        """An occurrence with its file, and the module if it stands at an instruction."""
+        """An occurrence with its file, and with its module if it is at an instruction."""
         dump = timeline.dumps[occurrence.ref.position]
         is_text = not isinstance(occurrence.finding.at, Instruction)
         module = None if is_text else timeline.module(occurrence.ref)
@@ -293,11 +293,11 @@ def _end_of(check: Check, history: FindingHistory) -> DefectEnd | None:
         return DefectEnd(resolved_by)
     after = history.timeline.dumps[history.last + 1]
     label = after.name.label if after.name else after.path.name
-    return DefectEnd(None, (f"the dump {label} still has it, where it does not bind",))
+    return DefectEnd(None, (f"the dump {label} still has it, at a stage that allows it",))
 
 
 def _ends_with_the_stage(check: Check, history: FindingHistory) -> bool:
-    """True if a defect ends only because it does not bind at the stage of the next dump."""
+    """True if a defect ends only because the stage of the next dump allows it."""
     if not check.takes_stage:
         return False
     timeline, last = history.timeline, history.seen[-1]

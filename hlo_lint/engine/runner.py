@@ -1,8 +1,8 @@
-"""Runs rules over a dump: what is shared is checked once, and each defect is one finding.
+"""Run rules over a dump: shared parts are checked once, and each defect is a single finding.
 
-A defect is reported where it is there at the end of its run, or where XLA promises between any two
-passes that it is not there. It is followed back to the pass after which it is there for the first
-time, and on to the pass that resolved it. `views.py` says how for each view.
+A defect is reported if it remains at the end of its run, or if XLA's invariants exclude it between
+any two passes. It is followed back to the pass that introduced it, and on to the pass that resolved
+it; `views.py` has the details for each view.
 """
 
 from __future__ import annotations
@@ -37,30 +37,29 @@ if TYPE_CHECKING:
 _CYCLIC: Final = "it has a cycle: only rules about the form of the text looked at it"
 
 Progress = Callable[[int], None]
-"""Called with how many files have been read since the last call, also before each rule; what it
-raises ends the run."""
+"""Called with the number of files read since the last call, also before each rule. An exception
+from it ends the run."""
 
 
 class Task(NamedTuple):
-    """The input that the checks of all pipelines of a run share, here and in other processes."""
+    """The input that the checks of all pipelines share, here and in other processes."""
 
     rules: Sequence[Rule]
     before: str | None = None
-    """The pass that the caller says comes next."""
+    """The next pass, if the caller gives it."""
     stage_of: StageOf | None = None
     resolved: bool = False
-    """True to report what a later pass resolved."""
+    """True to report defects that a later pass resolved."""
     notes_files: bool = True
-    """True if `Result.checked` has files without comments, too: allowances are compared with
-    them."""
+    """True if `Result.checked` includes files without comments, which allowances need."""
     limits: Limits = NO_LIMITS
     memo: RunMemo | None = None
-    """None: each checker begins with an empty one."""
+    """A shared memo; None gives each checker an empty memo."""
     version: str = hlo_lint.__version__
 
 
 class Checker:
-    """Rules and their findings so far, for the files of one call."""
+    """Checks the files of a call with rules, and collects their findings."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -71,10 +70,10 @@ class Checker:
         self.logs: list[PassDump] = []
         """Logs of the autotuner, in the order they were read."""
         self._path = Path()
-        """The file in which a crash is reported whose subject names none."""
+        """The file in which a crash is reported if its subject names no file."""
         for entry, rule in self.rules.chosen:
             if rule is not None or not entry.is_own:
-                checks_of(rule or entry.load())  # refuses those that ask for what there is not
+                checks_of(rule or entry.load())  # raises if a check asks for an unknown type
 
     @property
     def result(self) -> Result:
@@ -82,7 +81,7 @@ class Checker:
         return self.reporter.result
 
     def check_dump(self, dump: Dump, progress: Progress = lambda _: None) -> Result:
-        """Check every pipeline, forgetting the text of each when it is done."""
+        """Check every pipeline, and release its text afterwards."""
         for pipeline in dump:
             self.check_pipeline(pipeline, progress)
             self.memo.release(pipeline)
@@ -95,7 +94,7 @@ class Checker:
         progress: Progress = lambda _: None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
-        """Check the dumps of one module, in what time is left."""
+        """Check the dumps of a module within the remaining time."""
         self.memo.free()
         dumps = []
         for dump in pipeline.dumps:
@@ -153,12 +152,12 @@ class Checker:
             self._cut_short()
 
     def run_check(self, check: Check, run: Run) -> None:
-        """Report what one check finds in a pipeline."""
+        """Report the findings of a check in a pipeline."""
         with self._reported_crashes(check):
             VIEWS[check.view].check(check, run)
 
     def _size_error(self, dump: PassDump) -> str:
-        """The reason that a file is not read; empty if it is."""
+        """The reason why a file is too large to read; empty if it is not."""
         most = self.task.limits.megabytes
         if most is None or dump.is_read:
             return ""
@@ -171,7 +170,7 @@ class Checker:
 
     @contextmanager
     def _reported_crashes(self, check: Check) -> Iterator[None]:
-        """Report what a rule raises outside of its check: in a fix, or in a reader of its view."""
+        """Report exceptions of a rule outside of its check: in a fix, or in its view's reader."""
         try:
             yield
         except OutOfTimeError:
@@ -194,7 +193,7 @@ class Checker:
         self.reporter.add_crash(rule.name(), path or self._path, subject, error)
 
     def _checks(self, views: set[str], contents: Contents | None) -> Iterator[Check]:
-        """The checks of these views by the rules that the contents have something for."""
+        """The checks with these views, of the rules that apply to the contents."""
         for chosen in self.rules.chosen:
             entry = chosen.entry
             if any(map(views.issuperset, entry.asks)) and entry.applies(contents):
@@ -208,7 +207,7 @@ class Checker:
         baseline: Baseline | None,
         result: Result | None = None,
     ) -> SuppressionResult:
-        """The findings so far, or those of another run of the same rules, sorted by suppression."""
+        """The findings so far, or of another result of the same rules, sorted by suppression."""
         from hlo_lint.engine.suppressions.apply import CheckedRun, apply_suppressions
 
         result = result or self.result
@@ -216,17 +215,17 @@ class Checker:
         return apply_suppressions(result.diagnostics, run, allowances, baseline)
 
     def check_folders(self, pipelines: Iterable[Pipeline]) -> None:
-        """Check what the pipelines of a folder show together."""
+        """Run the checks over all pipelines of each folder."""
         folders: dict[str, list[Pipeline]] = {}
         for pipeline in pipelines:
-            # As text: to make a path, and its hash, takes longer than to look up what is cached.
+            # As text: making a path and its hash takes longer than a cache lookup.
             folder = os.path.dirname(str(pipeline.dumps[0].path))
             folders.setdefault(folder, []).append(pipeline)
         by_folder = {held[0].dumps[0].path.parent: held for held in folders.values()}
         self._check_all(WholeRun(by_folder, ()))
 
     def conclude(self, skipped: Sequence[Skipped]) -> Result:
-        """Check what all logs of the autotuner show together, and sort what was found.
+        """Check the logs of the autotuner together, and sort the findings.
 
         `skipped` are the files of the dump that were not read.
         """

@@ -1,4 +1,4 @@
-"""The `Stage` of every module of a run, from dump names and pass lists."""
+"""Find the `Stage` of every module of a run, from dump names and pass lists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hlo_lint.rules.base import Stage
 from hlo_lint.text.source import DIRECTIVE
 
 StageOf = Callable[[Path], Stage | None]
-"""The stage that a caller states for the file of a path; None if it states none."""
+"""The stage that a caller states for a path, or None."""
 
 FINAL = "after_optimizations"
 """The end of the names of final modules."""
 
 
 class Stages:
-    """The stages of one pipeline's dumps."""
+    """The stages of a pipeline's dumps."""
 
     def __init__(self, pipeline: Pipeline, stage_of: StageOf | None = None) -> None:
         self.pipeline = pipeline
@@ -40,16 +40,16 @@ class Stages:
         if key not in self._known:
             stated = self.stated(dump)
             if stated is not None:
-                made = stated._replace(scheduled=stated.scheduled or module.is_scheduled)
+                stage = stated._replace(scheduled=stated.scheduled or module.is_scheduled)
             elif dump.name is None:
-                made = self._of_file(dump, scheduled=module.is_scheduled)
+                stage = self._of_file(dump, scheduled=module.is_scheduled)
             else:
-                made = self._of_step(dump, module)
-            self._known[key] = self._distinct.setdefault(made, made)
+                stage = self._of_step(dump, module)
+            self._known[key] = self._distinct.setdefault(stage, stage)
         return self._known[key]
 
     def stated(self, dump: PassDump) -> Stage | None:
-        """The stage that a comment in the text states, else a caller; None if nobody does."""
+        """The stage that a comment in the text states, else the caller, else None."""
         if dump not in self._stated:
             in_text = None
             if dump.may_have_directives and DIRECTIVE in dump.file.text:
@@ -65,7 +65,7 @@ class Stages:
         return self.pipeline.layouts_bind(dump) if stated is None else stated.layouts
 
     def _of_file(self, dump: PassDump, *, scheduled: bool) -> Stage:
-        """Of a file that no compiler named."""
+        """The stage of a file without a dump name."""
         layouts = scheduled or self._has_layouts(dump)
         is_early = dump.is_named_before_layouts or evidence_in(dump.file) is Evidence.UNASSIGNED
         return Stage(
@@ -98,7 +98,7 @@ class Stages:
 
     @cached_property
     def _candidates(self) -> tuple[PassList, ...]:
-        """The releases that fit; of a run of named dumps alone, all of its backend."""
+        """The releases that fit the run; all releases of its backend if no step is numbered."""
         backend = self.pipeline.backend
         return self.pipeline.releases or (pass_lists(backend) if backend else ())
 
@@ -107,7 +107,7 @@ class Stages:
         return evidence_in(dump.file) is Evidence.LATER_PASSES if bind is None else bind
 
     def _is_behind(self, dump: PassDump, wanted: str) -> bool | None:
-        """True if the last run of a pass lies before a dump; None if the releases do not say."""
+        """True if the last run of a pass is before a dump; None if the releases disagree."""
         name = dump.name
         assert name is not None
         lasts = self._lasts(wanted)
@@ -125,7 +125,7 @@ class Stages:
         if cached is None:
             cached = ()
             options = self.pipeline.options
-            # Passes over a fusion that was taken out of its module are in no list.
+            # Lists do not have the passes over an extracted fusion.
             if not self.pipeline.is_helper and not (
                 options is not None and options.disabled(wanted)
             ):

@@ -1,14 +1,14 @@
-"""The states in which a run leaves a defect, and what is reported in each.
+"""The states in which a run leaves a defect, and how each is reported.
 
 | the defect | its rule | reported |
 |---|---|---|
-| is in the last dump, or in one without a known place | any | as it is |
-| is over, in a file that was picked out by name | any | as it is |
+| is in the last dump, or in a dump without a known position | any | as it is |
+| is over, in a file that the user named | any | as it is |
 | is over | `always_reported`: the harm stays | as it is |
-| is over | `checked_between_passes`, and the run died of it, or it is asked for | as it is |
-| is over | any other | as information, where it is asked for |
+| is over | `checked_between_passes`, and the run crashed, or `--resolved` | as it is |
+| is over | any other | as information, with `--resolved` |
 
-It is over where a pass resolved it, and where it is still there, at a stage that the rule allows.
+A defect is over if a pass resolved it, or if it remains at a stage where the rule allows it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class ReportLevel(Enum):
 
 
 class DefectEnd(NamedTuple):
-    """The end of a defect before that of its run."""
+    """The end of a defect before the end of its run."""
 
     resolved_by: PassRef | None
-    """None where the next dump still has it, at a stage that the rule allows."""
+    """None if the next dump still has it, at a stage where the rule allows it."""
     notes: tuple[str, ...] = ()
 
 
@@ -43,10 +43,10 @@ def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bo
     """The level at which a defect is reported.
 
     Args:
-        end: the end of the defect; None where the last dump still has it.
+        end: the end of the defect; None if the last dump still has it.
         rule: the rule that found it.
-        pipeline: the run; `lone` is one of a single file that was picked out by name.
-        asked: if defects that are over are to be reported, too: `check --resolved`.
+        pipeline: the run; it is `lone` if the user named a single file.
+        asked: True to report defects that are over, too: `check --resolved`.
     """
     if end is None or pipeline.lone or rule.always_reported:
         return ReportLevel.FULL
@@ -56,5 +56,5 @@ def level_of(end: DefectEnd | None, rule: Rule, pipeline: Pipeline, *, asked: bo
 
 
 def may_report_ended(rule: Rule, pipeline: Pipeline, *, asked: bool) -> bool:
-    """True if a defect that is over may be reported; else the end of the run is all that counts."""
+    """True if a defect that is over may be reported; else only the end of the run matters."""
     return asked or pipeline.lone or pipeline.crashed or rule.always_reported

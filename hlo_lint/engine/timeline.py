@@ -1,6 +1,6 @@
-"""The dumps of one module in the order of the run, and the places of each subject of a check.
+"""The dumps of a module in the order of the run, and the places of each subject of a check.
 
-Half of the files repeat an earlier one, and most computations of the rest are unchanged, too. So a
+Half of the files repeat an earlier file, and most computations of the rest are unchanged, too. So a
 check runs over each distinct subject once, and its findings are copied to all dumps that hold it.
 """
 
@@ -31,50 +31,50 @@ class ModuleRef(NamedTuple):
     """A module of a dump."""
 
     position: int
-    """Of the dump in the timeline."""
+    """The position of the dump in the timeline."""
     number: int
-    """Of the module in its file."""
+    """The number of the module in its file."""
 
 
 class Occurrence(NamedTuple):
-    """A finding in one of the modules that have it."""
+    """A finding in a module."""
 
     finding: Finding
     ref: ModuleRef
 
 
 class LocatedFinding(NamedTuple):
-    """A finding in one file, with its module and stage there."""
+    """A finding in a file, with its module and stage."""
 
     rule: Rule
     finding: Finding
     dump: PassDump
     module: Module | None
     stage: Stage = ANY_STAGE
-    """The module's place in the pipeline, for its fix."""
+    """The stage of the module, for its fix."""
     layouts_bind: bool = True
-    """False if layout-assignment may still have to run on the module."""
+    """False if layout-assignment may still run on the module."""
 
     @property
     def text(self) -> str:
-        """The text that the finding is about: the same in every dump that repeats it."""
-        at = self.finding.at
-        if isinstance(at, Instruction):
-            return f"{at.computation.name} {at.text}"
-        return self.dump.file.text[at.start : at.end]
+        """The text at the finding, which is equal in every dump that repeats it."""
+        subject = self.finding.at
+        if isinstance(subject, Instruction):
+            return f"{subject.computation.name} {subject.text}"
+        return self.dump.file.text[subject.start : subject.end]
 
 
 class _Everything(NamedTuple):
     """All distinct subjects of a view in the dumps of a timeline."""
 
     stages: Mapping[object, Sequence[Stage]]
-    """The distinct stages of each."""
+    """The distinct stages of each subject."""
     outside_fusions: Mapping[object, object]
-    """The subjects that are outside fusions in at least one module, as keys."""
+    """The subjects outside of fusions in at least one module, as keys."""
 
 
 class Timeline:
-    """The HLO dumps of one pipeline that could be read."""
+    """The readable HLO dumps of a pipeline."""
 
     def __init__(
         self,
@@ -99,8 +99,9 @@ class Timeline:
         self._stages: dict[ModuleRef, Stage] = {}
         self._views: dict[str, _Everything] = {}
         self._violations: dict[tuple[int, Stage], Violations | None] = {}
-        """By the identity of a module's text, which the dumps hold, and the verifier's options;
-        None if there are none."""
+        """The violations by identity of a module's text and the verifier's options, or None.
+
+        The dumps keep the texts alive."""
         self._refs: dict[tuple[str, bool], dict[object, list[Sequence[ModuleRef]]]] = {}
 
     @property
@@ -110,19 +111,19 @@ class Timeline:
 
     @cached_property
     def ends(self) -> tuple[tuple[Module, Stage], ...]:
-        """The modules there, each with its stage."""
+        """The modules at the `last` positions, each with its stage."""
         return tuple(
-            (module, self.stage(ModuleRef(at, number)))
-            for at in self.last
-            for number, module in enumerate(self.dumps[at].file.modules)
+            (module, self.stage(ModuleRef(position, number)))
+            for position in self.last
+            for number, module in enumerate(self.dumps[position].file.modules)
         )
 
     def module(self, ref: ModuleRef) -> Module:
-        """The module at a place."""
+        """The module of a reference."""
         return self.dumps[ref.position].file.modules[ref.number]
 
     def stage(self, ref: ModuleRef) -> Stage:
-        """The stage there: the same object for equal stages."""
+        """The stage of a module; equal stages are the same object."""
         stage = self._stages.get(ref)
         if stage is None:
             dump = self.dumps[ref.position]
@@ -136,7 +137,7 @@ class Timeline:
         return (stated.next_pass or None) if stated is not None else None
 
     def violations(self, module: Module, stage: Stage) -> Violations | None:
-        """The violations of one of the modules, which are found once; None if there are none."""
+        """The cached violations of a module; None if it has no violations."""
         key = id(module.pieces), stage.options
         if key not in self._violations:
             violations = self.memo.verifier.violations(module, stage)
@@ -144,7 +145,7 @@ class Timeline:
         return self._violations[key]
 
     def can_skip(self, check: Check, modules: Iterable[tuple[Module, Stage]]) -> bool:
-        """True if a check is known to find nothing in some modules."""
+        """True if a check cannot have findings in some modules."""
         rule = check.rule
         if check.view == VIOLATIONS:
             own = check.claims.keys()
@@ -167,8 +168,8 @@ class Timeline:
         for view in _with_opcodes(
             check, everything.outside_fusions if rule.skip_fusion_bodies else everything.stages
         ):
-            # A computation that stays the same is dumped at several stages. The check runs again
-            # only if it reads a field of the stage that differs from those it has seen.
+            # An unchanged computation is dumped at several stages. The check runs again only if it
+            # reads a field of the stage that differs from earlier stages.
             earlier: list[tuple[WatchedStage, tuple[Finding, ...]]] = []
             stages = everything.stages[view] if check.takes_stage else (None,)
             for stage in stages:
@@ -186,7 +187,7 @@ class Timeline:
     def find_at(
         self, check: Check, position: int, stage: Stage | None = None
     ) -> Iterator[Occurrence]:
-        """The findings of a check in one dump, at its own stage or at another one."""
+        """The findings of a check in a dump, at its own stage or a given stage."""
         for number, module in enumerate(self.dumps[position].file.modules):
             ref = ModuleRef(position, number)
             there = stage or self.stage(ref) if check.takes_stage else None
@@ -197,7 +198,7 @@ class Timeline:
                     yield Occurrence(finding, ref)
 
     def _run(self, check: Check, view: Any, stage: Any) -> tuple[Finding, ...]:
-        """The findings in a subject at a stage; of a verifier's rule those that it claims."""
+        """The findings of a check in a subject at a stage."""
         if check.view == VIOLATIONS:
             violations = self.violations(view, stage)
             return () if violations is None else check.run(violations._replace(module=view))
@@ -210,7 +211,7 @@ class Timeline:
         stage: Stage,
         earlier: list[tuple[WatchedStage, tuple[Finding, ...]]],
     ) -> tuple[Finding, ...]:
-        """The findings at one stage; `earlier` holds those at other stages, and gets these."""
+        """The findings at a stage, from `earlier` if an equivalent stage was checked."""
         for watched, findings in earlier:
             if watched.is_equivalent(stage):
                 return findings
@@ -242,7 +243,7 @@ class Timeline:
         self, view_name: str, skip_fusion_bodies: bool, view: object, stage: Stage | None
     ) -> Iterator[ModuleRef]:
         """The places of a subject at a stage."""
-        # Made when first asked for: most checks find nothing, and need no places.
+        # Made on demand: most checks have no findings, and need no places.
         held = self._refs.get((view_name, skip_fusion_bodies))
         if held is None:
             held = self._refs[view_name, skip_fusion_bodies] = {}
@@ -256,7 +257,7 @@ class Timeline:
 
 
 def has_cycle(dump: PassDump) -> bool:
-    """True if a module of a dump has a cycle: rules about values do not look at it."""
+    """True if a module of a dump has a cycle, which only rules about form can check."""
     return dump.file_type is FileType.HLO and any(map(cycles_of, dump.file.modules))
 
 
@@ -275,7 +276,7 @@ def _views(view_name: str, skip_fusion_bodies: bool, module: Module) -> Sequence
 
 
 def _with_opcodes(check: Check, views: Iterable[object]) -> Iterable[object]:
-    """The subjects that hold an opcode which the rule looks at."""
+    """The subjects that hold an opcode of the rule."""
     opcodes = check.rule.opcodes
     if check.view != "Computation" or opcodes is None:
         return views
@@ -292,10 +293,10 @@ def _distinct(dumps: Sequence[PassDump]) -> list[list[int]]:
 
 
 def _in_order(pipeline: Pipeline, dumps: list[PassDump]) -> tuple[list[PassDump], list[PassDump]]:
-    """The dumps in the order of the run, and those whose place in it is unknown.
+    """The dumps in the order of the run, and the dumps with an unknown position.
 
-    A named dump from the midst of a run stands after a numbered one of the same text: before
-    layouts bind the first of these, else the last.
+    A named dump from the middle of a run is placed after a numbered dump with equal text: the first
+    such dump if layouts do not bind, else the last.
     """
     steps = [dump for dump in dumps if dump.name and dump.name.step is not None]
     if not steps:

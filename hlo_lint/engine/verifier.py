@@ -1,4 +1,4 @@
-"""XLA's verifier over the modules of a run: one pass over each, whose violations rules claim."""
+"""Run the mirror of XLA's verifier once over each module; rules claim its violations."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class Verifier:
-    """The checks of all rules that ask for violations, whichever of them are selected."""
+    """The checks of all rules that ask for violations, selected or not."""
 
     def __init__(self, entries: Iterable[RuleEntry] | None = None) -> None:
-        """With the entries of those rules; of all that are registered by default."""
+        """Use the rules of `entries`, by default of all registered rules."""
         self.memo = VerifierMemo()
         every = rule_entries() if entries is None else entries
         self._unread = [entry for entry in every if (VIOLATIONS,) in entry.asks]
@@ -29,7 +29,7 @@ class Verifier:
         return verify(module, stage, self.checks(module), self.memo)
 
     def checks(self, module: Module) -> Checks:
-        """At least the checks that may find something in a module."""
+        """The loaded checks, which include all that may find something in a module."""
         if self._unread:
             contents = contents_of((module,))
             wanted = [entry for entry in self._unread if entry.applies(contents)]

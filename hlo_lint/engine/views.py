@@ -1,7 +1,7 @@
-"""The views that rules check: what each one yields, and how its findings are traced to a pass.
+"""The views that rules check, with their subjects, and how findings are traced to a pass.
 
 A rule asks for a view by the type of a parameter of `check` or `check_…`. Types are compared by
-name, so that no reader is imported for a rule that is not run.
+name, so that a reader is imported only for a rule that runs.
 """
 
 from __future__ import annotations
@@ -49,34 +49,34 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """One pipeline while it is checked."""
+    """The state of checking a pipeline."""
 
     timeline: Timeline
     files: Sequence[PassDump]
-    """Every file that could be read, kernels included."""
+    """Every readable file, kernels included."""
     reporter: Reporter
     texts: dict[tuple[PassDump, str], object] = field(default_factory=dict)
-    """Files that are not HLO, as values."""
+    """Parsed files that are not HLO."""
     artefacts: dict[str, object | None] = field(default_factory=dict)
-    """Each artefact that a check has asked for, by its type; None if it is missing."""
+    """Each requested artefact by its type; None if it is missing."""
     compilation: Compilation | None = None
 
     def may_need(self, artefact: str) -> bool:
-        """False if an artefact is missing and no notice is needed: no compiler ended."""
+        """False if an artefact is missing and expected to be, as no compile ended."""
         pipeline = self.timeline.pipeline
         return pipeline.final is not None or ARTEFACT_TYPES[artefact].is_there(pipeline)
 
     @cached_property
     def pass_pairs(self) -> Sequence[tuple[PassPair, PassRef, ModuleRef]]:
-        """Each pass that changed a module, with its place: all rules share what a pair computes."""
+        """Each pass that changed a module, with its place; all rules share the pairs."""
         timeline, pipeline = self.timeline, self.timeline.pipeline
         release = pipeline.release.name if pipeline.release else None
-        positions = {dump: at for at, dump in enumerate(timeline.dumps)}
+        positions = {dump: position for position, dump in enumerate(timeline.dumps)}
         pairs = []
         for change in pipeline.transitions():
             name = change.after.name
             if name is None or change.before not in positions or change.after not in positions:
-                continue  # one of them cannot be read
+                continue  # a dump cannot be read
             from hlo_lint.analysis.pass_pairs import PassPair
             from hlo_lint.engine.findings import PassRef
 
@@ -94,27 +94,27 @@ class View(ABC):
 
     def __init__(self, about: str, may_go_with: frozenset[str] = frozenset()) -> None:
         self.about = about
-        """One line for people who write rules."""
+        """A line of documentation for authors of rules."""
         self.may_go_with = may_go_with
-        """Types that a check may ask for besides: `Stage`, an artefact."""
+        """Further types that a check may ask for: `Stage`, an artefact."""
 
     def has_subject(self, run: Run) -> bool:
-        """True if a pipeline may hold anything of this view: else no rule for it is imported."""
+        """True if a pipeline may have a subject of this view; else its rules are not imported."""
         return bool(run.timeline.dumps)
 
     @abstractmethod
     def check(self, check: Check, run: Run) -> None:
-        """Run a check over what a pipeline holds of this view, and report what it finds."""
+        """Run a check over the subjects of a pipeline, and report its findings."""
 
 
 class EachDump(View):
     """A part of every dump of a pipeline, checked once however many dumps repeat it."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Report a defect with its history: from the pass that introduced it to its end."""
+        """Report defects with their history, from introduction to end."""
         rule, timeline, reporter = check.rule, run.timeline, run.reporter
         if rule.precondition is not None:
-            from hlo_lint.engine.preconditions import check_precondition  # few texts need them
+            from hlo_lint.engine.preconditions import check_precondition  # few texts need it
 
             check_precondition(check, rule.precondition, timeline, reporter)
             return
@@ -128,15 +128,15 @@ class OfCycles(EachDump):
     """The cycles of modules."""
 
     def has_subject(self, run: Run) -> bool:
-        """True if a module has any."""
+        """True if a module has a cycle."""
         return any(map(has_cycle, run.timeline.dumps))
 
 
 class Parsed(EachDump):
-    """Every file, with what XLA's parser says of it."""
+    """Every file, with the verdict of XLA's parser."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Ask the release that the rule's option `jax` names."""
+        """Run a check with the parser of the release in the rule's option `jax`."""
         from hlo_lint.engine.parser_judge import judge_of
 
         super().check(check.seeing(judge_of(getattr(check.rule, "jax", "")).verdict), run)
@@ -146,12 +146,12 @@ class Final(View):
     """The last module of a run, alone or with artefacts of its dump."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Trace a finding back through the dumps; what an artefact shows has no history."""
+        """Trace findings back through the dumps; findings about artefacts have no history."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
         held = set(timeline.dumps)
         last = next((dump for dump in reversed(pipeline.dumps) if dump in held), None)
         if last is None or pipeline.is_helper:
-            return  # no module, or none that runs
+            return  # there is no module, or it does not run
         is_final = last is pipeline.final
         next_pass = run.reporter.before or timeline.next_pass
         for number, module in enumerate(last.file.modules):
@@ -173,7 +173,7 @@ class Final(View):
             run.reporter.add_traced_back(check.rule, findings, ref, timeline, look)
 
     def _artefacts(self, check: Check, last: PassDump, run: Run) -> Mapping[str, object] | None:
-        """The artefacts that a check asks for; None if one is missing, which is reported."""
+        """The artefacts that a check asks for; None if any is missing, which is reported."""
         pipeline, artefacts, missing = run.timeline.pipeline, {}, []
         for name in check.artefacts:
             title = ARTEFACT_TYPES[name].title
@@ -187,10 +187,10 @@ class Final(View):
                 run.reporter.add_unread(pipeline, artefact)
         if not missing:
             return artefacts
-        if last is pipeline.final:  # nothing is assigned to a module that was not compiled
+        if last is pipeline.final:  # an unfinished compile assigns no buffers
             state = "an edited module has none" if last.edited else "a new compile dumps it"
             reason = f"{NOT_LOOKED_AT}what needs the {' and '.join(missing)}; {state}"
-            # A text that was picked out by name has no files beside it: none are missing.
+            # A text that the user named is expected to have no files beside it.
             run.reporter.skip(last, reason, check.rule, minor=pipeline.lone)
         return None
 
@@ -199,7 +199,7 @@ class AutotunerInput(View):
     """The module before the autotuner."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Trace a finding back from that module."""
+        """Trace findings back from the module before the autotuner."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
         held = set(timeline.dumps)
         dump, after = pipeline.before_autotuner(), pipeline.after_autotuner()
@@ -215,21 +215,21 @@ class AutotunerInput(View):
                 return ()
             return check.run(BeforeAutotuner(module, releases, has_autotuned, left))
 
-        at = timeline.dumps.index(dump)
+        position = timeline.dumps.index(dump)
         for number, module in enumerate(dump.file.modules):
-            ref = ModuleRef(at, number)
+            ref = ModuleRef(position, number)
             run.reporter.add_traced_back(check.rule, look(module), ref, timeline, look)
 
 
 class EachPass(View):
-    """The input and the output of each pass whose dumps are both there."""
+    """The input and the output of each pass, where both are dumped."""
 
     def has_subject(self, run: Run) -> bool:
-        """True if a pass changed anything."""
+        """True if a pass changed a module."""
         return bool(run.pass_pairs)
 
     def check(self, check: Check, run: Run) -> None:
-        """Report a finding once, introduced by the pass, though the pass runs again."""
+        """Report findings as introduced by the pass, once if it runs several times."""
         timeline = run.timeline
         seen: set[tuple[str, str, str]] = set()
         for pair, introduced, ref in run.pass_pairs:
@@ -249,13 +249,13 @@ class WholeCompilation(View):
     """All dumps of a pipeline at once."""
 
     def has_subject(self, run: Run) -> bool:
-        """True if the dumps are what a compiler wrote, and all of it."""
+        """True if all dumps could be read and are unedited output of a compiler."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
         whole = len(timeline.dumps) == len(pipeline.dumps)
         return whole and not any(dump.name is None or dump.edited for dump in pipeline.dumps)
 
     def check(self, check: Check, run: Run) -> None:
-        """Report a finding in the dump that it names."""
+        """Report findings in the dumps that they name."""
         timeline, pipeline = run.timeline, run.timeline.pipeline
         if run.compilation is None:
             from hlo_lint.engine.preconditions import unmet_preconditions
@@ -283,7 +283,7 @@ class EachText(View):
 
     def check(self, check: Check, run: Run) -> None:
         """Report a finding in the first file that has it."""
-        seen: dict[tuple[str, str], PassDump] = {}  # by what an earlier file has reported
+        seen: dict[tuple[str, str], PassDump] = {}  # the first file by message and text
         for dump in run.files:
             if dump.file_type is not self.file_type:
                 continue
@@ -297,43 +297,43 @@ class EachText(View):
 
 
 class WholeRun(NamedTuple):
-    """All that a run has read, when every pipeline has been checked."""
+    """The files of a run, after every pipeline has been checked."""
 
     folders: Mapping[Path, Sequence[Pipeline]]
     """The pipelines of each folder."""
     logs: Sequence[PassDump]
-    """All logs of the autotuner."""
+    """The logs of the autotuner."""
 
 
 class WhenAllIsRead(View):
     """A view of all pipelines of a run together."""
 
     def has_subject(self, run: Run) -> bool:
-        """False: `has_any` is asked when every pipeline has been checked."""
+        """False: `has_any` is called after every pipeline has been checked."""
         return False
 
     @abstractmethod
     def has_any(self, whole: WholeRun) -> bool:
-        """True if there may be anything to look at."""
+        """True if a run may have a subject of this view."""
 
     def check(self, check: Check, run: Run) -> None:
-        """Nothing: `check_all` is called when every pipeline has been checked."""
+        """Wait for `check_all`, which is called after every pipeline has been checked."""
 
     @abstractmethod
     def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
-        """Run a check over all that was read."""
+        """Run a check over the whole run."""
 
 
 class Folder(WhenAllIsRead):
-    """The pipelines of one folder."""
+    """The pipelines of a folder."""
 
     def has_any(self, whole: WholeRun) -> bool:
-        """True if a compiler named any file: nothing is known of where loose ones come from."""
+        """True if any file has a dump name: the origin of loose files is unknown."""
         every = chain.from_iterable(whole.folders.values())
         return any(pipeline.dumps[0].name is not None for pipeline in every)
 
     def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
-        """Report a finding in the first dump of the pipeline that it names."""
+        """Report findings in the first dump of the pipeline that they name."""
         for folder, pipelines in whole.folders.items():
             view = DumpFolder(folder, tuple(pipelines))
             for finding in check.run(view):
@@ -348,7 +348,7 @@ class AutotuningLogs(WhenAllIsRead):
         return bool(whole.logs)
 
     def check_all(self, check: Check, whole: WholeRun, reporter: Reporter) -> None:
-        """Report a finding in the log that it names."""
+        """Report findings in the logs that they name."""
         from hlo_lint.dumps.artefacts.autotune import read_autotuning
 
         values = tuple(read_autotuning(dump.file.text) for dump in whole.logs)
@@ -372,7 +372,7 @@ def _ptx(text: str) -> object:
 
 
 def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
-    """The buffer assignment, with the positions of its values if a second file has them."""
+    """The buffer assignment, with the positions of values from a second file, if there."""
     path = pipeline.artefact_path("-buffer-assignment.txt")
     text = pipeline.artefact("-buffer-assignment.txt")
     if text is None and pipeline.final is not None and is_proto(pipeline.final.path.name):
@@ -389,13 +389,13 @@ def _buffers(pipeline: Pipeline) -> BufferAssignment | None:
 
 
 def _buffers_in_proto(dump: PassDump) -> str | None:
-    """The buffer assignment that an HloProto has besides its module."""
+    """The buffer assignment inside an HloProto."""
     from hlo_lint.dumps.artefacts.buffer_proto import buffer_assignment_text
     from hlo_lint.xla.proto import stored_message
 
     try:
         return buffer_assignment_text(stored_message(on_disk(dump.path)), dump.module)
-    except (HloLintError, KeyError):  # text, or damaged: the module was read all the same
+    except (HloLintError, KeyError):  # text, or a damaged part beside the readable module
         return None
 
 
@@ -425,16 +425,16 @@ VIEWS: dict[str, View] = {
     VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
     CYCLES: OfCycles("the cycles of each module that has any, which other rules do not look at"),
     "HloFile": EachDump("every file as a text"),
-    "ParserVerdict": Parsed("every file, with what XLA's own parser says of it: it asks jaxlib"),
+    "ParserVerdict": Parsed("every file, with the verdict of XLA's own parser, which needs jaxlib"),
     "BeforeAutotuner": AutotunerInput(
-        "the module that the autotuner meets, or the nearest dump before it"
+        "the module before the autotuner, or the nearest dump before it"
     ),
     "FinalModule": Final(
-        "what a compiler ended with, else its last dump; artefacts may go with it",
+        "the final module of a compiler, else its last dump; artefacts may go with it",
         frozenset(ARTEFACT_TYPES),
     ),
     "PassPair": EachPass(
-        "the modules before and after each pass of which both are dumped; a `Stage` is that after",
+        "the modules before and after each pass, if both are dumped; a `Stage` is that after",
         frozenset({STAGE}),
     ),
     "Log": EachText(
@@ -444,16 +444,16 @@ VIEWS: dict[str, View] = {
     ),
     "Ptx": EachText("the assembly of a kernel", file_type=FileType.PTX, read=_ptx),
     "Compilation": WholeCompilation(
-        "one compilation of one module: all its dumps, its options, its passes"
+        "a compilation of a module: all its dumps, its options, its passes"
     ),
-    "DumpFolder": Folder("all compilations whose dumps lie in one folder"),
-    "AutotuningRuns": AutotuningLogs("all logs of the autotuner that were given"),
+    "DumpFolder": Folder("all compilations whose dumps are in the same folder"),
+    "AutotuningRuns": AutotuningLogs("all given logs of the autotuner"),
 }
 """Each view, by the name of its type."""
 
 
 ABOUT_REPORT = frozenset({"unused-allowance"})
-"""Rules without a check: suppressions/apply.py reports for them when all others have run."""
+"""Rules without a check, for which suppressions/apply.py reports after all others have run."""
 
 
 @cache
@@ -461,7 +461,7 @@ def checks_of(rule: Rule) -> Sequence[Check]:
     """The checks of a rule, in the order of their names.
 
     Raises:
-        RuleError: one asks for nothing, or for what the engine does not have.
+        RuleError: a check has no view, or asks for an unknown type.
     """
     checks = []
     for method in check_methods(type(rule)):
@@ -480,7 +480,7 @@ def checks_of(rule: Rule) -> Sequence[Check]:
 
 
 def _is_alive(check: Check, timeline: Timeline) -> bool:
-    """True if a check may find something in what a run ended with: most find nothing, and are done.
+    """True if a check finds something at the end of a run: for most this is the only search.
 
     Named dumps without a step number count as the end, too.
     """
@@ -489,4 +489,4 @@ def _is_alive(check: Check, timeline: Timeline) -> bool:
         ends = tuple((module, stage) for module, stage in ends if not stage.unique_names)
     if timeline.can_skip(check, ends):
         return False
-    return any(True for at in timeline.last for _ in timeline.find_at(check, at))
+    return any(True for position in timeline.last for _ in timeline.find_at(check, position))

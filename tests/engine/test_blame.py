@@ -241,7 +241,7 @@ def test_what_binds_no_more_is_not_called_resolved() -> None:
     found = lives(BeforeLayouts(), ATTENTION)
     assert len(found) == 3
     assert {each.resolved_by for each in found} == {None}
-    note = "the dump after layout-assignment still has it, where it does not bind"
+    note = "the dump after layout-assignment still has it, at a stage that allows it"
     assert {each.notes for each in found} == {(note,)}
     assert {each.severity for each in found} == {Severity.INFO}
     assert lives(BeforeLayouts(), ATTENTION, resolved=False) == []
