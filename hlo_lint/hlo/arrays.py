@@ -7,13 +7,13 @@ from hlo_lint.hlo.shape import ArrayShape
 
 
 def operand_array(instruction: Instruction, number: int) -> ArrayShape | None:
-    """An operand's shape where it is an array that lies somewhere; else None."""
+    """An operand's shape if it is an array with a valid layout, else None."""
     operand = instruction.operand(number)
     shape = None if operand is None else operand.shape
     return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None
 
 
 def result_array(instruction: Instruction) -> ArrayShape | None:
-    """A result's shape where it is an array that lies somewhere; else None."""
+    """A result's shape if it is an array with a valid layout, else None."""
     shape = instruction.shape_or_none
     return shape if isinstance(shape, ArrayShape) and shape.has_valid_layout else None

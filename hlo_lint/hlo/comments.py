@@ -15,7 +15,7 @@ _comment = late(COMMENT)
 
 
 def without_comments(text: str) -> str:
-    """The text without its comments; nothing is put in their place.
+    """The text without its comments.
 
     >>> without_comments("/*index=5*/%p, 3 // the last")
     '%p, 3 '

@@ -1,4 +1,4 @@
-"""Numbers that the text determines: constants, iotas, and what moves them."""
+"""Numbers that the text determines: constants, iotas, and rearrangements of these."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.text.patterns import late
 
 INDEX_MAPS: Final = {"gather": "start_index_map", "scatter": "scatter_dims_to_operand_dims"}
-"""The attribute that says which dimensions the indices of an opcode are of."""
+"""The attribute that names the dimensions of the indices of an opcode."""
 MAX_ELEMENTS: Final = 1 << 12
-"""Elements of an array; a larger one is not looked at."""
+"""The largest number of elements of an array that is read."""
 _KEEPS: Final = frozenset({"convert", "copy", "reshape"})
 _KNOWN: Final = _KEEPS | {"broadcast", "concatenate", "constant", "iota"}
 _find_numbers = late(r"-?\d+").findall
@@ -24,14 +24,14 @@ _has_words = late(r"[a-zA-Z./]").search
 
 
 def constant_of(value: Instruction | None) -> Instruction | None:
-    """The constant that a value is, or of which it is the broadcast; None of anything else."""
+    """The constant that a value is or broadcasts, else None."""
     if value is not None and value.opcode == "broadcast":
         value = value.producer()
     return value if value is not None and value.opcode == "constant" else None
 
 
 def number_of(constant: Instruction | None) -> float | None:
-    """The number that a constant is, infinities and nan included; None of anything else."""
+    """The number of a scalar constant, infinities and nan included; else None."""
     if constant is None or constant.opcode != "constant":
         return None
     try:
@@ -41,14 +41,14 @@ def number_of(constant: Instruction | None) -> float | None:
 
 
 def constant_integers(value: Instruction | None, depth: int = 8) -> list[int] | None:
-    """The elements of an array of integers in row-major order; None where they are not known."""
+    """The elements of an array of integers in row-major order; None if unknown."""
     shape = None if value is None else result_array(value)
     if value is None or shape is None or depth == 0 or not is_integer(shape.dtype):
         return None
     if prod(shape.dims) > MAX_ELEMENTS:
         return None
     numbers, fitting = _elements(value, shape, depth), integer_range(shape.dtype)
-    # What does not fit wraps around or is cut off, by the backend.
+    # Numbers that do not fit wrap around or are clamped, depending on the backend.
     return numbers if numbers is None or all(number in fitting for number in numbers) else None
 
 
@@ -65,7 +65,9 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
                 return None
             (dimension,) = dimensions
             inner = prod(shape.dims[dimension + 1 :])
-            return [at // inner % shape.dims[dimension] for at in range(prod(shape.dims))]
+            return [
+                position // inner % shape.dims[dimension] for position in range(prod(shape.dims))
+            ]
         case "broadcast":
             numbers = constant_integers(inputs[0], depth - 1) or []
             return numbers * prod(shape.dims) if len(numbers) == 1 else None
@@ -89,14 +91,14 @@ def _elements(value: Instruction, shape: ArrayShape, depth: int) -> list[int] | 
 
 
 def _may_be_known(instruction: Instruction, operand: int) -> bool:
-    """False if an operand is an instruction of which `constant_integers` knows nothing."""
+    """False if `constant_integers` cannot read an operand's opcode."""
     references, computation = instruction.operand_names, instruction.computation
     source = computation.index.get(references[operand]) if operand < len(references) else None
     return source is not None and opcode_of(computation.rows[source]) in _KNOWN
 
 
 def indexed_dimensions(instruction: Instruction) -> list[int]:
-    """The dimensions that the indices of a gather or scatter are of; empty where they cannot be."""
+    """The dimensions that a gather or scatter indexes; empty if they are invalid."""
     whole = operand_array(instruction, 0)
     if whole is None:
         return []
@@ -106,7 +108,7 @@ def indexed_dimensions(instruction: Instruction) -> list[int]:
 
 
 def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
-    """The indices of a gather or scatter, ordered by dimension; empty where they are not known."""
+    """The indices of a gather or scatter, ordered by dimension; empty if unknown."""
     if not _may_be_known(instruction, 1):
         return ()
     indices = operand_array(instruction, 1)
@@ -126,5 +128,5 @@ def index_rows(instruction: Instruction) -> Sequence[tuple[int, ...]]:
     if numbers is None:
         return ()
     order = sorted(range(count), key=dimensions.__getitem__)
-    vectors = (numbers[at : at + count] for at in range(0, len(numbers), count))
+    vectors = (numbers[start : start + count] for start in range(0, len(numbers), count))
     return [tuple(vector[number] for number in order) for vector in vectors]

@@ -1,6 +1,6 @@
-"""One table of XLA's element types: widths, ranges, and their names in numpy.
+"""The table of XLA's element types: widths, ranges, and names in numpy.
 
-The facts are those of `xla/primitive_util.h` and `ml_dtypes`. A new type is one line.
+The facts are from `xla/primitive_util.h` and `ml_dtypes`. A new type is one line.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 
 
 class ElementType(NamedTuple):
-    """One element type."""
+    """An element type."""
 
     bits: int
-    """Width of an element where no layout packs it."""
+    """Width of an element that is not packed by a layout."""
     numpy: str
-    """Its name in numpy, or in ml_dtypes, which has what numpy lacks."""
+    """Its name in numpy, or in ml_dtypes for types that numpy lacks."""
     max_exponent: int = -1
-    """Of a real float, as `numeric_limits::max_exponent`; -1 for any other type."""
+    """`numeric_limits::max_exponent` of a real float; -1 for any other type."""
     significand_bits: int = -1
-    """Of a real float, the leading one included; -1 for any other type."""
+    """Significand bits of a real float, the leading bit included; -1 for any other type."""
     overflow: float = inf
     """The smallest literal that does not fit: XLA rounds to nearest first, so f16 takes 65519.99;
-    what has neither infinities nor eight bits saturates (`CheckParsedValueIsInRange`)."""
+    types of less than 8 bits without infinities saturate (`CheckParsedValueIsInRange`)."""
     has_infinity: bool = True
 
     @property
@@ -32,7 +32,7 @@ class ElementType(NamedTuple):
 
     @property
     def nan_payload_bits(self) -> int:
-        """Fraction bits that tell one NaN from another; a type without infinities has one NaN."""
+        """Fraction bits that distinguish NaNs; a type without infinities has a single NaN."""
         return self.significand_bits - 1 if self.is_float and self.has_infinity else 0
 
 
@@ -90,7 +90,7 @@ def _read_table() -> dict[str, ElementType]:
 ELEMENT_TYPES: Final = _read_table()
 """Every element type of arrays that jaxlib 0.12.0 knows, by name."""
 BITS: Final = {name: dtype.bits for name, dtype in ELEMENT_TYPES.items()}
-"""Width of one element in bits where no layout packs it."""
+"""Width in bits of an element that is not packed by a layout."""
 SUBBYTE: Final = {name: bits for name, bits in BITS.items() if bits < 8}
 """Width of the types that a layout may pack (`primitive_util::IsSubByteNonPredType`)."""
 FLOATS: Final = frozenset(name for name, dtype in ELEMENT_TYPES.items() if dtype.is_float)
@@ -116,7 +116,7 @@ def is_signed(dtype: str) -> bool:
 
 
 def is_integer(dtype: str) -> bool:
-    """True for an integer type; pred is not one."""
+    """True for an integer type; pred is not an integer."""
     return dtype.startswith(("s", "u")) and dtype in ELEMENT_TYPES
 
 
@@ -131,14 +131,16 @@ def integer_range(dtype: str) -> range:
 
 
 def neutral_element(dtype: str, opcode: str) -> float:
-    """The number that a combiner leaves all others alone with.
+    """The neutral element of a combiner.
 
     >>> neutral_element("s8", "maximum"), neutral_element("u8", "and")
     (-128, 255)
     """
     if dtype == "pred":
         return opcode in ("and", "minimum", "multiply")
-    low, high = (-inf, inf) if is_float(dtype) else (integer_range(dtype)[at] for at in (0, -1))
+    low, high = (
+        (-inf, inf) if is_float(dtype) else (integer_range(dtype)[index] for index in (0, -1))
+    )
     all_bits = high if low == 0 else -1
     neutral = {"multiply": 1, "and": all_bits, "maximum": low, "minimum": high}
     return neutral.get(opcode, 0)

@@ -1,8 +1,7 @@
-"""The grammars of the package, and one parser for each, made when first asked for.
+"""The grammars of the package, and their parsers, created on demand.
 
-The grammars specify the syntax; the readers beside this module are the fast way to the same values,
-and `tests/hlo/test_grammars.py` holds the two together. This module imports lark late: most runs
-never need it.
+The grammars specify the syntax; the readers beside this module are faster and give the same values,
+as `tests/hlo/test_grammars.py` checks. This module imports lark late: most runs never need it.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def grammar_file(name: str) -> Path:
     'shape.lark'
 
     Raises:
-        FileNotFoundError: where there is none; says where it was looked for.
+        FileNotFoundError: if it is missing; the message lists the searched folders.
     """
     for place in PLACES:
         path = place / f"{name}.lark"
@@ -41,7 +40,7 @@ def grammar_file(name: str) -> Path:
 
 @cache
 def grammar_parser(name: str) -> Lark:
-    """The parser for the grammar called `name`: LALR, contextual lexer, positions in every tree.
+    """The parser for the grammar `name`: LALR, contextual lexer, positions in every tree.
 
     Grammars import from each other with `%import .common (NAME)`: lark resolves the dot to the
     folder of the importing file.
@@ -58,13 +57,13 @@ def grammar_parser(name: str) -> Lark:
 
 
 def int64(text: str) -> int:
-    """An integer as XLA's lexer reads it: one from 2⁶³ on is the signed number of the same bits.
+    """An integer as XLA's lexer reads it: from 2⁶³ on, the signed number of the same bits.
 
     >>> int64("18446744073709551615")
     -1
 
     Raises:
-        OverflowError: where it has more than 64 bits.
+        OverflowError: if it has more than 64 bits.
     """
     if len(text) > _LONGEST and len(text.lstrip("-0")) > _LONGEST:
         raise OverflowError
@@ -85,7 +84,7 @@ def terminals(tree: Tree[Token]) -> list[Token]:
 
 
 def offset_of(error: UnexpectedInput, text: str) -> int:
-    """The offset in `text` at which the parser gave up: its length if more was expected."""
+    """The offset in `text` at which the parser failed: its length if more was expected."""
     token: Token | None = getattr(error, "token", None)
     offset: int | None = getattr(error, "pos_in_stream", None)
     ended = token is not None and token.type == "$END"

@@ -1,12 +1,11 @@
-"""Index maps: where each element of a result comes from, as digits of a mixed radix.
+"""Index maps: the source of each element of a result, as digits of a mixed radix.
 
 A map takes the number of an element, in logical row-major order, to the number of an element of
-another array. Reshapes, transposes, copies, bitcasts and broadcasts only take the digits of that
-number apart and put them together in another order, so a chain of them is one list of digits; where
-two steps cut the number at places that do not fit, it is a short list of such lists. A canonical
-list is unique, so that equal maps have equal lists; several lists are compared element by element.
-No algebra is shared with `layouts.py`, by which rules choose a fix: these maps are asked if it is
-right.
+another array. Reshapes, transposes, copies, bitcasts and broadcasts only reorder the digits of that
+number, so a chain of them is one list of digits; if two steps cut the number at incompatible
+places, it is a short list of such lists. A canonical list is unique, so equal maps have equal
+lists; several lists are compared element by element. Rules choose fixes with `layouts.py`; these
+maps check the fixes, and share no code with it.
 """
 
 from __future__ import annotations
@@ -24,24 +23,24 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CHUNK: Final = 1 << 20
-"""Elements compared at a time where digits do not decide."""
+"""Elements compared at a time if digits do not decide."""
 
 
 class Digit(NamedTuple):
-    """One digit of the number of an element."""
+    """A digit of the number of an element."""
 
     size: int
     stride: int
-    """The distance, in the array that is read, from one value of the digit to the next."""
+    """The distance in the source array between successive values of the digit."""
 
 
 Digits = tuple[Digit, ...]
-"""From the major to the minor one; their sizes multiply to the number of elements."""
+"""Digits from major to minor; their sizes multiply to the number of elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexMap:
-    """The source of each of so many elements.
+    """The source of each of `count` elements.
 
     >>> transposed = transpose((2, 3), (1, 0))
     >>> [transposed.source(number) for number in range(6)]
@@ -53,10 +52,10 @@ class IndexMap:
     count: int
     """The number of elements of the result."""
     steps: tuple[Digits, ...]
-    """Applied first to last; none for the identity."""
+    """Applied first to last; empty for the identity."""
 
     def after(self, inner: IndexMap) -> IndexMap:
-        """The map that reads with `inner` what this map has read."""
+        """The composition of both maps: `self.source(inner.source(number))`."""
         steps = list(inner.steps)
         for step in self.steps:
             _append(steps, step)
@@ -72,7 +71,7 @@ class IndexMap:
         return number
 
     def equals(self, other: IndexMap) -> bool:
-        """True if both read the same element for every element: this is exact."""
+        """True if both maps have the same source for every element; exact."""
         if self.count != other.count:
             return False
         if self.steps == other.steps or self.count == 0:
@@ -81,33 +80,33 @@ class IndexMap:
             return False  # each is canonical, and canonical digits are unique
         return self._differing(other) is None
 
-    def difference(self, other: IndexMap) -> int | None:
-        """An element that two maps of one count read from different places; None if they agree."""
-        if self.equals(other):
+    def difference(self, theirs: IndexMap) -> int | None:
+        """An element whose sources differ between two maps of equal count; None if they agree."""
+        if self.equals(theirs):
             return None
-        places = {value for step in (*self.steps, *other.steps) for value in _suffixes(step)}
+        places = {value for step in (*self.steps, *theirs.steps) for value in _suffixes(step)}
         for number in sorted(places):
-            if number < self.count and self.source(number) != other.source(number):
+            if number < self.count and self.source(number) != theirs.source(number):
                 return number
-        return self._differing(other)
+        return self._differing(theirs)
 
-    def _differing(self, other: IndexMap) -> int | None:
-        """The first such element, found by looking at all of them."""
+    def _differing(self, theirs: IndexMap) -> int | None:
+        """The first element whose sources differ, by a search over all elements."""
         import numpy as np
 
-        # A block of minor digits that no step of either takes apart moves as one.
-        block = _common_block([*self.steps, *other.steps])
+        # A block of minor digits that neither map splits moves as a unit.
+        block = _common_block([*self.steps, *theirs.steps])
         blocks = self.count // block
         for start in range(0, blocks, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, blocks), dtype=np.int64) * block
-            unequal = _sources(self.steps, numbers) != _sources(other.steps, numbers)
+            unequal = _sources(self.steps, numbers) != _sources(theirs.steps, numbers)
             if unequal.any():
                 return int(numbers[unequal.argmax()])
         return None
 
 
 def _sources(steps: tuple[Digits, ...], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The elements that many elements come from."""
+    """The sources of many elements."""
     for step in steps:
         rest, numbers = numbers, numbers * 0
         for size, stride in reversed(step):
@@ -122,7 +121,7 @@ def identity(count: int) -> IndexMap:
 
 
 def of_digits(digits: Iterable[Digit]) -> IndexMap:
-    """The map that digits spell, brought into canonical form."""
+    """The map of some digits, in canonical form."""
     given = tuple(digits)
     count = prod(digit.size for digit in given)
     canonical = _canonical(given)
@@ -144,7 +143,7 @@ def broadcast(dims: Sequence[int], into: Sequence[int], dimensions: Sequence[int
 
 
 def bitcast(source: ArrayShape, target: ArrayShape) -> IndexMap | None:
-    """The map of a bitcast between elements of one width; None where gaps in memory move.
+    """The map of a bitcast between elements of equal width; None if padding in memory moves.
 
     A layout is a list of digits, too: from the place in memory to the number of the element.
     """
@@ -152,7 +151,7 @@ def bitcast(source: ArrayShape, target: ArrayShape) -> IndexMap | None:
         return None
     if not (source.has_valid_layout and target.has_valid_layout):
         return None
-    # The same sizes in the same tiles have their padding at the same places.
+    # Equal sizes in equal tiles have their padding at the same places.
     tiled = _major_to_minor(source) != _major_to_minor(target) or _tiles(source) != _tiles(target)
     before, after = _in_memory(source, tiled), _in_memory(target, tiled)
     if before is None or after is None:
@@ -169,7 +168,7 @@ def _tiles(shape: ArrayShape) -> tuple[tuple[int | None, ...], ...]:
 
 
 def _in_memory(shape: ArrayShape, tiled: bool) -> IndexMap | None:
-    """The number of the element at each place in memory; `tiled` if its tiles count."""
+    """The map from the place in memory to the element; with `tiled`, tiles count."""
     if UNBOUNDED in shape.dims:
         return None
     strides = _strides(shape.dims)
@@ -191,7 +190,7 @@ def _in_memory(shape: ArrayShape, tiled: bool) -> IndexMap | None:
 
 
 def _inverse(permutation: IndexMap) -> IndexMap:
-    """The inverse of a map of one step that reads every element once."""
+    """The inverse of a permutation, given as a single step or as the identity."""
     if not permutation.steps:
         return permutation
     (digits,) = permutation.steps
@@ -208,12 +207,12 @@ def _strides(dims: Sequence[int]) -> list[int]:
 
 
 def _suffixes(digits: Digits) -> list[int]:
-    """The weight of each digit in the number it is a digit of."""
+    """The weight of each digit in its number."""
     return _strides([digit.size for digit in digits])
 
 
 def _canonical(digits: Digits) -> Digits:
-    """The digits with neighbours joined that count on: the least number of them."""
+    """The fewest equivalent digits: contiguous neighbours are joined."""
     joined: list[Digit] = []
     for digit in digits:
         if digit.size == 1:
@@ -225,7 +224,7 @@ def _canonical(digits: Digits) -> Digits:
 
 
 def _append(steps: list[Digits], step: Digits) -> None:
-    """Add a step that reads what the last one gives, joined with it where the digits fit."""
+    """Append a step, joined with the previous step if the digits fit."""
     while steps:
         joined = _joined(steps[-1], step)
         if joined is None:
@@ -238,16 +237,16 @@ def _append(steps: list[Digits], step: Digits) -> None:
 
 
 def _joined(inner: Digits, outer: Digits) -> Digits | None:
-    """One step for two; None where the outer one cuts a digit of the inner at an odd place."""
+    """Two steps as a single step; None if `outer` cuts a digit of `inner` at an odd place."""
     outer_values = _suffixes(outer)
     cuts = set(outer_values) | {digit.stride for digit in inner if digit.stride}
     ordered = sorted(cuts)
     if any(b % a for a, b in pairwise(ordered)):
         return None
-    made: list[Digit] = []
+    digits: list[Digit] = []
     for size, stride in inner:
         if not stride:
-            made.append(Digit(size, 0))
+            digits.append(Digit(size, 0))
             continue
         edges = [cut for cut in ordered if stride < cut < stride * size]
         if any(stride * size % edge for edge in edges):
@@ -255,22 +254,22 @@ def _joined(inner: Digits, outer: Digits) -> Digits | None:
         for low, high in reversed(
             list(zip([stride, *edges], [*edges, stride * size], strict=True))
         ):
-            # The minor outer digit that reaches this far.
+            # The outer digit that contains this stride.
             value, digit = next(
                 (value, digit)
                 for value, digit in zip(outer_values, outer, strict=True)
                 if value <= low
             )
-            made.append(Digit(high // low, digit.stride * (low // value)))
-    return _canonical(tuple(made))
+            digits.append(Digit(high // low, digit.stride * (low // value)))
+    return _canonical(tuple(digits))
 
 
 def _common_block(steps: Sequence[Digits]) -> int:
-    """A number of elements that every step moves together: its minor digit counts in ones."""
+    """A number of elements that every step moves together: its minor digit has stride 1."""
     block = 0
     for step in steps:
         if not step or step[-1].stride != 1:
             return 1
-        # Every other digit has to step over whole blocks, before and after.
+        # All further digits have to step over whole blocks, before and after.
         block = gcd(block, step[-1].size, *(digit.stride for digit in step[:-1]))
     return max(block, 1)

@@ -1,4 +1,4 @@
-"""The instructions of a computation by kind: by all that they say but names and metadata."""
+"""The instructions of a computation by kind: all fields except name and metadata."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hlo_lint.hlo.records import attributes_before_metadata, name_in, references
 from hlo_lint.hlo.shape import element_type
 
 RowKind: TypeAlias = tuple[str, str, str, tuple[str | None, ...]]
-"""All of an instruction but its name and metadata: opcode, type, attributes, and the types of its
-operands, None for one that is not defined; of a constant the literal."""
+"""An instruction without its name and metadata: opcode, type, attributes, and the types of its
+operands, None for an undefined operand; for a constant, the literal."""
 
 
 class Reading(NamedTuple):
-    """The instructions of a computation by kind, and what its names stand for."""
+    """The instructions of a computation by kind."""
 
     is_sound: bool
-    """True if names are unique, and if operands are defined above what reads them."""
+    """True if names are unique, and operands are defined above their users."""
     kinds: Sequence[RowKind]
-    """The different ones."""
+    """The distinct kinds."""
     kind_of: Sequence[int]
     """The number of the kind of each instruction."""
 
@@ -34,7 +34,7 @@ class Reading(NamedTuple):
 
 @cached_analysis
 def reading_of(computation: Computation) -> Reading:
-    """The instructions by kind: each row is looked at once, and most checks look at kinds alone."""
+    """The instructions by kind: each row is read once, and most checks look only at kinds."""
     types = _Types()
     # A new kind gets the next number: the loop runs for each row of a module.
     numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
@@ -45,7 +45,7 @@ def reading_of(computation: Computation) -> Reading:
         head = attributes_before_metadata(attributes) if attributes else ""
         if not references:
             read = (operands,) if opcode == "constant" else ()
-        elif len(references) == 1:  # of so many instructions that it takes a case of its own
+        elif len(references) == 1:  # so frequent that a special case pays
             read = (types[references[0]],)
         elif len(references) == 2:
             left, right = references
@@ -59,7 +59,7 @@ def reading_of(computation: Computation) -> Reading:
 
 
 class _Types(dict[str, str]):
-    """The types of the instructions above, by name, and of their elements, which are not kept."""
+    """The types of the instructions above, by name; types of elements are computed on demand."""
 
     def __missing__(self, reference: str) -> str | None:
         name, _, element = reference.partition("#")
@@ -68,20 +68,20 @@ class _Types(dict[str, str]):
 
 
 def _read_carefully(computation: Computation) -> Reading:
-    """A computation with errors: names that are not unique, or operands that are not above."""
+    """The kinds of a computation with repeated names, or with operands not defined above."""
     index = computation.index
     is_sound = len(index) == len(computation.rows)
     numbers: defaultdict[RowKind, int] = defaultdict(count().__next__)
     kind_of: list[int] = []
-    for at, row in enumerate(computation.rows):
+    for number, row in enumerate(computation.rows):
         names = map(name_in, references_of(row))
-        is_sound = is_sound and all(index.get(name, at) < at for name in names)
-        kind_of.append(numbers[kind_at(computation, at)])
+        is_sound = is_sound and all(index.get(name, number) < number for name in names)
+        kind_of.append(numbers[kind_at(computation, number)])
     return Reading(is_sound, list(numbers), kind_of)
 
 
 def kind_at(computation: Computation, number: int) -> RowKind:
-    """The kind of the instruction at a position: of a few, this costs less than to read all."""
+    """The kind of the instruction at a position; for a few, faster than `reading_of`."""
     _, _, type_text, opcode, operands, tail, references = computation.rows[number]
     read: tuple[str | None, ...] = (operands,)
     if opcode != "constant":
@@ -90,7 +90,7 @@ def kind_at(computation: Computation, number: int) -> RowKind:
 
 
 def _type_of(reference: str, computation: Computation) -> str | None:
-    """The type of an operand, also of an element of a tuple that is spelled `name#1`."""
+    """The type of an operand, or of an element of a tuple, `name#1`."""
     name, _, element = reference.partition("#")
     number = computation.index.get(name)
     if number is None:
@@ -101,5 +101,5 @@ def _type_of(reference: str, computation: Computation) -> str | None:
 
 @cached_analysis
 def types_of(computation: Computation) -> frozenset[str]:
-    """The types of its instructions as spelled, each once."""
+    """The distinct types of its instructions, as spelled."""
     return frozenset(map(type_of, computation.rows))

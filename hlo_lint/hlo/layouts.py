@@ -1,9 +1,9 @@
-"""Layout algebra: reshapes and transposes that move no byte, and rewrites of the others.
+"""Layout algebra: bitcast tests for reshapes and transposes, and layouts that make them bitcasts.
 
-Everything here mirrors XLA's own predicates, their blind spots included: XLA compares dimensions
-and order, and looks at no tile, packing or memory space. `packs_alike` compares what is left out.
-Where XLA aborts the process, these functions raise ValueError. An array without a printed layout
-lies in descending order. The lines cited are those of openxla/xla at 183fa00cb5d8 (August 2026).
+Everything here mirrors XLA's predicates, including their blind spots: XLA compares dimensions and
+order, but not tiles, packing or memory space; `packs_alike` compares these. Where XLA aborts the
+process, these functions raise ValueError. An array without a printed layout has the descending
+layout. Cited lines are from openxla/xla at 183fa00cb5d8 (August 2026).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def compose(outer: Sequence[int], inner: Sequence[int]) -> tuple[int, ...]:
 
 
 def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
-    """The permutation that undoes this one: `result[p[i]] = i` (`permutation_util.h:30-100`).
+    """The inverse permutation: `result[p[i]] = i` (`permutation_util.h:30-100`).
 
     >>> inverse((2, 0, 1))
     (1, 2, 0)
@@ -66,7 +66,7 @@ def inverse(permutation: Sequence[int]) -> tuple[int, ...]:
 
 
 def strides(shape: ArrayShape) -> tuple[int, ...]:
-    """The stride of each dimension in elements, tiles not considered.
+    """The stride of each dimension in elements; tiles are ignored.
 
     Source: the running product of `index_util.h:62-105`.
 
@@ -79,11 +79,11 @@ def strides(shape: ArrayShape) -> tuple[int, ...]:
 
 
 def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: bool = False) -> bool:
-    """True if the elements, counted in row-major order, lie at the same offsets in both arrays.
+    """True if elements, in row-major order, have the same offsets in both arrays.
 
-    Symmetric and exact for what it looks at: type, dimensions (dynamic ones at their bound) and
-    order. Tiles, element size, memory space and dynamic flags do not matter here, as in XLA's
-    `ReshapeIsBitcast` (`shape_util.cc:1569-1731`); ask `packs_alike` for those.
+    Symmetric, and exact for type, dimensions (dynamic dimensions at their bound) and order. Tiles,
+    element size, memory space and dynamic flags are ignored, as in XLA's `ReshapeIsBitcast`
+    (`shape_util.cc:1569-1731`); `packs_alike` compares those.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> def free(a: str, b: str) -> bool:
@@ -92,7 +92,7 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
     True
     >>> free("f32[2,3]{0,1}", "f32[6]{0}")
     False
-    >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # a dimension of size 1 may stand anywhere
+    >>> free("f32[2,1,3]{1,2,0}", "f32[2,3]{1,0}")  # a dimension of size 1 may be anywhere
     True
     >>> free("f32[4,1,6]{0,2,1}", "f32[4,6]{0,1}")
     True
@@ -119,12 +119,12 @@ def reshape_is_bitcast(a: ArrayShape, b: ArrayShape, *, ignore_element_type: boo
 
 
 def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
-    """True if equal offsets mean equal bytes: what `reshape_is_bitcast` leaves out agrees.
+    """True if equal offsets mean equal bytes: `reshape_is_bitcast` ignores this.
 
-    Element width, memory space, tail padding and tiles; XLA compares byte size and host memory, and
-    only for `bitcast` (`hlo_verifier.cc:1482-1537`). Tiles also have to cut the same sizes, because
-    they pad: this may say False where two different cuts happen to agree, but True is always right.
-    Of a dynamic array it looks at the elements, not at where a backend keeps the sizes.
+    Compares element width, memory space, tail padding and tiles; XLA compares byte size and host
+    memory, and only for `bitcast` (`hlo_verifier.cc:1482-1537`). Tiles also have to cut the same
+    sizes, because they pad: False may be wrong if two different cuts happen to agree, but True is
+    always right. In a dynamic array it compares the elements, not the backend's storage of sizes.
 
     >>> packed = ArrayShape("s4", (8, 6), Layout((1, 0), element_size_in_bits=4))
     >>> loose = ArrayShape("s4", (48,), Layout((0,)))
@@ -140,25 +140,25 @@ def packs_alike(a: ArrayShape, b: ArrayShape) -> bool:
     """
     _require_order(a)
     _require_order(b)
-    one, other = _layout(a), _layout(b)
-    if _width(a) != _width(b) or one.memory_space != other.memory_space:
+    left, right = _layout(a), _layout(b)
+    if _width(a) != _width(b) or left.memory_space != right.memory_space:
         return False
-    if one.tiles != other.tiles or one.rest != other.rest:
+    if left.tiles != right.tiles or left.rest != right.rest:
         return False
-    # Tail padding depends on the count alone; splits and the like name dimensions.
-    if any(not part.startswith("L(") for part in one.rest):
-        return (a.dims, one.minor_to_major) == (b.dims, other.minor_to_major)
+    # Tail padding depends only on the count; splits and similar parts name dimensions.
+    if any(not part.startswith("L(") for part in left.rest):
+        return (a.dims, left.minor_to_major) == (b.dims, right.minor_to_major)
     return _tiled_sizes(a) == _tiled_sizes(b)
 
 
-# Transposes that move nothing
+# Transposes that are bitcasts
 
 
 def permute_dimensions(dimensions: Sequence[int], shape: ArrayShape) -> ArrayShape:
-    """The result of `transpose(shape), dimensions=dimensions` that lies exactly where it lay.
+    """The result shape that makes `transpose(shape), dimensions=dimensions` a bitcast.
 
-    XLA infers this shape for every transpose it makes, so those come with an order that is seldom
-    the descending one (`PermuteDimensions`, `shape_util.cc:1358-1404`).
+    XLA infers this shape for every transpose it makes, so these rarely have the descending layout
+    (`PermuteDimensions`, `shape_util.cc:1358-1404`).
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> str(permute_dimensions((2, 0, 1), parse_array("f32[16,128,32]{2,1,0}")))
@@ -174,9 +174,9 @@ def permute_dimensions(dimensions: Sequence[int], shape: ArrayShape) -> ArraySha
 
 
 def normalize(shape: ArrayShape) -> ArrayShape:
-    """The array that the same bytes spell when they are read in the default layout.
+    """The array of the same bytes with the default layout: dimensions in physical order.
 
-    Tiles, element size, tail padding and memory space stay; splits and other parts go, as in
+    Tiles, element size, tail padding and memory space are kept, other parts are dropped, as in
     `MakeShapeWithDescendingLayoutAndSamePhysicalLayout` (`shape_util.cc:446-487`).
 
     >>> from hlo_lint.hlo.shape import parse_array
@@ -196,10 +196,10 @@ def normalize(shape: ArrayShape) -> ArrayShape:
 
 
 def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """The common cuts of two lists of sizes: the products between two cuts agree.
+    """The common cuts of two lists of sizes: products between successive cuts agree.
 
-    The cuts are as many as possible, and each is a pair of positions; size 1 and size 0 fall where
-    `CommonFactors` (`util.cc:318-385`) puts them.
+    As many cuts as possible, each a pair of positions; sizes 1 and 0 are placed as in
+    `CommonFactors` (`util.cc:318-385`).
 
     >>> common_factors((16, 128, 32), (2, 8, 128, 32))
     ((0, 0), (1, 2), (2, 3), (3, 4))
@@ -209,11 +209,11 @@ def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int],
     ((0, 0), (1, 1), (1, 2), (2, 3))
 
     Raises:
-        ValueError: where a size is unbounded or the products of all sizes differ.
+        ValueError: if a size is unbounded or the products of all sizes differ.
     """
     a, b = tuple(a), tuple(b)
     if UNBOUNDED in a or UNBOUNDED in b or prod(a) != prod(b):
-        raise ValueError(f"the sizes {list(a)} and {list(b)} do not have one product")
+        raise ValueError(f"the sizes {list(a)} and {list(b)} have different products")
     if a == b:
         return tuple((i, i) for i in range(len(a) + 1))
     cuts: list[tuple[int, int]] = []
@@ -221,7 +221,7 @@ def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int],
     while i < len(a) and j < len(b) and a[i] == b[j]:
         cuts.append((i, j))
         i, j = i + 1, j + 1
-    if prod(a[i:]) != prod(b[j:]):  # a size 0 in the equal part hides that the rest differs
+    if prod(a[i:]) != prod(b[j:]):  # a size 0 in the equal part hides a difference in the rest
         return ((0, 0), (len(a), len(b)))
     if prod(a[i:]) == 0:
         return (*cuts, (i, j), (len(a), len(b)))
@@ -245,18 +245,18 @@ def common_factors(a: Sequence[int], b: Sequence[int]) -> tuple[tuple[int, int],
 def align_layouts(
     shape: ArrayShape, dims: Sequence[int], *, dynamic: Sequence[bool] = ()
 ) -> ArrayShape | None:
-    """The array of these dimensions that `shape` reshapes into without a move, where there is one.
+    """The array of sizes `dims` that is a bitcast of `shape`, or None.
 
-    The result has an order and nothing else: like XLA's, it forgets tiles, element size and memory
-    space, and keeps the flags in `dynamic` only if one of the arrays has a dimension of size 1
-    (`AlignLayouts`, `shape_util.cc:1842-1928`). `carry_layout_facts` puts them back.
+    The result has only an order: as in XLA, it lacks tiles, element size and memory space, and
+    keeps the flags in `dynamic` only if either array has a dimension of size 1 (`AlignLayouts`,
+    `shape_util.cc:1842-1928`). `carry_layout_facts` restores them.
 
     >>> from hlo_lint.hlo.shape import parse_array
     >>> str(align_layouts(parse_array("f32[2,8,128,32]{2,3,1,0}"), (16, 128, 32)))
     'f32[16,128,32]{1,2,0}'
 
-    `ReshapeDecomposer` (`reshape_decomposer.cc:32-77`) asks first for the operand, then for the
-    result. What is free anyway is its own answer:
+    `ReshapeDecomposer` (`reshape_decomposer.cc:32-77`) aligns the operand first, then the result. A
+    reshape that is a bitcast gives its own result:
 
     >>> str(align_layouts(parse_array("f32[4,2]{1,0}"), (8,)))
     'f32[8]{0}'
@@ -281,7 +281,7 @@ def align_layouts(
     True
 
     Raises:
-        ValueError: also where the counts of elements differ.
+        ValueError: for invalid layouts, and if the counts of elements differ.
     """
     dims = tuple(dims)
     _require_sizes_and_order(shape)
@@ -292,8 +292,8 @@ def align_layouts(
         old[i_end - 1]: (old[i:i_end][::-1], new[j:j_end][::-1])
         for (i, j), (i_end, j_end) in pairwise(cuts)
     }
-    # From minor to major: each group of the old array has to lie as one row-major block, and the
-    # group of new dimensions takes its place.
+    # From minor to major: each group of the old array has to be a row-major block, which the group
+    # of new dimensions replaces.
     remaining = [d for d in shape.minor_to_major if shape.dims[d] != 1]
     order: list[int] = []
     while remaining:
@@ -309,12 +309,12 @@ def align_layouts(
 
 
 def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
-    """The target in its own order, with what `align_layouts` forgets taken from the source.
+    """The target in its own order, with the facts from `source` that `align_layouts` drops.
 
-    Memory space always; element size if the types are equal; dynamic flags of the dimensions that
-    a reshape between the two leaves alone, beside those that the target has; tiles and tail padding
-    only if the dimensions are equal, because a tile pads sizes. (XLA's `ReshapeDecomposer`,
-    `reshape_decomposer.cc:32-77`, loses all of this on the shapes in between.)
+    Copies the memory space; the element size if the types are equal; dynamic flags of the
+    dimensions that the reshape keeps, added to the target's; tiles and tail padding only if the
+    dimensions are equal, because a tile pads sizes. (XLA's `ReshapeDecomposer`,
+    `reshape_decomposer.cc:32-77`, loses all of this on the intermediate shapes.)
 
     >>> result = ArrayShape("s4", (4, 2, 3), Layout((2, 1, 0), element_size_in_bits=4))
     >>> aligned = align_layouts(result, (8, 3))
@@ -325,7 +325,7 @@ def carry_layout_facts(source: ArrayShape, target: ArrayShape) -> ArrayShape:
     'f32[<=4,2,3]{2,1,0:S(5)}'
 
     Raises:
-        ValueError: also where the counts of elements differ.
+        ValueError: for invalid layouts, and if the counts of elements differ.
     """
     _require_order(target)
     _require_equal_counts(source, target)
@@ -355,8 +355,8 @@ def _strides(dims: Sequence[int], minor_to_major: Sequence[int]) -> tuple[int, .
 def _unit_steps_agree(a: ArrayShape, b: ArrayShape) -> bool:
     """True if the first step along each dimension of `a` leads to the same offset in `b`.
 
-    Both ways round this decides for all elements (the comment in `shape_util.cc:1569-1731` proves
-    it), so that nobody has to walk them.
+    In both directions this decides for all elements, without a walk over them (proof in the comment
+    in `shape_util.cc:1569-1731`).
     """
     row_major = range(a.rank - 1, -1, -1)
     numbers = _strides(a.dims, row_major)
@@ -384,7 +384,7 @@ def _width(shape: ArrayShape) -> int | str:
 
 
 def _tiled_sizes(shape: ArrayShape) -> tuple[int, ...]:
-    """The physical sizes, major to minor, that a tile can reach; those above it only multiply."""
+    """The physical sizes, major to minor, that a tile can reach, above them only the product."""
     reach = max((len(tile) for tile in _layout(shape).tiles), default=0)
     physical = permute(shape.dims, shape.minor_to_major[::-1])
     return ((1,) * reach + physical)[len(physical) :]

@@ -1,8 +1,8 @@
-"""One table of opcodes: operands and attributes that XLA's parser demands, and families.
+"""The table of opcodes: operands and attributes that XLA's parser requires, and families.
 
-Operands and attributes are those of `ParseInstructionRhs` and `CreateInstruction` in
-`xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.12.0 answers when it is asked opcode by opcode.
-A new opcode is one line.
+Operands and attributes are from `ParseInstructionRhs` and `CreateInstruction` in
+`xla/hlo/parser/hlo_parser.cc`, as jaxlib 0.12.0 accepts them for each opcode. A new opcode is one
+line.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Final, NamedTuple
 
 
 class Opcode(NamedTuple):
-    """One opcode of the closed set."""
+    """An opcode of the closed set."""
 
     operands: tuple[int, int | None]
-    """At least and at most so many operands; None where there is no upper bound."""
+    """The least and the greatest number of operands; None for no upper bound."""
     required: tuple[str, ...]
-    """Attributes that must be there."""
+    """Required attributes."""
     allowed: frozenset[str]
-    """Attributes that may be there, the required ones and those of every opcode among them."""
+    """Allowed attributes, including required attributes and attributes of every opcode."""
     has_free_type: bool
-    """True if only the text gives the type of the result, so that it must be printed."""
+    """True if the result's type cannot be inferred, so it must be printed."""
     families: frozenset[str]
-    """The families below that it belongs to."""
+    """Its families, listed below."""
 
 
 COMMON: Final = frozenset(
@@ -242,17 +242,17 @@ CALLERS: Final = _family("calls")
 CONTROL_FLOW: Final = _family("control")
 """Opcodes whose computations run as part of the program."""
 NO_KERNEL: Final = _family("no-kernel")
-"""Opcodes that no kernel runs for."""
+"""Opcodes that never become kernels."""
 NO_BUFFER: Final = (NO_KERNEL | CONTROL_FLOW) - {"constant"}
-"""Opcodes whose result lies where an operand lies, or is the caller's."""
+"""Opcodes whose result is in an operand's buffer, or in the caller's."""
 FORWARDS: Final = _family("forwards")
 """Opcodes whose result is the value of operand 0, in the same memory or in a copy."""
 PASSES_STATE: Final = _family("passes-state")
-"""Opcodes that may stand between the start and the end of an asynchronous operation."""
+"""Opcodes that may occur between the start and the done of an asynchronous operation."""
 LITERAL_OPERANDS: Final = _family("literal")
-"""Opcodes whose parentheses hold a value or a number, and no operands."""
+"""Opcodes whose parentheses hold a value or a number instead of operands."""
 FIRST_INDEX: Final = {"dynamic-slice": 1, "dynamic-update-slice": 2}
-"""The number of the first operand that says where a slice begins."""
+"""The number of the first operand that is a start index."""
 
 SUGAR: Final = ("-start", "-update", "-done")
 """Suffixes of asynchronous sugar."""
@@ -271,7 +271,7 @@ def wrapped_opcode(opcode: str) -> str | None:
 
 
 def demands_on(opcode: str) -> Opcode | None:
-    """The facts of an opcode, asynchronous sugar included; None for an unknown one."""
+    """The table entry of an opcode, asynchronous sugar included; None if unknown."""
     facts = OPCODES.get(opcode)
     if facts is not None:
         return facts

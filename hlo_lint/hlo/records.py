@@ -1,8 +1,8 @@
-"""The stored form of one instruction: a plain tuple of texts, and an accessor for each field.
+"""The stored form of an instruction: a plain tuple of texts, and an accessor for each field.
 
-A module of a million instructions keeps a million records, and the pass dumps of one compilation
-share them. A plain tuple is made by the regular expression itself; a named tuple would cost three
-times as much to make. The accessors are `itemgetter`s, which `map` runs without a Python frame.
+A module of a million instructions keeps a million records, and the pass dumps of a compilation
+share them. The regular expression itself creates a plain tuple; a named tuple would take three
+times as long. The accessors are `itemgetter`s, which `map` runs without a Python frame.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from operator import itemgetter
 from typing import Final
 
 InstructionRecord = tuple[str, str, str, str, str, str, tuple[str, ...]]
-"""One instruction as text: root, name, type, opcode, operands, attributes, operand names.
+"""An instruction as text: root, name, type, opcode, operands, attributes, operand names.
 
-The root is `ROOT ` or "". Names carry no `%`. An operand name may end with `#1` for an element of a
-tuple (`%call#1` is how releases from jax 0.11 on print a get-tuple-element). An instruction that is
-written into the operands of another is a record before it, with XLA's name for it: `negate.anon`.
-A missing type is "".
+The root is `ROOT ` or "". Names have no `%`. An operand name may end with `#1` for an element of a
+tuple (from jax 0.11 on, a get-tuple-element is printed as `%call#1`). An instruction that is nested
+in the operands of another is a record before it, with XLA's name for it: `negate.anon`. A missing
+type is "".
 """
 ROOT: Final = 0
 NAME: Final = 1
@@ -31,7 +31,7 @@ REFERENCES: Final = 6
 _TextOf = Callable[[InstructionRecord], str]
 
 root_mark_of: Final[_TextOf] = itemgetter(ROOT)
-"""`ROOT ` where the text marks the instruction as root, else ""."""
+"""`ROOT ` if the text marks the instruction as root, else ""."""
 name_of: Final[_TextOf] = itemgetter(NAME)
 type_of: Final[_TextOf] = itemgetter(TYPE)
 opcode_of: Final[_TextOf] = itemgetter(OPCODE)
@@ -43,12 +43,12 @@ references_of: Final[Callable[[InstructionRecord], tuple[str, ...]]] = itemgette
 
 
 def name_in(reference: str) -> str:
-    """The name of the instruction that a reference reads from, or of which it reads an element."""
+    """The name of the instruction that a reference reads, or reads an element of."""
     return reference.partition("#")[0]
 
 
 METADATA: Final = ", metadata={"
-"""The beginning of metadata, after which XLA prints nothing but a backend_config."""
+"""The beginning of metadata, after which XLA only prints a backend_config."""
 
 
 def attributes_before_metadata(attributes: str) -> str:
@@ -61,7 +61,7 @@ def attributes_before_metadata(attributes: str) -> str:
 
 
 class SharedLines:
-    """Each line once, with its record: most lines of a dump are as in the dump before it."""
+    """The distinct lines of dumps, with their records: dumps share most lines."""
 
     __slots__ = ("_by_record", "rows")
 
@@ -74,10 +74,10 @@ class SharedLines:
         """The lines that records were read from.
 
         Raises:
-            KeyError: for a record that comes from no line of `rows`.
+            KeyError: for a record that is not from a line of `rows`.
         """
         by_record = self._by_record
-        if len(by_record) < len(self.rows):  # made when first asked for: most texts are never
+        if len(by_record) < len(self.rows):  # made on demand: most texts are never needed
             new = islice(self.rows.items(), len(by_record), None)
             by_record.update([(id(record), line) for line, record in new])
         return list(map(by_record.__getitem__, map(id, records)))

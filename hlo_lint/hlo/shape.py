@@ -1,7 +1,7 @@
-"""Shapes and layouts as values: frozen, compared by content, made once for each spelling.
+"""Shapes and layouts as frozen values, compared by content, cached by spelling.
 
 Terms are XLA's (`xla/shape.h`, `xla/layout.h`). A layout lists dimensions from the fastest varying
-one to the slowest: `f32[8,3]{1,0}` lies in memory as a C array, `f32[8,3]{0,1}` as a Fortran array.
+to the slowest: `f32[8,3]{1,0}` is stored as a C array, `f32[8,3]{0,1}` as a Fortran array.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ HOST_MEMORY = 5
 """The memory space of the host: `S(5)`."""
 
 Tile = tuple[int | None, ...]
-"""One tile, major to minor, in elements; None stands for `*`: combine with the next dimension."""
+"""A tile, major to minor, in elements; None is `*`: combine with the next dimension."""
 
 _PRINT_ORDER = ("D", "T", "L", "#", "*", "E", "S", "SC", "P", "M")
 """The order in which `Layout::ToString` (`layout.cc`) prints the parts after the colon."""
 
 
 class TextError(ValueError):
-    """A text that is not a value of its kind; `offset` is where, in characters from its start."""
+    """A text that is not a value of its kind; `offset` is the place, in characters."""
 
     def __init__(self, message: str, text: str, offset: int) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Layout(NamedTuple):
     tiles: tuple[Tile, ...] = ()
     """Tiles, outermost first, in elements."""
     element_size_in_bits: int = 0
-    """Bits an element takes in memory; 0 means the type's own width in whole bytes."""
+    """Bits of an element in memory; 0 means the type's own width in whole bytes."""
     memory_space: int = 0
     """0 is the device's default memory, 5 the host's."""
     rest: tuple[str, ...] = ()
@@ -93,9 +93,9 @@ class ArrayShape(NamedTuple):
 
     dtype: str
     dims: tuple[int, ...]
-    """Sizes in elements; of a dynamic dimension the bound, of an unbounded one `UNBOUNDED`."""
+    """Sizes in elements: the bound of a dynamic dimension, or `UNBOUNDED`."""
     layout: Layout | None = None
-    """None where none is printed; XLA then takes the descending one."""
+    """None if it is not printed; XLA then takes the descending layout."""
     dynamic: tuple[bool, ...] = ()
     """True for each dynamic dimension; empty if none is."""
 
@@ -106,7 +106,7 @@ class ArrayShape(NamedTuple):
 
     @property
     def minor_to_major(self) -> tuple[int, ...]:
-        """The layout's order, or the descending one where no layout is printed."""
+        """The layout's order; descending if no layout is printed."""
         if self.layout is None:
             return tuple(range(len(self.dims) - 1, -1, -1))
         return self.layout.minor_to_major
@@ -118,12 +118,12 @@ class ArrayShape(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """Number of elements, dynamic dimensions taken at their bound."""
+        """Number of elements, with dynamic dimensions at their bound."""
         return prod(self.dims)
 
     @property
     def has_valid_layout(self) -> bool:
-        """True if the order names each dimension once: XLA's parser lets other orders through."""
+        """True if the order is a permutation: XLA's parser also accepts other orders."""
         if self.layout is None:
             return True
         order = self.layout.minor_to_major
@@ -131,7 +131,7 @@ class ArrayShape(NamedTuple):
 
     @property
     def element_bits(self) -> int | None:
-        """Bits an element takes in memory, or None for a type this release does not know."""
+        """Bits of an element in memory; None for an unknown type."""
         if self.layout is not None and self.layout.element_size_in_bits:
             return self.layout.element_size_in_bits
         bits = BITS.get(self.dtype)
@@ -139,8 +139,8 @@ class ArrayShape(NamedTuple):
 
     @property
     def byte_size(self) -> int | None:
-        """Bytes the elements take, tiles not counted; None for an unknown type or size, and for a
-        size that XLA's integers of 64 bits do not hold."""
+        """Bytes of the elements, without tile padding; None for an unknown type or size, and for a
+        size that does not fit XLA's 64-bit integers."""
         bits = self.element_bits
         if bits is None or UNBOUNDED in self.dims:
             return None
@@ -148,11 +148,11 @@ class ArrayShape(NamedTuple):
         return size if size < 1 << 63 else None
 
     def is_dynamic(self, dimension: int) -> bool:
-        """True if the size of that dimension is known only at run time."""
+        """True if the size of a dimension is known only at run time."""
         return bool(self.dynamic) and self.dynamic[dimension]
 
     def with_layout(self, layout: Layout | None) -> ArrayShape:
-        """The same array, lying differently."""
+        """The array with a different layout."""
         return self._replace(layout=layout)
 
     def __str__(self) -> str:
@@ -164,7 +164,7 @@ class ArrayShape(NamedTuple):
 
 
 class TupleShape(NamedTuple):
-    """Several shapes in one value: `(f32[8]{0}, s32[])`."""
+    """A tuple of shapes: `(f32[8]{0}, s32[])`."""
 
     elements: tuple[Shape, ...]
 
@@ -192,21 +192,21 @@ class OpaqueShape(NamedTuple):
 
 Shape = ArrayShape | TupleShape | BufferShape | OpaqueShape
 
-# The spelling nearly every array has. `grammars/shape.lark` specifies the whole language; a test
-# holds the two against each other.
+# The spelling of nearly every array. `grammars/shape.lark` specifies the whole language; a test
+# compares both.
 _match_plain = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](?:\{([0-9,]*)\})?").fullmatch
 
 
 @lru_cache(maxsize=1 << 16)
 def parse_shape(text: str) -> Shape:
-    """The shape that `text` spells, the same value for the same spelling.
+    """The shape that `text` spells, cached by spelling.
 
     >>> parse_shape("(f32[8]{0}, /*index=1*/token[])")
     TupleShape(elements=(ArrayShape(dtype='f32', dims=(8,), layout=Layout('{0}'), dynamic=()), \
 OpaqueShape(kind='token')))
 
     Raises:
-        ShapeSyntaxError: where it is not a shape.
+        ShapeSyntaxError: if it is not a shape.
     """
     plain = _match_plain(text)
     if plain is not None:
@@ -215,7 +215,7 @@ OpaqueShape(kind='token')))
             try:
                 shape = _plain_array(dtype, dims, order)
             except ValueError:
-                shape = None  # a stray comma: the grammar says where
+                shape = None  # a stray comma: the grammar finds the place
             if shape is not None and _is_sound(shape):
                 return shape
     from hlo_lint.hlo.parser.shapes import read_shape
@@ -230,7 +230,7 @@ def _plain_array(dtype: str, dims: str, order: str | None) -> ArrayShape:
 
 
 def _is_sound(shape: ArrayShape) -> bool:
-    """True if the grammar would have no word to say: ranks agree, sizes fit into 64 bits."""
+    """True if the grammar would accept it: ranks agree, sizes fit into 64 bits."""
     fits = all(size < 1 << 63 for size in shape.dims)
     return fits and (shape.layout is None or len(shape.layout.minor_to_major) == shape.rank)
 
@@ -241,7 +241,7 @@ def _plain_layout(order: str) -> Layout:
 
 @lru_cache(maxsize=1 << 12)
 def is_permutation(order: tuple[int, ...]) -> bool:
-    """True if an order of dimensions names each once."""
+    """True if an order of dimensions is a permutation."""
     return sorted(order) == list(range(len(order)))
 
 
@@ -249,7 +249,7 @@ def parse_array(text: str) -> ArrayShape:
     """The array that `text` spells.
 
     Raises:
-        ShapeSyntaxError: where it is not a shape, or a shape that is not an array.
+        ShapeSyntaxError: if it is not a shape, or not an array.
     """
     shape = parse_shape(text)
     if not isinstance(shape, ArrayShape):
@@ -259,7 +259,7 @@ def parse_array(text: str) -> ArrayShape:
 
 @lru_cache(maxsize=1 << 16)
 def shape_or_none(text: str) -> Shape | None:
-    """The shape that a text spells; None where it spells none."""
+    """The shape that a text spells, or None."""
     try:
         return parse_shape(text)
     except ShapeSyntaxError:
@@ -267,7 +267,7 @@ def shape_or_none(text: str) -> Shape | None:
 
 
 def element_type(text: str, index: str) -> str:
-    """The type of an element of a tuple, from the tuple's and its numbers: `1#0`; else empty."""
+    """The type of a tuple's element, given the tuple's type and an index like `1#0`; else ""."""
     for number in index.split("#"):
         elements = _element_types(text)
         if not number.isdecimal() or len(number) > 9 or int(number) >= len(elements):
@@ -278,7 +278,7 @@ def element_type(text: str, index: str) -> str:
 
 @lru_cache(maxsize=1 << 12)
 def _element_types(text: str) -> tuple[str, ...]:
-    """The types of the elements of a tuple; none of another shape."""
+    """The types of the elements of a tuple; empty for another shape."""
     shape = shape_or_none(text)
     if not isinstance(shape, TupleShape):
         return ()
@@ -296,31 +296,31 @@ Index = tuple[int, ...]
 """An index in nested tuples: `(1, 0)` for `{1,0}`, empty for the whole."""
 
 
-def leaves(shape: Shape, at: Index = ()) -> Iterator[tuple[Index, Shape]]:
-    """Yield the leaves of a shape, which are not tuples, with their indices.
+def leaves(shape: Shape, index: Index = ()) -> Iterator[tuple[Index, Shape]]:
+    """The leaves of a shape, which are not tuples, with their indices.
 
     >>> [index for index, _ in leaves(parse_shape("(s32[], (f32[8], token[]))"))]
     [(0,), (1, 0), (1, 1)]
     """
     if not isinstance(shape, TupleShape):
-        yield at, shape
+        yield index, shape
         return
     for number, element in enumerate(shape.elements):
         if isinstance(element, TupleShape):
-            yield from leaves(element, (*at, number))
+            yield from leaves(element, (*index, number))
         else:
-            yield (*at, number), element
+            yield (*index, number), element
 
 
 def arrays(shape: Shape | None) -> Iterator[ArrayShape]:
-    """The arrays in a shape; none where it is not known."""
+    """The arrays in a shape; empty for None."""
     for _, leaf in leaves(shape) if shape is not None else ():
         if isinstance(leaf, ArrayShape):
             yield leaf
 
 
 def byte_sizes(shape: Shape | None) -> Iterator[int | None]:
-    """The bytes of each array in a shape, of those in buffers, too; None for an unknown size."""
+    """The bytes of each array in a shape, also in buffers; None for an unknown size."""
     for _, leaf in leaves(shape) if shape is not None else ():
         array = leaf.element if isinstance(leaf, BufferShape) else leaf
         if isinstance(array, ArrayShape):
@@ -328,14 +328,14 @@ def byte_sizes(shape: Shape | None) -> Iterator[int | None]:
 
 
 def array_indices(shape: Shape | None) -> Iterator[Index]:
-    """The indices of the arrays in a shape; none where it is not known."""
+    """The indices of the arrays in a shape; empty for None."""
     for index, leaf in leaves(shape) if shape is not None else ():
         if isinstance(leaf, ArrayShape):
             yield index
 
 
 def part(shape: Shape | None, index: Index) -> Shape | None:
-    """An element of a tuple of tuples; None where there is none."""
+    """An element of nested tuples, or None."""
     for number in index:
         if not isinstance(shape, TupleShape) or not 0 <= number < len(shape.elements):
             return None
@@ -344,7 +344,7 @@ def part(shape: Shape | None, index: Index) -> Shape | None:
 
 
 def read_index(text: str) -> Index:
-    """The index that numbers between commas spell, as between the braces of `{1,0}`.
+    """The index spelled as numbers with commas, as inside the braces of `{1,0}`.
 
     >>> read_index("1,0"), read_index("")
     ((1, 0), ())
@@ -362,7 +362,7 @@ def spelled_index(index: Iterable[int]) -> str:
 
 
 def spelled_part(name: str, index: Index) -> str:
-    """The name of a leaf of a tuple: that of the tuple, with its index.
+    """The name of a leaf of a tuple: the tuple's name with the leaf's index.
 
     >>> spelled_part("parameter 0", (1, 0)), spelled_part("parameter 0", ())
     ('parameter 0, part {1,0}', 'parameter 0')

@@ -1,4 +1,4 @@
-"""Names in a text: what stands where, and where else it is named."""
+"""Symbols in a text: definitions and uses of names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hlo_lint.text.source import Span
 
 
 class ComputationPlace(NamedTuple):
-    """A computation where it stands."""
+    """A computation and its place in a file."""
 
     module: Module
     computation: Computation
@@ -28,20 +28,20 @@ class ComputationPlace(NamedTuple):
         return self.begin + len(self.computation.text)
 
     def instruction(self, number: int) -> Instruction:
-        """A view of an instruction that the thread which checks does not share."""
+        """A view of an instruction that is not shared with the thread that runs checks."""
         return Instruction(self.computation, number)
 
 
 class Symbol(NamedTuple):
-    """A name in the text, and what it stands for."""
+    """A name in the text, and its meaning."""
 
     place: ComputationPlace
     number: int | None
     """The position of the instruction in the place; None for the computation itself."""
     element: tuple[int, ...]
-    """The element of a tuple, where the text reads one: `(1,)` for `%t#1`."""
+    """The element of a tuple, if the text reads an element: `(1,)` for `%t#1`."""
     span: Span
-    """The name as it stands there, `%` and `#1` left out, in characters of the file."""
+    """The name without `%` and `#1`, in characters of the file."""
     defines: bool
     """True if this is the definition."""
 
@@ -54,7 +54,7 @@ class Symbol(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """An instruction, a head, or a line that could not be read, with its tokens."""
+    """An instruction, a head, or an unreadable line, with its tokens."""
 
     place: ComputationPlace
     number: int | None
@@ -64,9 +64,9 @@ class Statement(NamedTuple):
     tokens: tuple[Token, ...]
 
     def token_at(self, offset: int) -> Token | None:
-        """The token that holds a character of the file, or ends before it."""
-        at = offset - self.begin
-        touched = [token for token in self.tokens if token.start <= at <= token.end]
+        """The token that contains a character of the file, or ends before it."""
+        position = offset - self.begin
+        touched = [token for token in self.tokens if token.start <= position <= token.end]
         return touched[-1] if touched else None
 
 
@@ -79,7 +79,7 @@ class SymbolTable:
 
     @cached_property
     def places(self) -> Sequence[ComputationPlace]:
-        """Every computation, in the order of the text, followed by those written into it."""
+        """Every computation in the order of the text, each followed by its inline computations."""
         parts = [
             ComputationPlace(module, computation, module.start + module.offset(number))
             for module in self.file.modules
@@ -88,9 +88,9 @@ class SymbolTable:
         return sorted(parts, key=lambda place: (place.begin, -place.end))
 
     def place_at(self, offset: int) -> ComputationPlace | None:
-        """The innermost computation that holds a character of the file."""
-        at = bisect_right(self.places, offset, key=lambda place: place.begin)
-        return next((place for place in reversed(self.places[:at]) if offset <= place.end), None)
+        """The innermost computation that contains a character of the file."""
+        count = bisect_right(self.places, offset, key=lambda place: place.begin)
+        return next((place for place in reversed(self.places[:count]) if offset <= place.end), None)
 
     def statement_at(self, offset: int) -> Statement | None:
         """The statement at a character of the file, as its tokens."""
@@ -109,13 +109,13 @@ class SymbolTable:
         return Statement(place, None, begin, tuple(tokens))
 
     def line_at(self, offset: int) -> Span:
-        """The line that holds a character of the file."""
+        """The line that contains a character of the file."""
         source = self.source
         end = source.find("\n", offset)
         return Span(source.rfind("\n", 0, offset) + 1, end if end >= 0 else len(source))
 
     def statement(self, place: ComputationPlace, number: int) -> Statement:
-        """An instruction in its tokens."""
+        """An instruction as a statement."""
         computation = place.computation
         start, end = self.span(place, number)
         row = computation.rows[number]
@@ -130,21 +130,21 @@ class SymbolTable:
         return Span(place.begin + start, place.begin + end)
 
     def number_at(self, place: ComputationPlace, offset: int) -> int | None:
-        """The innermost instruction of a computation that holds a character of the file."""
-        computation, at = place.computation, offset - place.begin
+        """The innermost instruction of a computation that contains a character of the file."""
+        computation, position = place.computation, offset - place.begin
         if computation.nested:
             spans = computation.spans
-            holding = [n for n, span in enumerate(spans) if span.start <= at <= span.end]
+            holding = [n for n, span in enumerate(spans) if span.start <= position <= span.end]
             return min(holding, key=lambda n: spans[n].end - spans[n].start, default=None)
         rows = range(len(computation.rows))
-        number = bisect_right(rows, at, key=lambda n: computation.span(n).start) - 1
-        return number if number >= 0 and at <= computation.span(number).end else None
+        number = bisect_right(rows, position, key=lambda n: computation.span(n).start) - 1
+        return number if number >= 0 and position <= computation.span(number).end else None
 
     def head(self, place: ComputationPlace) -> Statement:
-        """The head of a computation in its tokens."""
+        """The head of a computation as a statement."""
         last = len(place.computation.rows) - 1
         end = place.end
-        if last >= 0:  # the first row may be written into the operands of the last
+        if last >= 0:  # the first row may be nested in the operands of the last
             end = min(self.span(place, 0).start, self.span(place, last).start)
         tokens = tuple(head_tokens(self.source[place.begin : end]))
         return Statement(place, None, place.begin, tokens)
@@ -182,17 +182,17 @@ class SymbolTable:
 
     @cached_property
     def _by_name(self) -> dict[tuple[int, str], ComputationPlace]:
-        """Of a doubled name the first."""
+        """The first computation of each name."""
         return {
             (id(place.module), place.computation.name): place for place in reversed(self.places)
         }
 
     def definition(self, symbol: Symbol) -> Symbol | None:
-        """The place that gives a name."""
+        """The definition of a symbol."""
         return next((occurrence for occurrence in self.occurrences(symbol, uses=False)), None)
 
     def occurrences(self, symbol: Symbol, *, uses: bool = True) -> Iterator[Symbol]:
-        """Every place that names what a symbol stands for, the one that gives the name first."""
+        """Every occurrence of a symbol, the definition first."""
         place, number = symbol.place, symbol.number
         definition = self.head(place) if number is None else self.statement(place, number)
         yield from self._named(definition, place, number, defines=True)
@@ -201,7 +201,7 @@ class SymbolTable:
         seen: set[int] = set()
         for statement in self.callers(place) if number is None else self._readers(place, number):
             for occurrence in self._named(statement, place, number):
-                # A nested instruction stands in another one's text.
+                # A nested instruction is part of another's text.
                 if occurrence.span.start not in seen:
                     seen.add(occurrence.span.start)
                     yield occurrence
@@ -226,8 +226,8 @@ class SymbolTable:
         readers = set(computation.users.get(name, ()))
         if computation.mentions("control-predecessors"):
             readers |= {
-                at
-                for at, row in enumerate(computation.rows)
+                position
+                for position, row in enumerate(computation.rows)
                 if name in attributes_of(row) and "control-predecessors" in attributes_of(row)
             }
         for reader in sorted(readers):
@@ -252,7 +252,7 @@ class SymbolTable:
     def statements(self, span: Span) -> Iterator[Statement]:
         """The heads and the instructions in a stretch of the file, each with its own tokens.
 
-        What is written into another instruction has no tokens of its own there.
+        Nested instructions are left out: their tokens belong to the outer instruction.
         """
         for place in self.places:
             if place.end < span.start or place.begin > span.end:
@@ -273,26 +273,26 @@ class SymbolTable:
                 tokens = [
                     token
                     for token in statement.tokens
-                    if not any(at <= start + token.start < end for at, end in inline)
+                    if not any(begin <= start + token.start < end for begin, end in inline)
                 ]
                 yield statement._replace(tokens=tuple(tokens))
 
     def _first(self, place: ComputationPlace, offset: int) -> int:
-        """The first instruction of a computation that ends after a character of the file."""
+        """The first instruction of a computation that ends after an offset in the file."""
         if place.computation.nested or offset <= place.begin:
             return 0
         rows = range(len(place.computation.rows))
         return bisect_left(rows, offset, key=lambda number: self.span(place, number).end)
 
     def called_by(self, place: ComputationPlace, number: int) -> tuple[ComputationPlace, ...]:
-        """The computations that an instruction calls by name and that are there."""
+        """The defined computations that an instruction calls by name."""
         names = called_names(attributes_of(place.computation.rows[number]))
         callees = (self.computation(place.module, name) for name in names)
         return tuple(callee for callee in callees if callee is not None)
 
 
 def root_of(computation: Computation) -> int | None:
-    """The position of the root: the one marked so, else the last; None where nothing is there."""
+    """The position of the root: marked ROOT, else the last; None without instructions."""
     rows = computation.rows
-    marked = (at for at in range(len(rows) - 1, -1, -1) if root_mark_of(rows[at]))
+    marked = (number for number in range(len(rows) - 1, -1, -1) if root_mark_of(rows[number]))
     return next(marked, len(rows) - 1 if rows else None)

@@ -1,10 +1,10 @@
-r"""Protobuf's text format as a tree with places, without knowing what the names mean.
+r"""Protobuf's text format as a tree with positions, without message definitions.
 
     config_profiles { config { backend: TRITON } run_time { nanos: 3648 } }
 
-A log of the autotuner is appended to by many processes and cut off by the death of any of them:
-what cannot be read is reported, and the rest is read. `hlo_lint.hlo.text_proto` has protobuf
-itself read texts that are to become bytes.
+Many processes append to an autotuner log, and any of them may die in the middle: unreadable parts
+are reported, and the rest is read. `hlo_lint.hlo.text_proto` converts texts to bytes with protobuf
+itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from hlo_lint.hlo.attributes.cursor import unescape
 from hlo_lint.text.source import ParseError, Span, shown
 
 MAX_DEPTH: Final = 100
-"""Protobuf's own limit for messages in messages; what lies deeper is left out."""
+"""Protobuf's own limit for nested messages; deeper messages are left out."""
 
-# Everything is possessive, and whatever is looked at becomes a token: time is linear.
+# Everything is possessive, and all matched text becomes a token: time is linear.
 _STRING = r""""(?:[^"\\\n]|\\[^\n])*+"|'(?:[^'\\\n]|\\[^\n])*+'"""
 _token = re.compile(
     rf"""[\s,;]*+(?:
@@ -55,7 +55,7 @@ class Message:
         return any(field.name == name for field in self.fields)
 
     def messages(self, name: str) -> tuple[Message, ...]:
-        """Every message of that name."""
+        """Every message with a name."""
         return tuple(
             field.value
             for field in self.fields
@@ -63,11 +63,11 @@ class Message:
         )
 
     def message(self, name: str) -> Message:
-        """The last message of that name, or an empty one."""
+        """The last message with a name; empty if it is missing."""
         return (self.messages(name) or (_EMPTY,))[-1]
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Every scalar of that name, as text."""
+        """Every scalar with a name, as text."""
         return tuple(
             field.value
             for field in self.fields
@@ -75,23 +75,23 @@ class Message:
         )
 
     def text(self, name: str, default: str = "") -> str:
-        """The last scalar of that name: a string without its quotes, else as it is spelled."""
+        """The last scalar with a name: a string without its quotes, else as spelled."""
         return (self.texts(name) or (default,))[-1]
 
     def numbers(self, name: str) -> tuple[int, ...]:
-        """Every whole number of that name."""
+        """Every whole number with a name."""
         return tuple(int(text) for text in self.texts(name) if _whole(text))
 
     def number(self, name: str, default: int = 0) -> int:
-        """The last whole number of that name; protobuf leaves out what is 0."""
+        """The last whole number with a name; protobuf leaves out 0."""
         return (self.numbers(name) or (default,))[-1]
 
     def flag(self, name: str) -> bool:
-        """True if a bool of that name is set."""
+        """True if a bool with a name is set."""
         return self.text(name) in ("true", "t", "1")
 
     def __str__(self) -> str:
-        """On one line, as protobuf's short form has it.
+        """The fields on a single line, as in protobuf's short form.
 
         >>> str(read_text_proto("triton {\\n  block_m: 64\\n}\\ngemm {}")[0])
         'triton { block_m: 64 } gemm { }'
@@ -101,10 +101,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class TextField:
-    """One field with its place in the text; a list of values is as many fields."""
+    """A field with its place in the text; a list of values gives a field for each."""
 
     name: str
-    """`[type.googleapis.com/xla.HloInstructionProto]` where a message of any type stands."""
+    """`[type.googleapis.com/xla.HloInstructionProto]` for an `Any` message."""
     value: str | Message
     is_string: bool
     start: int
@@ -128,14 +128,14 @@ _EMPTY = Message(())
 
 
 def read_text_proto(text: str) -> tuple[Message, tuple[ParseError, ...]]:
-    """The whole text as one message, and what of it could not be read."""
+    """The whole text as a message, and its unreadable parts."""
     problems: list[ParseError] = []
     fields = tuple(outer_fields(text, problems))
     return Message(fields), tuple(problems)
 
 
 class _Frame:
-    """A message or a list that has begun and not ended."""
+    """An open message or list."""
 
     __slots__ = ("closing", "fields", "name", "start")
 
@@ -144,20 +144,20 @@ class _Frame:
         self.start = start
         self.closing = _CLOSING[opening]
         self.fields = fields
-        """A list's own fields are those of the message it stands in."""
+        """A list shares the fields of its message."""
 
 
 _CLOSING: Final = {"{": "}", "<": ">", "[": "]", "": ""}
 
 
 def outer_fields(text: str, problems: list[ParseError]) -> Iterator[TextField]:
-    """The outermost fields one after the other: a long log need not be held as a whole."""
+    """The outermost fields, on demand: a long log need not be held as a whole."""
     reader = _TextProtoReader(text, problems)
     for token in _token.finditer(text):
         reader.take(token)
         if len(reader.stack) == 1 and len(reader.root) > 1:
             yield from reader.root[:-1]
-            del reader.root[:-1]  # the last may be a string that another continues
+            del reader.root[:-1]  # the last may be a string that the next string continues
     reader.finish()
     yield from reader.root
 
@@ -214,7 +214,7 @@ class _TextProtoReader:
             self.left_out(start, end)
 
     def name(self, token: re.Match[str]) -> str:
-        """One string for each name: a log says `run_time` a hundred thousand times."""
+        """The name, interned: a log has `run_time` a hundred thousand times."""
         name = token["name"]
         return self.names.setdefault(name, name)
 
@@ -225,17 +225,17 @@ class _TextProtoReader:
             )
         self.stack.append(_Frame(name, start, opening, []))
 
-    def close(self, closing: str, at: int) -> None:
+    def close(self, closing: str, offset: int) -> None:
         if closing != "]" and len(self.stack) > 2 and self.stack[-1].closing == "]":
-            self.left_out(at, at)  # a list that never ended ends with its message
+            self.left_out(offset, offset)  # an unclosed list ends with its message
             self.stack.pop()
         top = self.stack[-1]
         if top.closing != closing:
-            self.left_out(at, at + 1)
+            self.left_out(offset, offset + 1)
             return
         self.stack.pop()
         if closing != "]":
-            self.add(top, at + 1)
+            self.add(top, offset + 1)
 
     def add(self, frame: _Frame, end: int) -> None:
         if len(self.stack) <= MAX_DEPTH:
@@ -243,7 +243,7 @@ class _TextProtoReader:
             self.stack[-1].fields.append(TextField(frame.name, value, False, frame.start, end))
 
     def left_out(self, start: int, end: int) -> None:
-        """Report text that is not a field; neighbours on one line are reported together."""
+        """Report text that is not a field; neighbours on a line are reported together."""
         last = self.problems[-1] if self.problems else None
         if last is not None and last.message.startswith("expected a field"):
             between = self.text[last.end : start] if start - last.end < 200 else "\n"
@@ -254,7 +254,7 @@ class _TextProtoReader:
         self.problems.append(ParseError(f"expected a field, found `{stands}`", start, end))
 
     def finish(self) -> None:
-        """Close what the text left open."""
+        """Close messages and lists that the text leaves open."""
         while len(self.stack) > 1:
             frame = self.stack.pop()
             # An element of a list begins with its bracket, not with the name.

@@ -1,8 +1,8 @@
 """HLO in protobuf's text format, read with the `protobuf` package.
 
-Python's jaxlib reads no text format, and ships no `_pb2` modules. But protoc leaves each `.proto`
-in the shared object that it is compiled into, as a serialized FileDescriptorProto: a release says
-itself what its messages are. Only the child process of `xla` imports this.
+Python's jaxlib does not read the text format, and ships no `_pb2` modules. But protoc leaves each
+`.proto` in the shared object that it is compiled into, as a serialized FileDescriptorProto, so a
+release contains the definitions of its messages. Only the child process of `xla` imports this.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _is_library = re.compile(r".+\.(?:so|dylib|dll|pyd)").fullmatch
 
 
 def module_from_text(data: bytes) -> bytes:
-    """The serialized HloModuleProto of a text that spells one, or a message that wraps it.
+    """The serialized HloModuleProto of a text, which may wrap it in another message.
 
     Raises:
-        ValueError: the text is none of them; says in which line and column.
-        PayloadError: this jaxlib does not declare its messages.
+        ValueError: if the text is not such a message, with the line and column.
+        PayloadError: if this jaxlib does not declare its messages.
     """
     wrapping = _wrapping(data)
     names = {b"hlo": "xla.HloSnapshot", b"hlo_module": "xla.HloProto"}
@@ -54,7 +54,7 @@ def module_from_text(data: bytes) -> bytes:
 
 
 def new_message(name: str) -> Message:
-    """An empty message of that type, as this jaxlib declares it.
+    """An empty message of a type, as this jaxlib declares it.
 
     Raises:
         PayloadError: this jaxlib does not declare it.
@@ -70,7 +70,7 @@ def new_message(name: str) -> Message:
 def _add_file(
     pool: descriptor_pool.DescriptorPool, libraries: list[mmap.mmap], proto: str, added: set[str]
 ) -> None:
-    """Add a `.proto` to the pool, after all that it imports."""
+    """Add a `.proto` to the pool, after its imports."""
     added.add(proto)
     file = descriptor_pb2.FileDescriptorProto.FromString(_descriptor(libraries, proto))
     for imported in file.dependency:
@@ -80,7 +80,7 @@ def _add_file(
 
 
 def _libraries() -> Iterator[mmap.mmap]:
-    """The shared objects of jaxlib, the largest first: XLA is in that one."""
+    """The shared objects of jaxlib, the largest first: it contains XLA."""
     spec = find_spec("jaxlib")
     folder = Path(spec.origin).parent if spec and spec.origin else Path()
     paths = [path for path in folder.iterdir() if _is_library(path.name)]
@@ -90,17 +90,17 @@ def _libraries() -> Iterator[mmap.mmap]:
 
 
 def _descriptor(libraries: list[mmap.mmap], proto: str) -> bytes:
-    """The FileDescriptorProto of that name.
+    """The FileDescriptorProto of a `.proto`.
 
     Its length is not stored. It begins with its name and its package, its fields ascend, and the
     last is its syntax.
     """
     start = b"\n" + varint(len(proto)) + proto.encode() + b"\x12"
     for library in libraries:
-        at = library.find(start)
-        if at < 0:
+        offset = library.find(start)
+        if offset < 0:
             continue
-        data, end, last = library[at : at + _MAX_DESCRIPTOR_BYTES], 0, 0
+        data, end, last = library[offset : offset + _MAX_DESCRIPTOR_BYTES], 0, 0
         for field in Reader(data).iterate():
             if field.number < last:
                 break

@@ -1,9 +1,9 @@
-"""Protobuf's wire format: reads a message, and writes it again with fields that nobody declares.
+"""Protobuf's wire format: reads and writes messages without their definitions.
 
-A message is a row of fields. A field begins with its key, a varint: its number times 8, plus the
-type that says how long its value is. A varint has 7 bits a byte, the lowest first; the eighth bit
-says that more follow. A field knows the bytes it was read from: what is not changed is written as
-it was, in its place.
+A message is a sequence of fields. A field begins with its key, a varint: its number times 8, plus
+the wire type, which determines the length of its value. A varint has 7 bits per byte, the lowest
+first; the eighth bit marks that more follow. A field refers to the bytes it was read from, so
+unchanged fields are written back byte for byte.
 """
 
 from __future__ import annotations
@@ -20,19 +20,21 @@ FIXED64: Final = 1
 DELIMITED: Final = 2
 FIXED32: Final = 5
 WireType: TypeAlias = Literal[0, 1, 2, 5]
-"""3 and 4, the groups of proto2, occur nowhere in XLA."""
+"""3 and 4, the groups of proto2, do not occur in XLA."""
 
 MAX_FIELDS: Final = 1 << 20
-"""In a message with all that are in it: a kernel call has some hundred."""
+"""The largest number of fields of a message, nested fields included: a kernel call has some
+hundred."""
 MAX_FIELDS_OF_FILE: Final = 1 << 24
-"""In a file: each event of a profile has four or more, and each instruction of an HloProto."""
+"""The largest number of fields of a file: each event of a profile, and each instruction of an
+HloProto, has four or more."""
 _MAX_NUMBER: Final = (1 << 29) - 1
 _64_BITS: Final = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message, as a range of bytes of what it was read from."""
+    """A field of a message, as a range of the bytes it was read from."""
 
     number: int
     wire_type: WireType
@@ -57,7 +59,7 @@ class Field:
 
 
 class Reader:
-    """Reads the messages of one outermost message, at most `max_fields` fields of them."""
+    """Reads an outermost message and its nested messages, at most `max_fields` fields in all."""
 
     def __init__(self, data: bytes, max_fields: int = MAX_FIELDS) -> None:
         self.data = data
@@ -65,23 +67,23 @@ class Reader:
         self._left = max_fields
 
     def fields(self, within: Field | None = None) -> tuple[Field, ...]:
-        """The fields of the outermost message, or of the one that a field holds.
+        """The fields of the outermost message, or of the message in a field.
 
         Raises:
-            PayloadError: the bytes are not fields, or too many; says at which byte.
+            PayloadError: the bytes are not fields, or too many; with the offset.
         """
         return tuple(self.iterate(within))
 
     def iterate(self, within: Field | None = None) -> Iterator[Field]:
-        """The same one by one, so that a caller can stop before the first broken one."""
-        at, end = 0, len(self.data)
+        """The fields on demand, so that a caller can stop before the first broken field."""
+        offset, end = 0, len(self.data)
         if within is not None:
             check_delimited(within)
-            at, end = within.start, within.end
-        while at < end:
-            field = self._field(at, end)
+            offset, end = within.start, within.end
+        while offset < end:
+            field = self._field(offset, end)
             yield field
-            at = field.end
+            offset = field.end
 
     def _field(self, begin: int, end: int) -> Field:
         self._count(begin)
@@ -108,20 +110,20 @@ class Reader:
             raise PayloadError(f"field {number} ends {over} bytes after its message", begin)
         return Field(number, kind, 0, self.data, begin, start, start + length)
 
-    def _varint(self, at: int, end: int) -> tuple[int, int]:
-        begin, value = at, 0
+    def _varint(self, offset: int, end: int) -> tuple[int, int]:
+        begin, value = offset, 0
         for shift in range(0, 70, 7):
-            if at >= end:
+            if offset >= end:
                 raise PayloadError("the message ends in the middle of a varint", begin)
-            byte = self.data[at]
-            at += 1
+            byte = self.data[offset]
+            offset += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value & _64_BITS, at
+                return value & _64_BITS, offset
         raise PayloadError("a varint of more than 64 bits", begin)
 
     def numbers(self, field: Field) -> tuple[int, ...]:
-        """The values of a repeated field: one number, or all of them packed.
+        """The values of a repeated field: a single number, or all numbers packed.
 
         Raises:
             PayloadError: the field does not hold numbers.
@@ -129,18 +131,18 @@ class Reader:
         if field.wire_type == VARINT:
             return (field.varint,)
         check_delimited(field)
-        at = field.start
+        offset = field.start
         values: list[int] = []
-        while at < field.end:
-            self._count(at)
-            value, at = self._varint(at, field.end)
+        while offset < field.end:
+            self._count(offset)
+            value, offset = self._varint(offset, field.end)
             values.append(value)
         return tuple(values)
 
-    def _count(self, at: int) -> None:
+    def _count(self, offset: int) -> None:
         self._left -= 1
         if self._left < 0:
-            raise PayloadError(f"more than {self.max_fields} fields", at)
+            raise PayloadError(f"more than {self.max_fields} fields", offset)
 
 
 # Values
@@ -158,13 +160,13 @@ def int_of(field: Field) -> int:
 
 
 def signed_of(field: Field, bits: int) -> int:
-    """An `int32` or `int64`: written as 64 bits, of which the lower ones count."""
+    """An `int32` or `int64`: written as 64 bits, of which the lower `bits` count."""
     value = int_of(field) & ((1 << bits) - 1)
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def check_delimited(field: Field) -> None:
-    """Check that a field has a length: that it is a message, a string or bytes.
+    """Check that a field is a message, a string or bytes.
 
     Raises:
         PayloadError: the field is a number.
@@ -187,7 +189,7 @@ def text_of(field: Field) -> str:
     """A string.
 
     Raises:
-        PayloadError: it is not UTF-8, and proto3 accepts nothing else.
+        PayloadError: it is not UTF-8, which proto3 requires.
     """
     try:
         return bytes_of(field).decode()
@@ -214,7 +216,7 @@ def float_of(field: Field) -> float:
 
 
 def varint(value: int) -> bytes:
-    r"""A number on the wire; a negative one is written as the two's complement in 64 bits.
+    r"""A number on the wire; a negative number as two's complement of 64 bits.
 
     >>> varint(150)
     b'\x96\x01'
@@ -257,12 +259,12 @@ def serialize(fields: Iterable[Field]) -> bytes:
 def rewrite(
     reader: Reader, edits: Mapping[int, Sequence[Field]], within: Field | None = None
 ) -> bytes:
-    """The message with some of its fields, however deep, replaced by none, one or several.
+    """The message with some fields, at any depth, replaced by any number of fields.
 
     Args:
-        reader: has the outermost message.
-        edits: by `Field.start`, which no two fields share.
-        within: the message inside to begin with.
+        reader: the reader of the outermost message.
+        edits: the new fields by `Field.start`, which is unique.
+        within: the field with the message to rewrite; the outermost message if None.
     """
     return b"".join(_rewrite_field(reader, edits, field) for field in reader.fields(within))
 

@@ -509,7 +509,7 @@ def test_numbers_that_are_no_permutation_are_an_error() -> None:
 
 
 def test_sizes_without_a_common_product_are_an_error() -> None:
-    with pytest.raises(ValueError, match="do not have one product"):
+    with pytest.raises(ValueError, match="have different products"):
         align_layouts(FINE, (23,))
     with pytest.raises(ValueError, match=r"24 elements, .* has 23"):
         carry_layout_facts(FINE, parse_array("f32[23]{0}"))

@@ -1,9 +1,9 @@
-"""A module of HLO: shared immutable records below, views on demand above.
+"""A module of HLO: shared immutable records, and views of them on demand.
 
-The pass dumps of one module repeat nearly all of their lines, so what is stored is shared: a record
-(`records.py`) holds the fields of one instruction, a `Computation` is a tuple of records with its
+The pass dumps of a module repeat nearly all of their lines, so storage is shared: a record
+(`records.py`) holds the fields of an instruction, a `Computation` is a tuple of records with its
 text, and both are the same object in every dump that repeats them. `Module` and `Instruction` are
-views. None of them changes: a fix is an edit of the text.
+views. All are immutable: a fix is an edit of the text.
 """
 
 from hlo_lint.hlo.ir.analysis_cache import cached_analysis, is_analyzed

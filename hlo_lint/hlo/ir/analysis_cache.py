@@ -1,4 +1,4 @@
-"""Results of analyses, kept by the node that they are about."""
+"""Results of analyses, cached on the analyzed module or computation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ABSENT: Final = object()
 
 
 def cached_analysis(analyze: Callable[[_NodeT], _ResultT]) -> Callable[[_NodeT], _ResultT]:
-    """Decorate a function of a module or computation: it runs once, however many files share it."""
+    """Decorate a function of a module or computation to run once for all files that share it."""
 
     @wraps(analyze)
     def cached(node: _NodeT) -> _ResultT:
         result: Any = node.analysis_cache.get(analyze, _ABSENT)
         if result is _ABSENT:
             result = node.analysis_cache[analyze] = analyze(node)
-        return result  # type: ignore[no-any-return]  # `cast` is a call, and this is asked often
+        return result  # type: ignore[no-any-return]  # `cast` is a call, and this is a hot path
 
     return cached
 

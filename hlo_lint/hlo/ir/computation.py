@@ -1,4 +1,4 @@
-"""A computation: its records, which dumps share, and what is found out of them on demand."""
+"""A computation: its records, which dumps share, and facts derived from them on demand."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def shared_range(count: int) -> list[int]:
 
 
 _MIN_INDEXED: Final = 16
-"""Instructions of a computation from which on it has an index of opcodes."""
+"""The least number of instructions of a computation with an index of opcodes."""
 
 
 class Inline(NamedTuple):
-    """A computation that is written into an attribute: `to_apply={ x = … ROOT y = … }`."""
+    """A computation inside an attribute: `to_apply={ x = … ROOT y = … }`."""
 
     start: int
-    """Its first character, in the text of the computation around it."""
+    """Its first character, in the text of the enclosing computation."""
     computation: Computation
 
 
 class Computation:
-    """The instructions of one computation, shared by every module that repeats its text."""
+    """The instructions of a computation, shared by every module that repeats its text."""
 
     __slots__ = (
         "__weakref__",
@@ -105,19 +105,19 @@ class Computation:
         part: tuple[int, int] | None = None,
         lines: SharedLines | None = None,
     ) -> None:
-        """Make it of what was read.
+        """Create it from the parsed parts.
 
         Args:
             spans: the place of each instruction in its text, or a function of the text that finds
-                them; None where each has a line of its own.
+                them; None if each instruction is a line.
             part: its place in `text` if that is the text of a whole file.
-            lines: those of its directory, where each record was read from one of them.
+            lines: the shared lines of its directory, if each record was read from such a line.
         """
         self._text = text
         self._part = part
         self._lines = lines
         self._ends: tuple[str, str] | None = None
-        """Its first and its last line, once its text is let go."""
+        """Its first and its last line, once its text is released."""
         self.size = len(text) if part is None else part[1] - part[0]
         """The number of characters of its text."""
         self.name = name
@@ -125,19 +125,19 @@ class Computation:
         self.signature = signature
         """`(a: f32[8]) -> f32[8]`, or empty if the text prints none."""
         self.rows, self.cyclic = without_cycles(rows)
-        """Its records, of which none is computed from itself, and the positions of those that are
-        in the text: from them the references that close a cycle are gone."""
+        """Its records without cycles, and the positions of the records from which a reference that
+        closes a cycle was removed."""
         self.tail = tail
         """The text after the closing brace: `, execution_thread="parallel"`."""
         self.parse_errors = parse_errors
-        """Stretches that could not be read, in characters of `text`."""
+        """Unreadable stretches, in characters of `text`."""
         self.nested = nested
-        """Positions of instructions that are written into the operands of another one."""
+        """Positions of instructions that are nested in the operands of another."""
         self.inline = inline or {}
-        """Computations that are written into the attributes of an instruction, by its position."""
+        """Computations inside the attributes of an instruction, by its position."""
         self._spans = spans
         self.has_spans = spans is not None
-        """True if `spans` are known; else each instruction has a line of its own."""
+        """True if `spans` are known; else each instruction is a line."""
         self._line_starts: array[int] | None = None
         self._index: dict[str, int] | None = None
         self._users: Mapping[str, Sequence[int]] | None = None
@@ -147,10 +147,11 @@ class Computation:
         self._fusion_computations: frozenset[str] | None = None
         self._views: dict[int, Instruction] = {}
         self.analysis_cache: dict[object, object] = {}
-        """Results of analyses, each under a key of its own; see `cached_analysis`."""
+        """Results of analyses, each under its own key; see `cached_analysis`."""
+        """Results of analyses, each under its own key; see `cached_analysis`."""
 
     def copy(self) -> Computation:
-        """The same, as another computation: a module may spell one twice."""
+        """A distinct computation with equal contents: a module may repeat a text."""
         copied = Computation(
             *(self.text, self.name, self.is_entry, self.signature, self.rows, self.tail),
             *(self._spans, self.parse_errors, self.nested, self.inline),
@@ -179,7 +180,7 @@ class Computation:
         """The instruction with a name, `%` or not; `at` takes a position.
 
         Raises:
-            KeyError: there is none; the message names the nearest.
+            KeyError: if it is missing; the message names the nearest.
         """
         instruction = self.instruction(name)
         if instruction is None:
@@ -190,28 +191,28 @@ class Computation:
 
     @property
     def text(self) -> str:
-        """From the first character of the head to the closing brace and what belongs to it."""
+        """The text from the head to the closing brace and the attributes after it."""
         if self._part is not None:
             begin, end = self._part
             self._text, self._part = self._text[begin:end], None
         return self._text if self._ends is None else "\n".join(self._all_lines())
 
     def let_text_go(self) -> None:
-        """Keep no text of its own where the lines of its directory give it back."""
+        """Release the text if the shared lines of the directory can restore it."""
         if self._lines is not None and self._ends is None and not self.cyclic:
             text = self._text
             self._ends = text[: text.index("\n")], text[text.rindex("\n") + 1 :]
             self._text = ""
 
     def _all_lines(self) -> list[str]:
-        """The lines of a text that was let go."""
+        """The lines of a released text."""
         assert self._lines is not None
         assert self._ends is not None
         head, last = self._ends
         return [head, *self._lines.of(self.rows), last]
 
     def has_text_of(self, other: Computation) -> bool:
-        """True if both are written alike."""
+        """True if both texts are equal."""
         if self.size != other.size:
             return False
         if self._ends is None or other._ends is None or self._lines is not other._lines:
@@ -232,47 +233,49 @@ class Computation:
         if self.has_spans:
             return self.spans[number]
         starts = self._line_starts
-        if starts is None:  # the dump's shape: a head, then one instruction a line
+        if starts is None:  # as in a dump: a head, then an instruction per line
             text = self._whole()
             begin, end = self._part or (0, len(text))
             find = text.find
             self._line_starts = starts = array("Q")
-            at = find("\n", begin, end)
-            while at >= 0:
-                starts.append(at + 1 - begin)
-                at = find("\n", at + 1, end)
+            offset = find("\n", begin, end)
+            while offset >= 0:
+                starts.append(offset + 1 - begin)
+                offset = find("\n", offset + 1, end)
         return Span(starts[number] + 2, starts[number + 1] - 1)
 
     def excerpt(self, span: Span) -> str:
-        """The characters of a span of `text`, of which no copy is made."""
+        """The characters of a span of `text`, without a copy of `text`."""
         begin = self._part[0] if self._part is not None else 0
         return self._whole()[begin + span.start : begin + span.end]
 
     def mentions(self, word: str) -> bool:
-        """True if the text has a word; that of a large computation is not copied for it."""
+        """True if the text contains a word; the text is not copied for it."""
         if self._ends is not None:
             return word in self.text
         begin, end = self._part or (0, len(self._text))
         return self._text.find(word, begin, end) >= 0
 
     def _whole(self) -> str:
-        """The text of which it is `_part`; one that was let go is kept again."""
+        """The text that contains it; a released text is restored."""
         if self._ends is not None:
             self._text, self._ends = self.text, None
         return self._text
 
     @property
     def index(self) -> Mapping[str, int]:
-        """Position by name; of a repeated name the first."""
+        """Position by name; the first if a name repeats."""
         if self._index is None:
             rows = self.rows
             if len(rows) <= 256:  # Python itself shares numbers up to 256
-                self._index = {row[NAME]: at for at, row in enumerate(rows)}
+                self._index = {row[NAME]: number for number, row in enumerate(rows)}
             else:
                 names = map(name_of, rows)
                 self._index = dict(zip(names, shared_range(len(rows)), strict=False))
             if len(self._index) < len(rows):
-                self._index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
+                self._index = {
+                    rows[number][NAME]: number for number in range(len(rows) - 1, -1, -1)
+                }
         return self._index
 
     @property
@@ -281,17 +284,17 @@ class Computation:
         if self._users is None:
             users: dict[str, tuple[int, ...] | list[int]] = {}
             users_of = users.get
-            for at, row in zip(shared_range(len(self.rows)), self.rows, strict=False):
-                alone = (at,)  # most names have one reader, and most rows read several
+            for number, row in zip(shared_range(len(self.rows)), self.rows, strict=False):
+                alone = (number,)  # most names have one reader, and most rows read several
                 for name in row[REFERENCES]:
                     readers = users_of(name)
                     if readers is None:
                         users[name] = alone
-                    elif readers[-1] != at:
+                    elif readers[-1] != number:
                         if isinstance(readers, list):
-                            readers.append(at)
+                            readers.append(number)
                         else:
-                            users[name] = [*readers, at]
+                            users[name] = [*readers, number]
             for element in [name for name in users if "#" in name]:
                 name = element.partition("#")[0]
                 users[name] = sorted({*users.get(name, ()), *users.pop(element)})
@@ -300,7 +303,7 @@ class Computation:
 
     @property
     def thread(self) -> str:
-        """The execution thread: `main` unless the text says otherwise."""
+        """The execution thread: `main` unless the text names another."""
         named = _THREAD.search(self.tail) if self.tail else None
         return named[1] if named else "main"
 
@@ -311,7 +314,7 @@ class Computation:
 
     @property
     def root(self) -> Instruction | None:
-        """The instruction marked ROOT, else the last one; None in an empty computation."""
+        """The instruction marked ROOT, else the last; None in an empty computation."""
         for number in range(len(self.rows) - 1, -1, -1):
             if self.rows[number][ROOT]:
                 return self.at(number)
@@ -319,7 +322,7 @@ class Computation:
 
     @property
     def root_instruction(self) -> Instruction:
-        """The root, of a computation that has one.
+        """The root of a computation that is not empty.
 
         Raises:
             LookupError: the computation is empty.
@@ -343,19 +346,19 @@ class Computation:
         return view
 
     def instruction(self, name: str) -> Instruction | None:
-        """The instruction with a name, `%` or not; None if there is none."""
+        """The instruction with a name, `%` or not, or None."""
         number = self.index.get(name.removeprefix("%"))
         return None if number is None else self.at(number)
 
     @property
     def opcodes(self) -> frozenset[str]:
-        """The opcodes it holds."""
+        """The opcodes of its instructions."""
         if self._opcodes is None:
             self._opcodes = frozenset(map(opcode_of, self.rows))
         return self._opcodes
 
     def with_opcode(self, opcode: str) -> tuple[Instruction, ...]:
-        """The instructions of one opcode, in the order of the text."""
+        """The instructions of an opcode, in the order of the text."""
         if opcode not in self.opcodes:
             return ()
         instructions = self._by_opcode.get(opcode)
@@ -365,7 +368,7 @@ class Computation:
         return instructions
 
     def positions(self, opcode: str) -> Sequence[int]:
-        """The positions of the instructions of one opcode, in the order of the text."""
+        """The positions of the instructions of an opcode, in the order of the text."""
         if opcode not in self.opcodes:
             return ()
         if len(self.rows) < _MIN_INDEXED:

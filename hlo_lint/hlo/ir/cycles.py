@@ -1,4 +1,4 @@
-"""Values that are computed from themselves, which a text can say and no graph of XLA can hold."""
+"""Values that are computed from themselves: a text may contain such cycles, XLA's graphs cannot."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ Rows = tuple[InstructionRecord, ...]
 
 
 def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
-    """Records of which none is computed from itself, and the positions of those that were.
+    """Remove the references that close a cycle; return the records and the changed positions.
 
     XLA's parser knows only the names above an instruction. On a cycle it is the same here: a
-    reference to the instruction itself, or down the text, becomes "", which names nothing. So
-    every walk over operands or users ends. References down the text that close no cycle stay.
+    reference to the instruction itself, or to an instruction below, becomes "", which is undefined.
+    So every walk over operands or users ends. Other references to instructions below are kept.
     """
     above: set[str] = set()
     defined: set[str] = set()
     for row in rows:
         references = row[REFERENCES]
-        # Not above are an element, a name below, and one that nothing has.
+        # Not above: an element, a name below, or an undefined name.
         if references and not above.issuperset(references):
-            defined = defined or {other[NAME] for other in rows}
+            defined = defined or {record[NAME] for record in rows}
             if not defined.isdisjoint({name_in(name) for name in references} - above):
                 return _cut(rows)
         above.add(row[NAME])
@@ -30,45 +30,49 @@ def without_cycles(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
 
 
 def _cut(rows: Rows) -> tuple[Rows, tuple[int, ...]]:
-    """The answer of `without_cycles` where a row reads a name that does not stand above it."""
-    # Of a doubled name the first row counts.
-    index = {rows[at][NAME]: at for at in range(len(rows) - 1, -1, -1)}
+    """`without_cycles` for rows with a reference to a name below."""
+    # If a name repeats, the first row counts.
+    index = {rows[number][NAME]: number for number in range(len(rows) - 1, -1, -1)}
     operands = [
         [index[name] for name in map(name_in, row[REFERENCES]) if name in index] for row in rows
     ]
-    if all(at > operand for at, needed in enumerate(operands) for operand in needed):
+    if all(number > operand for number, needed in enumerate(operands) for operand in needed):
         return rows, ()
     users: list[list[int]] = [[] for _ in rows]
-    for at, needed in enumerate(operands):
+    for number, needed in enumerate(operands):
         for operand in needed:
-            users[operand].append(at)
-    # A row that never gets its operands is on a cycle, or reads what is behind one. Those of them
-    # that never get their users either are on a cycle, or between two.
+            users[operand].append(number)
+    # A row that never gets its operands is on a cycle, or after a cycle. Such rows that never get
+    # their users either are on a cycle, or between two cycles.
     left = _never_ready(dict(enumerate(operands)), users)
-    left = _never_ready({at: [user for user in users[at] if user in left] for at in left}, operands)
-    # Rows that read down the text, or themselves: without these references no cycle is left.
+    left = _never_ready(
+        {number: [user for user in users[number] if user in left] for number in left}, operands
+    )
+    # Rows that read rows below, or themselves: without these references no cycle is left.
     closing = tuple(
-        at for at in sorted(left) if any(at <= read and read in left for read in operands[at])
+        number
+        for number in sorted(left)
+        if any(number <= read and read in left for read in operands[number])
     )
     cut = list(rows)
-    for at in closing:
+    for number in closing:
         references = tuple(
-            "" if (operand := index.get(name_in(name), -1)) >= at and operand in left else name
-            for name in rows[at][REFERENCES]
+            "" if (operand := index.get(name_in(name), -1)) >= number and operand in left else name
+            for name in rows[number][REFERENCES]
         )
-        cut[at] = (*rows[at][:REFERENCES], references)
+        cut[number] = (*rows[number][:REFERENCES], references)
     return tuple(cut), closing
 
 
 def _never_ready(needs: Mapping[int, Sequence[int]], readers: Sequence[Sequence[int]]) -> set[int]:
-    """The nodes whose needs are never all met: those on a cycle, and those behind one.
+    """The nodes that wait forever: nodes on a cycle, and nodes after a cycle.
 
     Args:
         needs: the nodes that each node waits for.
-        readers: of each node those that wait for it.
+        readers: the nodes that wait for each node.
     """
-    waiting = {at: len(needed) for at, needed in needs.items()}
-    ready = [at for at, count in waiting.items() if not count]
+    waiting = {number: len(needed) for number, needed in needs.items()}
+    ready = [number for number, count in waiting.items() if not count]
     while ready:
         done = ready.pop()
         del waiting[done]

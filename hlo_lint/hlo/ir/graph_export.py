@@ -45,5 +45,5 @@ def module_digraph(module: Module) -> networkx.DiGraph[str]:
                         f"{computation.name}/{instruction.name}",
                         calls=True,
                     )
-    graph.graph["name"] = module.name  # `update` took that of a computation
+    graph.graph["name"] = module.name  # `update` overwrote it with a computation's
     return graph

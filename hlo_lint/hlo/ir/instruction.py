@@ -1,4 +1,4 @@
-"""A view of one instruction: its fields, operands, users and attributes, read on demand."""
+"""A view of an instruction: its fields, operands, users and attributes, read on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CALLED = late(rf"\b(?:{'|'.join(CALLING_ATTRIBUTES)})\s*=\s*(\{{[^{{}}=]*\}}|%?
 
 
 class Operand(NamedTuple):
-    """An operand: an instruction, or one element of its tuple."""
+    """An operand: an instruction, or an element of its tuple."""
 
     name: str
     """The name without `%`."""
@@ -44,7 +44,7 @@ class Operand(NamedTuple):
 
 
 class Instruction:
-    """A view of one record. It equals only itself; `Computation.at` makes each one once."""
+    """A view of a record. It equals only itself; `Computation.at` creates each view once."""
 
     __slots__ = ("computation", "number", "row")
 
@@ -53,7 +53,7 @@ class Instruction:
         self.number = number
         """Its position in the computation."""
         self.row = computation.rows[number]
-        """The record that it is a view of."""
+        """The record of the view."""
 
     def __repr__(self) -> str:
         return f"<Instruction {self.name}: {self.type_text} {self.opcode}>"
@@ -70,7 +70,7 @@ class Instruction:
 
     @property
     def is_root(self) -> bool:
-        """True if the text says ROOT."""
+        """True if the text marks it as ROOT."""
         return bool(self.row[ROOT])
 
     @property
@@ -85,7 +85,7 @@ class Instruction:
 
     @property
     def parameter_number(self) -> int | None:
-        """The number of a parameter; None if the text gives none, and for other opcodes."""
+        """The number of a parameter; None if it is missing, and for other opcodes."""
         if self.opcode != "parameter":
             return None
         text = without_comments(self.row[OPERANDS]).strip()
@@ -112,7 +112,7 @@ class Instruction:
 
     @property
     def shape_or_none(self) -> Shape | None:
-        """The shape, or None if the text is not one."""
+        """The shape, or None if the text is not a shape."""
         return shape_or_none(self.row[TYPE])
 
     @property
@@ -121,12 +121,12 @@ class Instruction:
         return tuple(map(self._operand, self.row[REFERENCES]))
 
     def operand(self, number: int) -> Operand | None:
-        """One operand; None if there are fewer. It is made alone: a tuple may have thousands."""
+        """An operand, or None; created without the others, since a tuple may have thousands."""
         references = self.row[REFERENCES]
         return self._operand(references[number]) if 0 <= number < len(references) else None
 
     def operand_shape(self, number: int) -> Shape | None:
-        """The shape of one operand; None if there are fewer, or if it is unknown."""
+        """The shape of an operand; None if the operand is missing or its shape unknown."""
         operand = self.operand(number)
         return None if operand is None else operand.shape
 
@@ -150,12 +150,12 @@ class Instruction:
 
     @property
     def text(self) -> str:
-        """The instruction as it stands in the file."""
+        """The text of the instruction in the file."""
         return self.computation.excerpt(self.span)
 
     @property
     def is_nested(self) -> bool:
-        """True if it is written into the operands of another: `add(multiply(x, y), z)`."""
+        """True if it is nested in the operands of another: `add(multiply(x, y), z)`."""
         return self.number in self.computation.nested
 
     @property
@@ -167,7 +167,7 @@ class Instruction:
         return {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
 
     def attribute(self, name: str) -> Any:
-        """One attribute's value: integers, names, text …; None if it is absent.
+        """The value of an attribute: integers, names, text …; None if it is absent.
 
         Its type follows from the name: `hlo_lint.hlo.attributes.AttributeValue` lists the types.
 
@@ -184,7 +184,7 @@ class Instruction:
     def attribute_text(self, name: str) -> str | None:
         """An attribute as it is spelled; None if it is absent."""
         tail = self.row[TAIL]
-        if f"{name}=" not in tail:  # most often: no need to split, nor to import what splits
+        if f"{name}=" not in tail:  # most often: no need to import the splitter
             return None
         from hlo_lint.hlo.attributes.splitting import attribute_span
 
@@ -192,7 +192,7 @@ class Instruction:
         return None if span is None else tail[span[0] : span[1]]
 
     def attribute_or_none(self, name: str) -> AttributeValue | None:
-        """One attribute's value; None if it is absent or cannot be read."""
+        """The value of an attribute; None if it is absent or unreadable."""
         text = self.attribute_text(name)
         if text is None:
             return None
@@ -210,12 +210,12 @@ class Instruction:
         return config if isinstance(config, Mapping) else {}
 
     def frontend_attributes(self) -> Mapping[str, object]:
-        """The frontend attributes by name; empty if there are none, or they cannot be read."""
+        """The frontend attributes by name; empty if they are absent or unreadable."""
         value = self.attribute_or_none("frontend_attributes")
         return value if isinstance(value, Mapping) else {}
 
     def integer_attribute(self, name: str) -> int | None:
-        """An attribute that is one integer, else None."""
+        """An attribute that is a single integer, else None."""
         value = self.attribute_or_none(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
@@ -229,14 +229,14 @@ class Instruction:
 
     @property
     def tuple_index(self) -> int | None:
-        """The element that a get-tuple-element takes; None if it says no number from 0 on."""
+        """The index of a get-tuple-element; None if it is missing or negative."""
         index = self.integer_attribute("index")
         return None if index is None or index < 0 else index
 
     def dimensions_attribute(self, name: str, rank: int) -> tuple[int, ...] | None:
-        """The dimensions of an array of that rank that an attribute names.
+        """The dimensions of an array of a rank that an attribute names.
 
-        `dimensions={1,0}` and `iota_dimension=1` are read alike; None if one is not a dimension.
+        Reads `dimensions={1,0}` and `iota_dimension=1`; None if any number is not a dimension.
         """
         value = self.attribute_or_none(name)
         numbers = value if isinstance(value, tuple) else (value,)
@@ -245,7 +245,7 @@ class Instruction:
 
     @property
     def custom_call_target(self) -> str:
-        """The target of a custom call; empty if there is none."""
+        """The target of a custom call, or ""."""
         before, first, rest = self.row[TAIL].partition(', custom_call_target="')
         name, quote, _ = rest.partition('"')
         if first and quote and not before and "\\" not in name:  # where XLA prints it
@@ -253,7 +253,7 @@ class Instruction:
         return (self.attribute_text("custom_call_target") or "").strip('"')
 
     def producer(self, number: int = 0) -> Instruction | None:
-        """The instruction that makes an operand; None if there is none."""
+        """The instruction that computes an operand, or None."""
         references = self.operand_names
         if not 0 <= number < len(references):
             return None
@@ -261,7 +261,7 @@ class Instruction:
 
     @property
     def producers(self) -> tuple[Instruction, ...]:
-        """The instructions that make its operands, in order, as far as the computation has them."""
+        """The instructions that compute its operands, in order; undefined operands are left out."""
         names = [reference.partition("#")[0] for reference in self.row[REFERENCES]]
         return tuple(filter(None, map(self.computation.instruction, names)))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Module:
-    """One HLO module of a file: its text in pieces, and the computations in them."""
+    """An HLO module of a file: its text in pieces, and its computations."""
 
     __slots__ = (
         "_nonfusion_computations",
@@ -53,33 +53,33 @@ class Module:
         self.header = header
         """`HloModule name, attribute=…` as spelled; empty if the text leaves it out."""
         self.tables = tables
-        """The texts of FileNames, FunctionNames, FileLocations and StackFrames, where printed."""
+        """The texts of FileNames, FunctionNames, FileLocations and StackFrames, if printed."""
         self.pieces = pieces
-        """The whole text: what stands between computations, and they: joined, every character."""
+        """The whole text, every character: computations, and the text between them."""
         self.computations = computations
         last = computations[-1] if computations else None
         self.entry = next(
             (computation for computation in computations if computation.is_entry), last
         )
-        """The computation marked ENTRY, else the last one; None in an empty module."""
+        """The computation marked ENTRY, else the last; None in an empty module."""
         self.parse_errors = parse_errors
-        """Stretches outside computations that could not be read, in characters of the text."""
+        """Unreadable stretches outside computations, in characters of the text."""
         self.file = HloFile((self,), None)
         self.start = 0
         """The first character of its text, in the file."""
         self._offsets = offsets
         self._nonfusion_computations: list[Computation] = []
         self._numbers: dict[str | Computation, int] = {}
-        """The position of each computation, also by name; of a repeated name the first."""
+        """The position of each computation, also by name; the first if a name repeats."""
         self.analysis_cache: dict[object, object] = {}
-        """Results of analyses, each under a key of its own; files of equal text share it."""
+        """Results of analyses, each under its own key; files of equal text share it."""
 
     def share_for_file(self) -> Module:
-        """The same module, for another file of the same text."""
-        other = Module.__new__(Module)
+        """A view of the module for another file of the same text."""
+        shared = Module.__new__(Module)
         for slot in Module.__slots__:
-            setattr(other, slot, getattr(self, slot))
-        return other
+            setattr(shared, slot, getattr(self, slot))
+        return shared
 
     def __repr__(self) -> str:
         rows = counted(sum(map(len, self.computations)), "instruction")
@@ -103,7 +103,7 @@ class Module:
         """The computation with a name, `%` or not.
 
         Raises:
-            KeyError: there is none; the message names the nearest.
+            KeyError: if it is missing; the message names the nearest.
         """
         computation = self.computation(name)
         if computation is None:
@@ -129,7 +129,7 @@ class Module:
         return sum(len(piece) if isinstance(piece, str) else piece.size for piece in self.pieces)
 
     def mentions(self, word: str) -> bool:
-        """True if the text has a word; the text of a large module is not joined for it."""
+        """True if the text contains a word; the pieces are not joined for it."""
         return any(
             word in piece if isinstance(piece, str) else piece.mentions(word)
             for piece in self.pieces
@@ -137,7 +137,7 @@ class Module:
 
     @property
     def entry_computation(self) -> Computation:
-        """The entry, of a module that has one.
+        """The entry of a module that is not empty.
 
         Raises:
             LookupError: the module is empty.
@@ -156,7 +156,7 @@ class Module:
         return dict(cast("dict[str, str]", attributes))
 
     def attribute(self, name: str) -> Any:
-        """One of the header's attributes as a value; None if it is absent.
+        """The value of a header attribute; None if it is absent.
 
         Its type follows from the name: `hlo_lint.hlo.attributes.AttributeValue` lists the types.
 
@@ -169,7 +169,7 @@ class Module:
         return None if text is None else read_attribute(name, text)
 
     def attribute_or_none(self, name: str) -> Any:
-        """One of the header's attributes as a value; None if it is absent or cannot be read."""
+        """The value of a header attribute; None if it is absent or unreadable."""
         from hlo_lint.hlo.attributes.cursor import AttributeSyntaxError
 
         try:
@@ -184,19 +184,19 @@ class Module:
 
     @property
     def has_tiles(self) -> bool:
-        """True if arrays that it takes or gives have tiles in memory: those of XLA:TPU do."""
+        """True if parameters or results of the entry have tiles, as on XLA:TPU."""
         return ":T(" in self.header
 
     @property
     def stack_frames(self) -> StackFrames:
-        """The places in Python that instructions come from, by `stack_frame_id`."""
+        """The Python stacks of instructions, by `stack_frame_id`."""
         from hlo_lint.hlo.parser.stack_frames import read_stack_frames
 
         return read_stack_frames(self.tables)
 
     @property
     def problems(self) -> tuple[ParseDiagnostic, ...]:
-        """Stretches that could not be read, in the order of the file."""
+        """Unreadable stretches, in the order of the file."""
         errors = list(self.parse_errors)
         for number, computation in enumerate(self.computations):
             if computation.parse_errors:
@@ -211,16 +211,16 @@ class Module:
         return tuple(self.file.lines.diagnostic(error, self.start) for error in errors)
 
     def computation(self, name: str) -> Computation | None:
-        """The computation with a name, `%` or not; None if there is none."""
+        """The computation with a name, `%` or not, or None."""
         number = self._positions().get(name.removeprefix("%"))
         return None if number is None else self.computations[number]
 
     def callee(self, caller: Instruction) -> Computation | None:
-        """The first computation that an instruction calls; None if there is none."""
+        """The first computation that an instruction calls, or None."""
         return next(map(self.computation, caller.called_computations), None)
 
     def _positions(self) -> dict[str | Computation, int]:
-        if not self._numbers:  # the dict is that of every file of this text
+        if not self._numbers:  # files of equal text share the dict
             for number, computation in enumerate(self.computations):
                 self._numbers.setdefault(computation.name, number)
                 self._numbers.setdefault(computation, number)
@@ -241,7 +241,7 @@ class Module:
         return Span(begin + start, begin + end)
 
     def names(self) -> set[str]:
-        """All names, without `%`: those of instructions and of computations are one space."""
+        """All names, without `%`: instructions and computations share a namespace."""
         names = {row[NAME] for computation in self.computations for row in computation.rows}
         names.update(computation.name for computation in self.computations)
         return names
@@ -263,7 +263,7 @@ class Module:
     @property
     def nonfusion_computations(self) -> Sequence[Computation]:
         """The computations outside fusions, of the main thread (`MakeNonfusionComputations`)."""
-        if not self._nonfusion_computations:  # the list is that of every file of this text
+        if not self._nonfusion_computations:  # files of equal text share the list
             fusions = self.fusion_computations
             self._nonfusion_computations += [
                 computation
@@ -285,7 +285,7 @@ class Module:
 
 
 def split_header(header: str) -> dict[str, str]:
-    """The attributes of a header: one with thousands of parameters is split once for all rules."""
+    """The attributes of a header, cached: it may have thousands of parameters."""
     from hlo_lint.hlo.attributes.splitting import split_attributes
 
     comma = header.find(",")
@@ -296,7 +296,7 @@ def split_header(header: str) -> dict[str, str]:
 
 
 class HloFile:
-    """A file of HLO: one module, or several one after the other."""
+    """A file of HLO, with a module or several in sequence."""
 
     __slots__ = ("_lines", "modules", "path")
 
@@ -307,7 +307,7 @@ class HloFile:
 
     @classmethod
     def of_text(cls, text: str, path: Path | None, module: str = "") -> HloFile:
-        """A file that is not HLO, to report places in it: its text is one piece, unread."""
+        """A file that is not HLO, to report places in it: its text is a single unparsed piece."""
         file = cls((Module(module, "", (), (text,), (), ()),), path)
         file.modules[0].file = file
         return file
@@ -318,7 +318,7 @@ class HloFile:
         return self.lines.text if self._lines else "".join(module.text for module in self.modules)
 
     def module_at(self, offset: int) -> Module:
-        """The module whose text has a character of the file."""
+        """The module that contains a character of the file."""
         before = (module for module in self.modules if module.start <= offset)
         return max(before, key=lambda module: module.start)
 
