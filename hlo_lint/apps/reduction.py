@@ -14,6 +14,7 @@ from pathlib import Path
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.fixes import fix
+from hlo_lint.apps.jax.capture.targets import HEALTHY, gpu_description, target_of
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.crash import find_crash_site
@@ -38,9 +39,6 @@ from hlo_lint.xla.child import Pool
 from hlo_lint.xla.compiler import Ending, XlaCompiler
 from hlo_lint.xla.environments import Interpreter
 from hlo_lint.xla.parser import XlaParser
-
-_HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
-"""A module that every compiler compiles."""
 
 
 @dataclass(frozen=True)
@@ -212,13 +210,13 @@ def crash_problem(
         UsageError: nothing crashes.
     """
     pipeline = _crashed(path, module)
-    config = _description(target, compiler)
+    config = gpu_description(target, compiler)
     endings = []
     problem: Problem | None = None
     for file, given in _attempts(pipeline, path, flags, passes):
         text = modules_of(file)[0].text
         test = CrashTest(compiler, config, given, message=message)
-        at_rest = test.ending(_HEALTHY)
+        at_rest = test.ending(HEALTHY)
         if at_rest.crashed:  # the flags are at fault, not the module
             endings.append(at_rest)
             continue
@@ -285,7 +283,7 @@ def values_problem(
     elif not passes:
         raise UsageError("--values needs a dump directory, or --passes with the pass to look at")
     given = _without_disabled(flags or flags_of(pipeline.options))
-    with ValuesTest(compiler, _description(target, compiler), given, name) as test:
+    with ValuesTest(compiler, gpu_description(target, compiler), given, name) as test:
         text = modules_of(file)[0].text
         change = test.change(text)
         if change is None:
@@ -295,19 +293,6 @@ def values_problem(
         ending = Ending("changed", f"{name} changes the values: {change.comparison.difference}")
         extra = (ApplyPass(test.text_after),)
         yield Problem(text, test, file.path, ending=ending, flags=given, extra=extra)
-
-
-def _description(name: str, compiler: XlaCompiler) -> str:
-    """The description of a GPU, without the fields that this release of XLA does not know."""
-    from hlo_lint.apps.jax.capture.targets import readable_part, target_of
-
-    target = target_of(name)
-    if target.is_tpu:
-        raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
-    text = target.description
-    while part := readable_part(text, compiler.compile(_HEALTHY, text).log):
-        text = part
-    return text
 
 
 def _crashed(path: Path, module: str | None) -> Pipeline:
@@ -373,7 +358,6 @@ _NO_FLAGS = frozenset(
 
 def repro_of(problem: Problem, reduction: Reduction, release: str, target: str) -> Repro:
     """The directory's contents for a problem that was reduced."""
-    from hlo_lint.apps.jax.capture.targets import target_of
     from hlo_lint.engine.reduce.values import ValuesTest
     from hlo_lint.rules.pipeline.values_changed import ValuesChanged
 

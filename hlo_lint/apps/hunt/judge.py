@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.hunt.fair import unfair
-from hlo_lint.apps.jax.capture.targets import target_of
+from hlo_lint.apps.jax.capture.targets import gpu_description, target_of
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.names import DumpName
 from hlo_lint.dumps.pass_dump import PassDump
@@ -173,9 +173,14 @@ class Judge(ExitStack):
         compiler: HuntCompiler | None = None,
         passes: Sequence[str] = (),
         deadline: Deadline | None = None,
+        flags: Mapping[str, str] | None = None,
     ) -> None:
-        """`passes` are the only ones that are judged; without them rules look at what all make."""
+        """`passes` are the only ones that are judged; without them rules look at what all make.
+
+        `flags` are debug options of XLA beside those that write the dumps.
+        """
         super().__init__()
+        self._flags = dict(flags or {})
         self._only, self._deadline = passes, deadline or Deadline()
         # XLA leaves out a pass of a pipeline that runs to a fixed point, unless that is named, too.
         pairs = [pair for release in pass_lists() for pair in release.passes] if passes else []
@@ -185,6 +190,11 @@ class Judge(ExitStack):
         platform = "tpu" if self._chip and self._chip.is_tpu else "cuda"
         limits: dict[str, Any] = {"timeout": CHIP_SECONDS, "deadline": self._deadline}
         self._compiler = self.enter_context(XlaCompiler(python, platform=platform, **limits))
+        self._config = ""
+        if self._chip:
+            is_gpu = not self._chip.is_tpu
+            own = self._chip.description
+            self._config = gpu_description(self._target, self._compiler) if is_gpu else own
         self._reference = self._runner(None, CPU)
         self._runs = self._reference if self._chip else self._runner(python, self._target)
         self._plain = self._runs if self._target == CPU else self._reference
@@ -242,13 +252,13 @@ class Judge(ExitStack):
 
     def _compiled(self, text: str, inputs: Sequence[Arrays], folder: Path) -> list[Arrays] | Ending:
         """The results for each set of inputs, none for what does not run, or how it ends."""
-        only = {ONLY_PASSES: self._named} if self._only else {}
+        more = self._flags | ({ONLY_PASSES: self._named} if self._only else {})
         if self._chip is None:
-            return self._run(self._runs, text, inputs, DUMPED | {"xla_dump_to": f"{folder}"} | only)
-        words = [f"--{name}={names}" for name, names in only.items()]
+            return self._run(self._runs, text, inputs, DUMPED | {"xla_dump_to": f"{folder}"} | more)
+        words = [f"--{name}={names}" for name, names in more.items()]
         flags = " ".join(["--xla_dump_large_constants", f"{DUMPING}{folder}", *words])
-        chip, devices = self._chip.description, cpu.devices_of(text)
-        ending = self._compiler.compile(text, chip, flags, devices)
+        devices = cpu.devices_of(text)
+        ending = self._compiler.compile(text, self._config, flags, devices)
         return [] if ending.status == "ok" else ending
 
     def _run(

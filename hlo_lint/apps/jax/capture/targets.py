@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
+
+if TYPE_CHECKING:
+    from hlo_lint.xla.compiler import XlaCompiler
 
 FOLDER = Path(__file__).parent / "targets"
 TPUS: Final = {
@@ -82,6 +85,25 @@ def readable_part(description: str, log: str) -> str | None:
     """A description without the field that XLA's log does not know; None where it names none."""
     unknown = _UNKNOWN_FIELD.search(log)
     return unknown and without_field(description, unknown[3], int(unknown[1]), int(unknown[2]))
+
+
+HEALTHY = "HloModule m\nENTRY e {\n  ROOT p = f32[1]{0} parameter(0)\n}\n"
+"""A module that every compiler compiles."""
+
+
+def gpu_description(name: str, compiler: XlaCompiler) -> str:
+    """The description of a GPU, without the fields that this release of XLA does not know.
+
+    Raises:
+        UsageError: the target is a TPU.
+    """
+    target = target_of(name)
+    if target.is_tpu:
+        raise UsageError(f"{name} is a TPU; modules are compiled for a GPU")
+    text = target.description
+    while part := readable_part(text, compiler.compile(HEALTHY, text).log):
+        text = part
+    return text
 
 
 def without_field(text: str, name: str, line: int, column: int) -> str | None:
