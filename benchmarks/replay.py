@@ -41,7 +41,7 @@ from hlo_lint.apps.validation import validate
 from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pass_lists import pass_lists
-from hlo_lint.dumps.selection import in_order, module_named
+from hlo_lint.dumps.selection import in_order, longest_run
 from hlo_lint.engine.fingerprints import nameless
 from hlo_lint.hlo.parser.module import parse_file
 from hlo_lint.rules.findings import Severity
@@ -200,7 +200,7 @@ class Compiled:
     def dumps(self) -> list[PassDump]:
         """The steps, the input first; empty where nothing was dumped."""
         try:
-            return in_order(module_named(self.folder, None))
+            return in_order(longest_run(self.folder, None))
         except DumpError:
             return []
 
