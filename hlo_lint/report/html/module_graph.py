@@ -6,7 +6,8 @@ draws it when somebody asks, with sigma (WebGL), which takes 100,000 instruction
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
 from typing import TypedDict
 
 from hlo_lint.analysis.pass_stats import passes
@@ -135,33 +136,68 @@ def _operands(computation: Computation, references: Iterable[str]) -> list[int]:
 
 
 def layered(computation: Computation) -> tuple[list[float], list[int]]:
-    """The place in its layer, around 0, and the layer of each instruction.
-
-    A layer is ordered by the mean place of the operands, which keeps chains straight.
-    """
-    layer: list[int] = []
-    operands: list[list[int]] = []
-    for instruction in computation:
-        # Only operands above count: a text that names one below it is not a sound one.
-        above = [
+    """The position of each instruction in its layer, 1 or more apart, and its layer."""
+    # Only operands above count: a text that names one below it is not a sound one.
+    operands = [
+        [
             position
             for position in _operands(computation, instruction.operand_names)
             if position < instruction.number
         ]
-        operands.append(above)
-        layer.append(1 + max((layer[position] for position in above), default=-1))
+        for instruction in computation
+    ]
+    users: list[list[int]] = [[] for _ in operands]
+    for user, above in enumerate(operands):
+        for operand in above:
+            users[operand].append(user)
+    both = [above + below for above, below in zip(operands, users, strict=True)]
+    layer = _layers(operands, users)
     layers: dict[int, list[int]] = {}
-    for at, depth in enumerate(layer):
-        layers.setdefault(depth, []).append(at)
+    for node, depth in enumerate(layer):
+        layers.setdefault(depth, []).append(node)
     across = [0.0] * len(layer)
-    for depth in sorted(layers):
-        members = layers[depth]
-        wanted = {
-            at: sum(across[position] for position in operands[at]) / max(1, len(operands[at]))
-            for at in members
-        }
-        members.sort(key=wanted.__getitem__)
-        middle = sum(wanted.values()) / len(members)
-        for place, at in enumerate(members):
-            across[at] = round(middle + place - (len(members) - 1) / 2, 1)
+    # The barycenter heuristic: down by operands, up by users, down by both.
+    for neighbours, direction in ((operands, 1), (users, -1), (both, 1)):
+        for depth in sorted(layers)[::direction]:
+            wanted = {
+                node: fmean(across[neighbour] for neighbour in neighbours[node] or [node])
+                for node in layers[depth]
+            }
+            members = sorted(layers[depth], key=wanted.__getitem__)
+            for node, position in zip(
+                members, spread([wanted[node] for node in members]), strict=True
+            ):
+                across[node] = round(position, 1)
     return across, layer
+
+
+def _layers(operands: Sequence[Sequence[int]], users: Sequence[Sequence[int]]) -> list[int]:
+    layer: list[int] = []
+    sinks: list[bool] = []
+    for above in operands:
+        layer.append(1 + max((layer[operand] for operand in above), default=-1))
+        sinks.append(not above or (len(above) == 1 and sinks[above[0]]))
+    # A thousand parameters in one layer would draw the module as a line: each sinks to its first
+    # user, and the unary instructions between them, too.
+    for node in reversed(range(len(layer))):
+        if sinks[node] and users[node]:
+            layer[node] = min(layer[user] for user in users[node]) - 1
+    return layer
+
+
+def spread(wanted: Iterable[float]) -> list[float]:
+    """The positions closest to ascending ones that are 1 apart, by least squares.
+
+    >>> spread([0.0, 0.0, 5.0])
+    [-0.5, 0.5, 5.0]
+    """
+    blocks: list[tuple[float, int]] = []  # the mean left end and the length of each run
+    for number, position in enumerate(wanted):
+        mean, length = position - number, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, count = blocks.pop()
+            mean = (before * count + mean * length) / (count + length)
+            length += count
+        blocks.append((mean, length))
+    starts = [mean for mean, length in blocks for _ in range(length)]
+    return [start + number for number, start in enumerate(starts)]
