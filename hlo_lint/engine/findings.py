@@ -106,6 +106,11 @@ class Diagnostic:
             fingerprint=fingerprint,
         )
 
+    @property
+    def is_resolved(self) -> bool:
+        """True for information about a defect that a later pass resolved."""
+        return self.severity is Severity.INFO and self.resolved_by is not None
+
     def relocated(self, path_of: Callable[[str], str]) -> Diagnostic:
         """The finding with new paths for its files."""
         introduced, resolved = (

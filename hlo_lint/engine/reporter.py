@@ -258,7 +258,7 @@ class Reporter:
             first = diagnose(self.place(rule, history.seen[0], timeline, next_pass), None)
             diagnostic = replace(diagnostic, first_path=first.path, first_start=first.start)
         self.result.diagnostics.append(diagnostic)
-        if diagnostic.severity is Severity.INFO and resolved_by is not None:
+        if diagnostic.is_resolved:
             return  # a resolved defect needs no fix
         if finding.fix is None and type(rule).fix is Rule.fix:
             return  # the rule has no fix

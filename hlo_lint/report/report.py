@@ -56,6 +56,11 @@ class Report:
         return crashed or any(entry.cut for entry in self.skipped)
 
     @property
+    def resolved(self) -> tuple[Diagnostic, ...]:
+        """The findings that a later pass resolved, which are reported as information."""
+        return tuple(finding for finding in self.findings if finding.is_resolved)
+
+    @property
     def unchecked(self) -> tuple[Skipped, ...]:
         """The paths that the caller named and of which nothing was checked."""
         return tuple(entry for entry in self.skipped if entry.given)

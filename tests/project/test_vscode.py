@@ -21,7 +21,7 @@ from hlo_lint.hlo.records import name_of, opcode_of, references_of
 from hlo_lint.text.source import decode
 from tests.conftest import CRASH, DUMPS, ROOT, ROUNDTRIP, started
 from tests.docs import GOLDENS
-from tests.report.test_html import CHROMIUM
+from tests.report.conftest import CHROMIUM
 
 pytestmark = pytest.mark.slow
 

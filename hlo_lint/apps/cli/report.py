@@ -9,7 +9,7 @@ import click
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.report.html.page import render_html
-from hlo_lint.text.phrases import counted
+from hlo_lint.report.text import hidden_line, severities
 from hlo_lint.text.source import shown
 
 
@@ -58,6 +58,11 @@ def command(
         page = render_html(dump, report, title=title, sources=sources, progress=note)
     common.write_output(page.encode(), out)
     if str(out) != "-":
-        what = f"{counted(len(report.findings), 'finding')}, {len(page) / 1000:.0f} kB"
-        click.echo(shown(f"{out}: {what}"), err=True)
+        resolved = len(report.resolved)
+        errors, warnings, infos = (report.stats[name] for name in ("errors", "warnings", "infos"))
+        counts = severities(errors, warnings, infos - resolved) or "no findings"
+        counts += f", {resolved} resolved by a later pass" if resolved else ""
+        click.echo(shown(f"{out}: {counts}, {len(page) / 1000:.0f} kB"), err=True)
+        if report.hidden:
+            click.echo(hidden_line(report.hidden), err=True)
     ctx.exit(common.exit_status(report, shared))

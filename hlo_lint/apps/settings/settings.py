@@ -270,8 +270,9 @@ class Settings:
             return finding
         own, family = finding.rule, self._families.get(finding.rule, "")
         level = self.severity.get(own, self.severity.get(family))
-        past = finding.resolved_by is not None and finding.severity is Severity.INFO
-        return finding if level is None or past else replace(finding, severity=level)
+        if level is None or finding.is_resolved:
+            return finding
+        return replace(finding, severity=level)
 
 
 def _without(names: Iterable[Name], dropped: set[str]) -> tuple[Name, ...]:

@@ -12,6 +12,7 @@ from typing import TypedDict
 from hlo_lint.dumps.directory import Dump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.findings import Diagnostic, PassRef, SuppressedFinding
+from hlo_lint.report.groups import grouped
 from hlo_lint.report.html.detail import Detail, details_of
 from hlo_lint.report.html.measured import Profiles
 from hlo_lint.report.html.module_graph import MAX_ON_PAGE, ModuleGraph, graph_of
@@ -44,6 +45,8 @@ class Behind(TypedDict):
 class Found(TypedDict):
     """A finding as the list shows it."""
 
+    group: int
+    """Equal for findings of one rule with one cause."""
     id: str
     """Its fingerprint, so that a link to it leads there in the next report, too."""
     rule: str
@@ -80,6 +83,7 @@ class Compiled(TypedDict):
     state: str
     dumps: int
     counts: dict[str, int]
+    """Findings by severity; those that a later pass resolved under `resolved`."""
     timeline: PassTimeline
     measured: list[tuple[str, ...]]
     """The instructions that took the most time, below a head; empty without a profile."""
@@ -128,11 +132,13 @@ def collect(
     left_out: list[str] = []
     if len(ranked) > MAX_FINDINGS:
         left_out.append(f"{len(ranked) - MAX_FINDINGS} findings: the page lists {MAX_FINDINGS}")
+    listed = dict(enumerate(ranked[:MAX_FINDINGS]))
+    group_of, detailed = _groups(list(listed.values()))
     if len(ranked) > MAX_DETAILS:
         left_out.append(
-            f"HLO, drawing and fix of all findings but the first {MAX_DETAILS} of the list"
+            f"HLO, drawing and fix of {len(ranked) - MAX_DETAILS} findings: the page holds "
+            f"{MAX_DETAILS}, the first of each card before the others"
         )
-    listed = dict(enumerate(ranked[:MAX_FINDINGS]))
     owners = _owners(dump)
     of_pipeline: dict[Pipeline, dict[int, Diagnostic]] = {}
     for number, finding in enumerate(ranked):
@@ -166,7 +172,10 @@ def collect(
         elif pipeline.steps:
             line["trouble"] = f"left out: the page holds {MAX_PASSES} passes"
         folder = relpath(folders[pipeline], root)
-        counts = Counter(finding.severity.value for finding in every.values())
+        counts = Counter(
+            "resolved" if finding.is_resolved else finding.severity.value
+            for finding in every.values()
+        )
         compiled = _compiled(pipeline, "" if folder == "." else folder, line, counts)
         compiled["measured"] = profiles.table(pipeline, folders[pipeline])
         graph = _graph(pipeline, every, instructions)
@@ -178,7 +187,7 @@ def collect(
             compiled["differences"] = len(differences)
             differences.append(deflated(lines))
         modules.append(compiled)
-        worst = {number: finding for number, finding in mine.items() if number < MAX_DETAILS}
+        worst = {number: finding for number, finding in mine.items() if number in detailed}
         details |= dict(details_of(pipeline, worst, sources))
         pipeline.release_text()
     left_out += profiles.troubles
@@ -190,7 +199,8 @@ def collect(
     at = {number: detail for detail, number in enumerate(sorted(details))}
     index = PageIndex(
         findings=[
-            _found(finding, place.get(number), at.get(number)) for number, finding in listed.items()
+            _found(finding, group_of[number], place.get(number), at.get(number))
+            for number, finding in listed.items()
         ],
         modules=modules,
         quiet=len(dump.pipelines) - len(shown),
@@ -207,6 +217,21 @@ def collect(
         graphs=graphs,
         differences=differences,
     )
+
+
+def _groups(findings: Sequence[Diagnostic]) -> tuple[list[int], set[int]]:
+    """The group of each finding, and the `MAX_DETAILS` findings with details.
+
+    Those are the first of each group, then the others in order.
+    """
+    numbers = {id(finding): number for number, finding in enumerate(findings)}
+    groups = grouped(findings)
+    group_of = [0] * len(findings)
+    for group_number, group in enumerate(groups):
+        for finding in (group.first, *group.rest):
+            group_of[numbers[id(finding)]] = group_number
+    firsts = [numbers[id(group.first)] for group in groups]
+    return group_of, set([*dict.fromkeys((*firsts, *range(len(findings))))][:MAX_DETAILS])
 
 
 def _importance(pipeline: Pipeline, findings: Mapping[int, Diagnostic]) -> tuple[int, int]:
@@ -265,8 +290,9 @@ def _state(pipeline: Pipeline) -> str:
     return "compilation died" if pipeline.crashed else ""
 
 
-def _found(finding: Diagnostic, module: int | None, detail: int | None) -> Found:
+def _found(finding: Diagnostic, group: int, module: int | None, detail: int | None) -> Found:
     return Found(
+        group=group,
         id=finding.fingerprint,
         rule=finding.rule,
         severity=finding.severity.value,

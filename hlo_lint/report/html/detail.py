@@ -15,7 +15,6 @@ from hlo_lint.report.html.excerpt import Partners, Row, lines_around, one_sided,
 from hlo_lint.report.html.neighbourhood import Drawing, draw, neighbourhood
 from hlo_lint.report.html.preview import Preview, preview
 from hlo_lint.report.html.timeline import before_and_after
-from hlo_lint.rules.findings import Severity
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import decode
@@ -137,10 +136,8 @@ def _detail(
 
 
 def _fix(finding: Diagnostic, dump: PassDump) -> Preview | None:
-    """The fix, if the finding is still there at the end: an info was resolved by a later pass."""
-    if finding.fix is None or (
-        finding.resolved_by is not None and finding.severity is Severity.INFO
-    ):
+    """The fix, unless a later pass resolved the finding."""
+    if finding.fix is None or finding.is_resolved:
         return None
     return preview(finding.fix, dump.file.lines)
 

@@ -81,6 +81,11 @@ function showFinding(number) {
     );
   }
   show(found.rule, parts);
+  const drawn = byId("main").querySelector(".node.at");
+  if (!drawn) return;
+  // A phone shows the instruction itself of a drawing that is wider.
+  const [pane, node] = [drawn.closest(".panel"), drawn].map((element) => element.getBoundingClientRect());
+  drawn.closest(".panel").scrollLeft += (node.left + node.right - pane.left - pane.right) / 2;
 }
 
 function source(found, rows) {

@@ -341,8 +341,8 @@ function wholeModule(number, instruction) {
         button("Unfold all", () => view.fold(false)),
       ),
       holder,
-      legend,
       status,
+      legend,
     );
     const explain = () =>
       legend.replaceChildren(

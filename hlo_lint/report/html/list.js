@@ -6,7 +6,9 @@ let drawn = 0;
 
 const passOf = (found) => (found.born && found.born.name) || "";
 
+// A choice between fewer than two values is left out.
 function fill(select, all, values) {
+  select.hidden = values.length < 2;
   select.append(make("option", { value: "" }, all));
   for (const [value, text, number] of values) {
     select.append(make("option", { value }, `${text} (${number})`));
@@ -60,12 +62,13 @@ function filter() {
       : `${numbers.length} of ${count(findings.length, "finding")}`;
 }
 
-// The list in entries: findings that a later pass resolved are one for each kind.
+// The list in entries: findings with one cause are one, and so are all that later passes resolved
+// of one rule.
 function entries(numbers) {
   const kinds = new Map();
   for (const number of numbers) {
     const found = findings[number];
-    const kind = found.resolved ? `${found.rule}\n${found.severity}` : `${number}`;
+    const kind = found.resolved ? `${found.rule}\n${found.severity}` : found.group;
     if (!kinds.has(kind)) kinds.set(kind, []);
     kinds.get(kind).push(number);
   }
@@ -74,49 +77,47 @@ function entries(numbers) {
 
 function lengthen() {
   const part = listed.slice(drawn, drawn + AT_ONCE);
-  byId("list").append(...part.map((group) => (group.length === 1 ? card(group[0]) : folded(group))));
+  byId("list").append(...part.map((group) => make("li", {}, card(group))));
   drawn += part.length;
   byId("more").hidden = drawn >= listed.length;
   select();
 }
 
-function folded(group) {
-  const { rule, severity } = findings[group[0]];
-  const cards = make("ol", {});
-  const fold = make(
-    "details",
-    { class: severity },
-    make("summary", {}, make("span", { class: "resolved" }, "resolved"), `${group.length}× ${rule}`),
-    cards,
+// A link to the first finding, and a list of all that is filled when it is opened.
+function card(group) {
+  const found = findings[group[0]];
+  const link = make(
+    "a",
+    { href: `#finding-${found.id}`, class: found.severity },
+    group.length > 1 && make("span", { class: "badge" }, `${group.length.toLocaleString("en")}×`),
+    found.resolved && make("span", { class: "badge" }, "resolved"),
+    make("div", { class: "rule" }, found.rule),
+    make("div", { class: "message" }, found.message),
+    make("div", { class: "where" }, place(found)),
   );
-  fold.hashes = new Set(group.map((number) => `#finding-${findings[number].id}`));
-  fold.unfold = () => fold.open && !cards.children.length && cards.append(...group.map(card));
+  if (group.length === 1) return link;
+  const places = make("ol", {});
+  const fold = make("details", { class: found.severity }, make("summary", {}, `All ${count(group.length, "place")}`), places);
+  fold.hashes = new Set(group.slice(1).map((number) => `#finding-${findings[number].id}`));
+  fold.unfold = () =>
+    fold.open &&
+    !places.children.length &&
+    places.append(...group.map((number) => make("li", {}, placeLink(number))));
   fold.addEventListener("toggle", () => {
     fold.unfold();
     select();
   });
-  return make("li", {}, fold);
+  return [link, fold];
 }
 
-function card(number) {
-  const found = findings[number];
-  return make(
-    "li",
-    {},
-    make(
-      "a",
-      { href: `#finding-${found.id}`, class: found.severity },
-      found.resolved && make("span", { class: "resolved" }, "resolved"),
-      make("div", { class: "rule" }, found.rule),
-      make("div", { class: "message" }, found.message),
-      make(
-        "div",
-        { class: "where" },
-        found.instruction ? make("span", { class: "code" }, `%${found.instruction}`) : found.file,
-        titleOf(found) && ` · ${titleOf(found)}`,
-      ),
-    ),
-  );
+const placeLink = (number) => make("a", { href: `#finding-${findings[number].id}` }, place(findings[number]));
+
+function place(found) {
+  return [
+    found.instruction ? make("span", { class: "code" }, `%${found.instruction}`) : found.file,
+    `, line ${found.line}`,
+    modules.length > 1 && titleOf(found) && ` · ${titleOf(found)}`,
+  ];
 }
 
 function select() {

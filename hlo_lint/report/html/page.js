@@ -8,7 +8,7 @@ const about = (module) =>
     .join(" · ");
 const sums = (module) =>
   Object.entries(module.counts)
-    .map(([severity, number]) => (severity === "info" ? `${number} info` : count(number, severity)))
+    .map(([kind, number]) => (kind === "resolved" ? `${number} resolved` : count(number, kind)))
     .join(", ") || "no findings";
 
 // The instructions of the final module that took the most time, as `hlo-lint passes` prints them.
@@ -39,6 +39,7 @@ function moduleTable(numbers) {
   // One release wrote most dumps, and the head of the page says which.
   const releases = new Set(modules.map((module) => module.release)).size > 1;
   const states = modules.some((module) => module.state);
+  const sizes = modules.some((module) => module.timeline.passes.length);
   const rows = numbers.map((number) => {
     const module = modules[number];
     const last = module.timeline.passes.at(-1);
@@ -50,12 +51,12 @@ function moduleTable(numbers) {
       releases && make("td", { class: "size" }, module.release),
       states && make("td", { class: "size" }, module.state),
       make("td", { class: "number size" }, String(module.dumps)),
-      make("td", { class: "number" }, last ? last.instructions.toLocaleString("en") : ""),
+      sizes && make("td", { class: "number" }, last ? last.instructions.toLocaleString("en") : ""),
       make("td", {}, sums(module)),
     );
   });
   return panel(
-    ["module", folders && "folder", releases && "compiler", states && "state", "dumps", "instructions", "findings"],
+    ["module", folders && "folder", releases && "compiler", states && "state", "dumps", sizes && "instructions", "findings"],
     ["dumps", "instructions"],
     rows,
     "modules",
@@ -105,7 +106,8 @@ function showAll() {
 
 let routed = null;
 
-function route() {
+// Shows the page that the address names; a page that the reader did not ask for is not scrolled to.
+function route(asked = true) {
   routed = location.hash;
   const [, kind, name] = /^#(finding|module|pass)-(.*)$/.exec(location.hash) || [];
   if (kind === "finding" && ids.has(name)) showFinding(ids.get(name));
@@ -114,7 +116,7 @@ function route() {
   else if (location.hash === "#main") return byId("main").focus();
   else showAll();
   select();
-  if (kind) {
+  if (kind && asked) {
     byId("main").focus({ preventScroll: true });
     byId("main").scrollIntoView({ behavior: "instant", block: innerWidth > 960 ? "nearest" : "start" });
     if (innerWidth > 960) scrollTo({ top: 0, behavior: "instant" });
@@ -155,7 +157,8 @@ document.addEventListener("click", (event) => {
   location.hash = link.getAttribute("href");
   route();
 });
-if (!location.hash && findings.length && findings[0].severity !== "info") {
+const asked = Boolean(location.hash);
+if (!asked && findings.length && findings[0].severity !== "info") {
   history.replaceState(null, "", `#finding-${findings[0].id}`); // the worst is the first
 }
 document.addEventListener("keydown", (event) => {
@@ -175,5 +178,9 @@ document.addEventListener("keydown", (event) => {
   }
 });
 byId("filters").hidden = !findings.length;
+const severities = new Set(findings.map((found) => found.severity));
+for (const box of document.querySelectorAll("[name=severity]")) {
+  box.parentElement.hidden = severities.size < 2 || !severities.has(box.value);
+}
 filter();
-route();
+route(asked);

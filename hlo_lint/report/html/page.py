@@ -15,6 +15,7 @@ from hlo_lint.report.html.collect import collect
 from hlo_lint.report.html.visible import script
 from hlo_lint.report.links import rule_link
 from hlo_lint.report.report import Report
+from hlo_lint.report.text import hidden_line
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules
 from hlo_lint.text.source import shown
@@ -61,6 +62,9 @@ def render_html(
         graphs=collected["graphs"],
         differences=collected["differences"],
         stats=report.stats,
+        infos=report.stats["infos"] - len(report.resolved),
+        resolved=len(report.resolved),
+        hidden=hidden_line(report.hidden) if report.hidden else "",
         allowed=len(report.allowed),
         releases=sorted({m["release"] for m in collected["index"]["modules"] if m["release"]}),
         rules=[
