@@ -1,1 +1,1 @@
-"""The form of the text, which needs no knowledge of the passes."""
+"""The form of the text: syntax, names and cycles."""

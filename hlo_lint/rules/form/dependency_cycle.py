@@ -11,10 +11,9 @@ class DependencyCycle(Rule):
     """A value that is computed from itself, or a computation that calls itself.
 
     ## Why
-    XLA's parser knows only what stands above: "instruction does not exist", it says of such an
-    operand, and "computation does not exist" of such a callee. No graph in XLA has a cycle, so
-    nothing that is said of graphs holds for one: no rule but those about the form of the text looks
-    at the module.
+    XLA's parser only knows names defined earlier: it rejects such an operand with "instruction does
+    not exist", and such a callee with "computation does not exist". Graphs in XLA have no cycles,
+    so only rules of the family form check such a module.
     """
 
     messages = ("A cycle is detected while visiting instruction",)
@@ -49,10 +48,10 @@ class DependencyCycle(Rule):
     )
 
     def check(self, cycles: Cycles) -> Findings:
-        """One finding for each instruction that closes a cycle, and for each call on one."""
+        """Instructions that close a cycle of operands, and calls on a cycle of computations."""
         for instruction in cycles.operands:
             message = f"%{instruction.name} is computed from itself"
-            yield Finding(instruction, f"{message}: XLA's parser refuses the module")
+            yield Finding(instruction, f"{message}: XLA's parser rejects the module")
         for call in cycles.calls:
-            message = f"%{call.computation.name} calls itself here, or calls what calls it"
-            yield Finding(call, f"{message}: XLA's parser refuses the module")
+            message = f"%{call.computation.name} calls itself here, directly or indirectly"
+            yield Finding(call, f"{message}: XLA's parser rejects the module")

@@ -1,4 +1,4 @@
-"""Operands that XLA's parser drops."""
+"""Unnamed operands that XLA's parser drops."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _without_brackets = late(r"\[[^][(){}]*\]|\{[^][(){}]*\}|\([^][(){}]*\)").sub
 
 
 class DroppedOperand(Rule):
-    """An operand without a name, which XLA's parser drops in silence.
+    """An operand without a name, which XLA's parser silently drops.
 
     ## Why
-    Of `add(%p, f32[8]{0}, %q)` XLA's parser reads two operands, as if the second were not there:
-    `ParseOperands` goes on at the next comma. What was meant is lost.
+    XLA's parser reads `add(%p, f32[8]{0}, %q)` as an add of two operands: `ParseOperands` skips the
+    unnamed operand and continues at the next comma.
     """
 
     severity = Severity.WARNING
@@ -35,16 +35,16 @@ class DroppedOperand(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True for what the printer wrote."""
+        """True for text that XLA's printer wrote."""
         return not any(computation.has_spans for computation in module.computations)
 
     def check(self, computation: Computation) -> Findings:
-        """One finding for each instruction with fewer operands than commas suggest."""
+        """Instructions with fewer operands than their commas suggest."""
         if not computation.has_spans:
-            return  # the printer wrote it
+            return  # XLA's printer wrote it
         for number, row in enumerate(computation.rows):
             text, names = operands_of(row), len(references_of(row))
-            # Most texts have no commas but those between operands, and need no tokens.
+            # In most texts all commas are between operands: no tokenizer is needed.
             if "," not in text or names > text.count(",") or opcode_of(row) in LITERAL_OPERANDS:
                 continue
             if names <= _commas(text):

@@ -1,4 +1,4 @@
-"""Text that can be told apart, and that no parser of XLA takes."""
+"""Types, attributes and calls that every release of XLA rejects."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WORDS: Final = {
     "kind": "kLoop kInput kOutput kCustom",
     "transpose_a": "NO_TRANSPOSE TRANSPOSE ADJOINT",
 }
-"""Attributes that are one of a few words."""
+"""The values of attributes that are enumerations."""
 _header_name = late(rf"HloModule{BLANK}[^\s,/]+", re.S).match
 _scalar = late(r"(s|u|c|f|bf)(\d+)\w*\[\](?:\{.*\})?").fullmatch
 _is_integer = late(r"-?\d+").fullmatch
@@ -41,17 +41,17 @@ _sub_callee = late(r"=%[A-Za-z_][\w.\-]*(?=,|\Z)").sub
 
 
 class MalformedText(Rule):
-    """A type, an attribute or a call that no release of XLA reads.
+    """A type, attribute or call that every release of XLA rejects.
 
     ## Why
-    XLA's parser refuses the whole file: a type or a value of an attribute cannot be read, an
-    attribute or a computation is missing or is there twice, a signature gives another type than its
-    root. Other rules pass over what they cannot read.
+    XLA's parser rejects the whole file if a type or an attribute's value is malformed, if an
+    attribute or a computation is missing or duplicated, or if a signature's type differs from that
+    of the root. Other rules skip text that they cannot read.
 
     ## Where
-    No jaxlib is asked, and all mistakes are found at once. `hlo-lint check --strict` asks XLA's own
-    parser, which also refuses what is not looked at here: elements of constant arrays, names that
-    are keywords, missing blanks.
+    The rule needs no jaxlib and finds all mistakes at once. `hlo-lint check --strict` runs XLA's
+    own parser, which checks more: elements of constant arrays, names that are keywords, missing
+    blanks.
     """
 
     severity = Severity.WARNING
@@ -78,7 +78,7 @@ class MalformedText(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """One finding for each instruction, computation and header, at its first mistake."""
+        """The first mistake of the header, of each computation and of each instruction."""
         if module.header:
             if problem := _header_problem(module.header):
                 yield Finding(_line(module, module.text.find(module.header)), problem)
@@ -92,7 +92,7 @@ class MalformedText(Rule):
 
 
 def _line(module: Module, offset: int) -> Span:
-    """The line of a character of a module's text."""
+    """The span from an offset in a module's text to the end of its line."""
     end = module.text.find("\n", offset)
     return Span(module.start + offset, module.start + (end if end > 0 else len(module.text)))
 
@@ -100,7 +100,7 @@ def _line(module: Module, offset: int) -> Span:
 def _is_malformed(kind: RowKind) -> bool:
     opcode, type_text, attributes, read = kind
     literal = read[0] if opcode == "constant" and read else None
-    if "=%" in attributes:  # a module has hundreds of fusions that differ in what they call
+    if "=%" in attributes:  # a module has hundreds of fusions that differ only in their callee
         attributes = _sub_callee("=%f", attributes)
     return bool(
         _problem(opcode, type_text, attributes)
@@ -109,7 +109,7 @@ def _is_malformed(kind: RowKind) -> bool:
 
 
 def _problem(opcode: str, type_text: str, attributes: str) -> str:
-    """The first mistake in an instruction; empty if there is none."""
+    """The first mistake in an instruction; empty if it is well-formed."""
     try:
         if type_text:
             parse_shape(type_text)
@@ -120,12 +120,12 @@ def _problem(opcode: str, type_text: str, attributes: str) -> str:
 
 @lru_cache(maxsize=1 << 15)
 def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> str:
-    """The first mistake in the attributes of an instruction, or that it has no type."""
+    """The first mistake in the attributes of an instruction, or a message on a missing type."""
     demands = demands_on(opcode)
     if demands is None:
         return ""
     if demands.has_free_type and not has_type:
-        return f"{opcode} needs a type: its operands do not give it"
+        return f"{opcode} needs a type: its operands do not determine it"
     try:
         spans = split_attributes_strictly(attributes)
     except AttributeSyntaxError as error:
@@ -140,22 +140,22 @@ def _attribute_problem(opcode: str, has_type: bool, attributes: str) -> str:
 
 
 def _literal_problem(type_text: str, text: str) -> str:
-    """The mistake in the number of a scalar constant; other constants are not looked at."""
+    """The mistake in the number of a scalar constant; empty for other constants."""
     scalar = _scalar(type_text)
     if scalar is None or scalar[1] == "c" or "/" in text:
         return ""
     prefix, bits, number = scalar[1], int(scalar[2]), whole_number(text.strip())
     if prefix in ("f", "bf"):
-        return "" if _is_real(text.strip()) else f"expected a number: {text}"
+        return "" if _is_real(text.strip()) else f"expected a number, got {text}"
     if number is None:
-        return "" if _is_integer(text.strip()) else f"expected an integer: {text}"
+        return "" if _is_integer(text.strip()) else f"expected an integer, got {text}"
     low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if prefix == "s" else (0, (1 << bits) - 1)
     fits = low <= number <= high or bits == 64
-    return "" if fits else f"{number} does not fit into {prefix}{bits}: {low} to {high}"
+    return "" if fits else f"{number} is out of range for {prefix}{bits}: {low} to {high}"
 
 
 def _is_known(name: str) -> bool:
-    """True for the name of an attribute; what reads them takes long to import."""
+    """True for the name of an attribute."""
     from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 
     return name in ATTRIBUTE_NAMES
@@ -170,16 +170,16 @@ def _value_problem(attributes: str, spans: Mapping[str, tuple[int, int]]) -> str
     for name, (start, end) in [*spans.items(), ("", (len(attributes), len(attributes)))]:
         heads = _find_heads(attributes[last:start])
         if len(heads) > bool(name) and "/" not in attributes[last:start]:
-            return f"attribute {heads[0]} is there twice"
+            return f"duplicate attribute {heads[0]}"
         last, value = end, attributes[start:end]
         try:
             if name and not ("=" in value and name in CALLING_ATTRIBUTES):
                 read_attribute(name, value)
         except AttributeSyntaxError as error:
-            # Late: it is slow to import, and most values can be read.
+            # Imported here: it is slow, and most values can be read.
             from hlo_lint.hlo.attributes.devices import NOT_A_PERMUTATION
 
-            if error.message != NOT_A_PERMUTATION:  # which XLA reads
+            if error.message != NOT_A_PERMUTATION:  # XLA accepts it
                 return f"{name}: {error.message}"
         words = _WORDS.get(name, value).split()
         if name in _WORDS and value not in words:
@@ -201,7 +201,7 @@ def _header_problem(header: str) -> str:
 
 
 def _in_computations(module: Module) -> Findings:
-    """Mistakes in computations, and calls of what is not there, or only below."""
+    """Mistakes in computations, and calls of computations that are missing or defined later."""
     if not module.computations and not module.parse_errors:
         start = module.text.find(module.header)
         yield Finding(_line(module, start), "a module needs a computation")
@@ -219,19 +219,19 @@ def _in_computations(module: Module) -> Findings:
                 problem = "expected only one ENTRY"
             if problem:
                 yield Finding(_line(module, module.offset(number)), problem)
-        for at, names in calls_of(computation).items():
+        for position, names in calls_of(computation).items():
             for name in names:
                 if name not in above and name not in inline:
                     is_later = module.computation(name) is not None
                     state = "is called before it is defined" if is_later else "does not exist"
-                    yield Finding(computation.at(at), f"computation %{name} {state}")
+                    yield Finding(computation.at(position), f"computation %{name} {state}")
         if not _is_inline(computation):
             above.add(computation.name)
         has_entry = has_entry or computation.is_entry
 
 
 def _is_inline(computation: Computation) -> bool:
-    """True if a computation is written into an attribute."""
+    """True if a computation is written inside an attribute."""
     return computation.has_spans and computation.text.startswith("{")
 
 
@@ -240,9 +240,9 @@ def _signature_problem(computation: Computation) -> str:
     root = computation.root
     if not arrow or root is None:
         return ""
-    given, made = shape_or_none(result.strip()), root.shape_or_none
-    if given is None:
+    declared, actual = shape_or_none(result.strip()), root.shape_or_none
+    if declared is None:
         return f"{result.strip()} is not a shape"
-    if made is None or compatible(given, made):
+    if actual is None or compatible(declared, actual):
         return ""
-    return f"the signature's result is {given}, but the root %{root.name} is {made}"
+    return f"the signature's result is {declared}, but the root %{root.name} is {actual}"

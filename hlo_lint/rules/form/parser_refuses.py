@@ -1,4 +1,4 @@
-"""Text that XLA's own parser refuses."""
+"""Text that XLA's own parser rejects."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from hlo_lint.rules.options import Option
 
 
 class ParserRefuses(Rule):
-    """A text that XLA's parser refuses.
+    """A text that XLA's parser rejects.
 
     ## Why
-    Tools of XLA, tests and `jax.export` begin with the parser: a module that it refuses cannot be
-    compiled, run or converted there. The parser of the jaxlib that is installed is asked, in a
-    child process, since some texts abort it; the option `jax` names another release. A release
-    refuses the printed text of some others, so the rule runs only if it is selected, by its name or
-    by `hlo-lint check --strict`. The bodies of fusions that XLA:GPU writes beside its dumps, files
-    of one computation that end with `.hlo`, are not for the parser.
+    XLA's tools, tests and `jax.export` start with the parser: they cannot compile, run or convert a
+    module that it rejects. The rule runs the parser of the installed jaxlib, in a child process,
+    since some texts abort it; the option `jax` selects a different release. Releases reject some
+    text printed by other releases, so the rule runs only if selected, by its name or by
+    `hlo-lint check --strict`. It skips the fusion bodies that XLA:GPU writes beside its dumps
+    (`.hlo` files with a single computation), which are not input for the parser.
 
-    XLA stops at the first error of a module. The other rules of this family ask no jaxlib, and
-    report all that they find.
+    XLA stops at the first error of a module. The other rules of this family need no jaxlib and
+    report all errors.
     """
 
     messages = (
@@ -38,7 +38,7 @@ class ParserRefuses(Rule):
     )
     always_reported = True
     enabled_by_default = False
-    jax = Option("", "release of jax whose parser is asked, by default that of this Python")
+    jax = Option("", "Release of jax whose parser is used; by default that of this Python.")
     examples = (
         Bad.entry("""
             p = f32[8,3]{1,0} parameter(0)
@@ -65,7 +65,7 @@ class ParserRefuses(Rule):
     )
 
     def check(self, verdict: ParserVerdict) -> Findings:
-        """One finding for each module that is refused."""
+        """A finding for each rejected module."""
         if any(is_fusion_body(verdict.file.path, module) for module in verdict.file.modules):
             return
         for refusal in verdict.refusals:

@@ -1,4 +1,4 @@
-"""Opcodes, element types and names of attributes that no release of XLA knows."""
+"""Opcodes, element types and attribute names that no release of XLA knows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hlo_lint.text.patterns import late
 _FORMER_OPCODES: Final = frozenset(
     "cross-replica-sum generate-token host-compute trace all-reduce-scatter".split()
 )
-"""Opcodes that XLA no longer has (`hlo_opcode.h`)."""
+"""Opcodes that XLA has removed (`hlo_opcode.h`)."""
 _OPCODES: Final = _FORMER_OPCODES | OPCODES.keys()
 _ALLOWED: Final = frozenset().union(*(opcode.allowed for opcode in OPCODES.values()))
 _TYPES: Final = frozenset(ELEMENT_TYPES) | {"token", "opaque"}
@@ -38,14 +38,14 @@ class UnknownWord(Rule):
     """An opcode, an element type or an attribute that no release of XLA has.
 
     ## Why
-    XLA's parser refuses the text for a misspelt word: `Unknown opcode: rehsape`. Other rules pass
-    over it: they do not know what such an instruction does, and see no call in `to_aply=%sum`.
+    XLA's parser rejects the text for a misspelt word: `Unknown opcode: rehsape`. Other rules skip
+    such an instruction: they do not know its meaning, and see no call in `to_aply=%sum`.
 
     ## Where
     Known words are those of jaxlib 0.11.2 and those that only older or newer releases print. Dumps
-    that a compiler named are not checked: they may be of a release to come. Each unknown word is
-    reported once for each computation. `hlo-lint check --strict` asks XLA's own parser, which
-    knows only the words of its release.
+    that a compiler wrote are skipped: they may be from a future release. Each unknown word is
+    reported once per computation. `hlo-lint check --strict` runs XLA's own parser, which knows only
+    the words of its release.
     """
 
     handwritten_only = True
@@ -80,7 +80,7 @@ class UnknownWord(Rule):
     )
 
     def can_skip(self, module: Module, stage: Stage) -> bool:
-        """True if every word of a module is known."""
+        """True if all words of a module are known."""
         return (
             opcodes_of(module) <= _OPCODES
             and not any(map(_unknown_names, different_computations(module)))
@@ -88,7 +88,7 @@ class UnknownWord(Rule):
         )
 
     def check(self, computation: Computation) -> Findings:
-        """One finding for each word of a computation, at the first instruction that has it."""
+        """A finding for each unknown word of a computation, at the first instruction with it."""
         for opcode in sorted(computation.opcodes - _OPCODES):
             if wrapped_opcode(opcode) is None:
                 yield _finding(computation.with_opcode(opcode)[0], "opcode", opcode, _near(opcode))
@@ -106,13 +106,13 @@ def _types(computation: Computation) -> Findings:
     texts = dict.fromkeys(map(type_of, computation.rows))
     words = {word: text for text in reversed(texts) for word in _unknown_types(text)}
     for word, text in words.items():
-        number = next(at for at, row in enumerate(computation.rows) if type_of(row) == text)
+        number = next(index for index, row in enumerate(computation.rows) if type_of(row) == text)
         yield _finding(computation.at(number), "element type", word, ELEMENT_TYPES)
 
 
 @cached_analysis
 def _unknown_names(computation: Computation) -> frozenset[str]:
-    """The unknown names of attributes: mostly there are none in all texts together."""
+    """The unknown attribute names of a computation."""
     texts = {kind[2] for kind in reading_of(computation).kinds}
     if _ALLOWED.issuperset(_find_names("\n".join(texts))):
         return frozenset()
@@ -123,13 +123,13 @@ def _unknown_names(computation: Computation) -> frozenset[str]:
 def _unknown_attributes(attributes: str) -> frozenset[str]:
     names = frozenset(_find_names(attributes)) - _ALLOWED
     if names := names and names - _attributes():
-        return names & split_attributes(attributes).keys()  # strings hold such words, too
+        return names & split_attributes(attributes).keys()  # strings may contain such words
     return names
 
 
 @cache
 def _attributes() -> frozenset[str]:
-    """The names of all attributes; to import what reads them takes longer than most checks."""
+    """The names of all attributes."""
     from hlo_lint.hlo.attributes.reading import ATTRIBUTE_NAMES
 
     return ATTRIBUTE_NAMES | _ALLOWED
@@ -141,12 +141,12 @@ def _unknown_types(text: str) -> tuple[str, ...]:
 
 
 def _near(word: str) -> Iterable[str]:
-    """The known opcodes; with their suffix if the unknown one has that of asynchronous sugar."""
+    """The known opcodes, also with the asynchronous suffix of an unknown opcode like `ad-start`."""
     _, dash, suffix = word.rpartition("-")
     sugar = dash + suffix if dash + suffix in SUGAR else ""
     return OPCODES.keys() | {opcode + sugar for opcode in OPCODES if wrapped_opcode(opcode + sugar)}
 
 
-def _finding(at: Instruction, noun: str, word: str, words: Iterable[str]) -> Finding:
+def _finding(instruction: Instruction, noun: str, word: str, words: Iterable[str]) -> Finding:
     near = nearest(word, words, "no release of XLA has it", cutoff=_LIKE)
-    return Finding(at, f"unknown {noun}: {word}", notes=(near,))
+    return Finding(instruction, f"unknown {noun}: {word}", notes=(near,))

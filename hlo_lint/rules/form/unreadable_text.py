@@ -11,9 +11,8 @@ class UnreadableText(Rule):
     """A stretch of text that is not HLO.
 
     ## Why
-    A line that was cut, merged or mistyped hides an instruction from every other rule, and XLA's
-    parser refuses the whole file for it. The stretch stays as it is; everything around it was
-    checked.
+    A truncated, merged or mistyped line hides an instruction from every other rule, and XLA's
+    parser rejects the whole file for it. The text around it is checked.
     """
 
     severity = Severity.WARNING
@@ -40,7 +39,7 @@ class UnreadableText(Rule):
     )
 
     def check(self, file: HloFile) -> Findings:
-        """One finding for each stretch that could not be read."""
+        """A finding for each stretch of unreadable text."""
         for module in file.modules:
             for problem in module.problems:
                 informal = "is not looked into" in problem.message

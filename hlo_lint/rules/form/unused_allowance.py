@@ -1,4 +1,4 @@
-"""Comments and settings that allow a finding, and allow nothing."""
+"""Comments and settings that allow a finding that does not exist."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from hlo_lint.rules.findings import Severity
 
 
 class UnusedAllowance(Rule):
-    """An allowance that allows nothing.
+    """An allowance that matches no finding.
 
     ## Why
-    An allowance outlives its finding: the defect is resolved, the instruction is gone, the name was
-    mistyped. What stays after hides the next finding at that place, and nobody decided that. So a
-    comment, a configured allowance and an entry of a baseline have to meet a finding, and a comment
-    has to name rules that there are and give a reason.
+    An allowance may outlive its finding: the defect is fixed, the instruction is gone, or the name
+    was mistyped. Then it hides the next finding at that place. So every comment, configured
+    allowance and baseline entry must match a finding, and a comment must name existing rules and
+    give a reason.
 
-    It is reported only if the rule that is named ran, and had the file to look at.
+    It is reported only if the named rule ran on the file.
 
     ## Fix
-    A comment is removed, or the name in it that meets nothing; `hlo-lint check --prune-baseline`
-    does it for a baseline. What cannot be read as an allowance is left to its author.
+    Removes the comment, or the unmatched name in it; `hlo-lint check --prune-baseline` prunes a
+    baseline. A malformed allowance is not changed.
     """
 
     severity = Severity.WARNING

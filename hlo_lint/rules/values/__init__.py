@@ -1,1 +1,1 @@
-"""Values: computations whose result is not what their opcodes promise."""
+"""Values: computations with wrong, rounded or unpredictable results."""

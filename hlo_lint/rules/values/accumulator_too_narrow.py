@@ -1,4 +1,4 @@
-"""Sums of integers in a type that does not hold as many ones."""
+"""Integer sums in a type too narrow for the number of summands."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ROOT d = {type}[8,8]{{1,0}} dot(p, q), lhs_contracting_dims={{1}}, rhs_contracti
 
 
 class AccumulatorTooNarrow(Rule):
-    """A sum of integers that wraps around even if all of them are 1.
+    """An integer sum that overflows even if all summands are 1.
 
     ## Why
-    A dot, a convolution or a reduction of integers adds in the type of its result. `jnp.dot` of
-    int8 arrays gives int8, and so does a sum that is asked for it: 1000 products of a type that
-    ends at 127 wrap around again and again, and what is left are the last eight bits. Nothing
-    saturates and nothing says so. Ask for a wider result (`preferred_element_type=jnp.int32`,
-    `dtype=jnp.int32`), and convert what comes of it. Counts of true elements are the same.
+    A dot, a convolution or a reduction of integers accumulates in its result type. `jnp.dot` of
+    int8 arrays returns int8, and so does a sum with `dtype=jnp.int8`: a sum of 1000 products wraps
+    around at 127 again and again, and only the last eight bits remain, without an error. The same
+    happens to counts of true elements. Request a wider result (`preferred_element_type=jnp.int32`,
+    `dtype=jnp.int32`), and convert afterwards.
     """
 
     severity = Severity.WARNING
@@ -55,7 +55,7 @@ class AccumulatorTooNarrow(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such sum, bodies of fusions included."""
+        """Sums with more summands than their type can count, including fusion bodies."""
         for opcode in ("convolution", "dot", "reduce", "reduce-window"):
             for instruction in instructions_where(module, opcode, _counts):
                 shape = result_array(instruction)
@@ -66,17 +66,17 @@ class AccumulatorTooNarrow(Rule):
                     yield Finding(
                         instruction,
                         f"this {opcode} adds {terms} numbers for each element of its result, "
-                        f"and {shape.dtype} ends at {largest}",
+                        f"but the largest {shape.dtype} is {largest}",
                     )
 
 
 def _counts(kind: RowKind) -> bool:
-    """True if a result is of integers."""
+    """True if the result has integer elements."""
     return kind[1].startswith(("s", "u"))
 
 
 def _terms(instruction: Instruction, module: Module) -> int:
-    """The number of summands of one element of the result; 0 if they are not added."""
+    """The number of summands per element of the result; 0 if the reducer is not an add."""
     array, result = operand_array(instruction, 0), result_array(instruction)
     if array is None or result is None or not result.elements:
         return 0

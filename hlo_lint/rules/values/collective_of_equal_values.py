@@ -1,4 +1,4 @@
-"""Collectives over devices that hold the same value already."""
+"""Collectives over devices that already hold the same value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _JUDGED: Final = _MAKES_EQUAL | {"reduce-scatter"}
 _KEEPS: Final = (FORWARDS | UNARY).union(
     "all-gather-done all-reduce-done broadcast get-tuple-element reshape slice transpose".split()
 )
-"""Opcodes with one operand whose result is the same where the operand is."""
+"""Unary opcodes that map equal operands to equal results."""
 _SCALES: Final = frozenset({"add", "divide", "multiply", "subtract"})
 _SUFFIX = late(r"(\.(\d+|[a-z_]*clone\d*))+$")
-"""The end of the name of a clone."""
+"""The suffix of a clone's name."""
 _PROGRAM = """
 HloModule m, num_partitions=4
 
@@ -46,14 +46,14 @@ use_global_device_ids=true, to_apply=add{mark}
 
 
 class CollectiveOfEqualValues(Rule):
-    """A collective over devices that hold the same value already.
+    """A collective over devices that already hold the same value.
 
     ## Why
-    After an all-reduce or an all-gather every device of a group has the same value. A second sum
-    over these devices multiplies it by their number: a gradient that `psum` reduced once by hand
-    and once by the partitioner, a loss that is averaged twice. The program runs, and learns with
-    another rate. A maximum, or an all-gather, of equal values moves bytes for what each device has.
-    The iterations of a loop that a pass has unrolled do what they did.
+    After an all-reduce or an all-gather, every device of a group has the same value. A second sum
+    over these devices multiplies it by their number: a gradient summed by `psum` and again by the
+    partitioner, a loss averaged twice. The program runs, but with a different learning rate. A
+    maximum or an all-gather of equal values moves bytes that each device already has. Iterations of
+    an unrolled loop are not reported.
     """
 
     severity = Severity.WARNING
@@ -70,7 +70,7 @@ class CollectiveOfEqualValues(Rule):
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such collective."""
+        """Collectives whose devices already hold the same operand."""
         module = final.module
         for computation in module.nonfusion_computations:
             for opcode in _JUDGED & computation.opcodes:
@@ -82,39 +82,39 @@ class CollectiveOfEqualValues(Rule):
                     if count > 1:
                         yield Finding(
                             collective,
-                            f"the {count} devices of a group have one value already, from "
+                            f"the {count} devices of a group already have the same value, from "
                             f"%{source.name}: {_effect(collective, module, count)}",
                             operand=0,
                         )
 
 
 def _is_next_iteration(collective: Instruction, source: Instruction) -> bool:
-    """True if the two are one instruction of a loop that a pass has unrolled."""
-    names = [_SUFFIX.sub("", one.name) for one in (collective, source)]
-    metadata = [one.attributes.get("metadata") for one in (collective, source)]
+    """True if both are the same instruction in two iterations of an unrolled loop."""
+    names = [_SUFFIX.sub("", call.name) for call in (collective, source)]
+    metadata = [call.attributes.get("metadata") for call in (collective, source)]
     return names[0] == names[1] and metadata[0] == metadata[1]
 
 
 def _made_equal(collective: Instruction) -> Instruction | None:
-    """The collective that gave all devices the value which this one reads."""
-    at = collective.producer()
+    """The earlier collective that made the operand equal on all devices; None if unknown."""
+    value = collective.producer()
     for _ in range(64):
-        if at is None or at.opcode in _MAKES_EQUAL:
-            return at
-        if at.opcode in _SCALES and len(at.operand_names) == 2:
-            varying = [number for number in (0, 1) if constant_of(at.producer(number)) is None]
+        if value is None or value.opcode in _MAKES_EQUAL:
+            return value
+        if value.opcode in _SCALES and len(value.operand_names) == 2:
+            varying = [number for number in (0, 1) if constant_of(value.producer(number)) is None]
             if len(varying) != 1:
                 return None
-            at = at.producer(varying[0])
-        elif at.opcode in _KEEPS and len(at.operand_names) == 1:
-            at = at.producer()
+            value = value.producer(varying[0])
+        elif value.opcode in _KEEPS and len(value.operand_names) == 1:
+            value = value.producer()
         else:
             return None
     return None
 
 
 def _equal_devices(collective: Instruction, source: Instruction, module: Module) -> int:
-    """The size of the groups of a collective, if each lies in one group of another."""
+    """The smallest group size, if each group is part of a group of the source; else 0."""
     equal = [frozenset(group) for group in device_groups(source, module)]
     group_of = {device: group for group in equal for device in group}
     groups = list(device_groups(collective, module))
@@ -128,4 +128,4 @@ def _effect(collective: Instruction, module: Module, count: int) -> str:
     operation = None if reducer is None or reducer.root is None else reducer.root.opcode
     if operation == "add":
         return f"this sum is {count} times that value"
-    return f"this {collective.opcode} moves what each of them has"
+    return f"this {collective.opcode} moves bytes that each device has"

@@ -1,4 +1,4 @@
-"""Sorts whose comparator puts equal elements, or each of two elements, before the other."""
+"""Sorts whose comparator is not a strict weak order."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _OF_EQUALS: Final = {"LT": False, "GT": False, "NE": False, "LE": True, "GE": True, "EQ": True}
-"""The value of a comparison of something with itself."""
+"""The result of comparing a value with itself, by direction."""
 _SYMMETRIC: Final = frozenset({"EQ", "NE"})
 _COMMUTATIVE: Final = frozenset({"add", "and", "maximum", "minimum", "multiply", "or", "xor"})
 _MAX_SIZE: Final = 500
-"""Instructions of a comparator; a larger one is not looked at."""
+"""The largest comparator that is checked, in instructions."""
 _PROGRAM = """
 less {{
   a = s32[] parameter(0)
@@ -41,15 +41,15 @@ ENTRY e {{
 
 
 class ComparatorNotStrict(Rule):
-    """A sort whose comparator is not a strict order.
+    """A sort whose comparator is not a strict weak order.
 
     ## Why
-    The comparator says whether its first element has to stand before the second one. XLA demands a
-    strict weak order: no element comes before an equal one, and of two elements not each before
-    the other. With `LE`, `GE`, `EQ` or `NE` in the place of `LT` it is not one. XLA:CPU hands
-    the comparator to `std::sort`, which may then read past the end of the array: 64 elements with
-    `LE` end jax 0.10.2 with SIGSEGV. Elsewhere a stable sort is not stable, and the order depends
-    on the algorithm that the backend takes.
+    The comparator returns true if its first element must come before its second. XLA requires a
+    strict weak order: no element comes before an equal element, and two elements do not each come
+    before the other. `LE`, `GE`, `EQ` and `NE` in place of `LT` violate that. XLA:CPU passes the
+    comparator to `std::sort`, which may then read past the end of the array: 64 elements with `LE`
+    crash jax 0.10.2 with SIGSEGV. On other backends a stable sort is not stable, and the order
+    depends on the algorithm.
     """
 
     severity = Severity.WARNING
@@ -70,7 +70,7 @@ class ComparatorNotStrict(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such sort."""
+        """Sorts whose comparator is not a strict weak order."""
         defects: dict[object, str] = {}
         for sort in instructions_of(module, "sort"):
             comparator = module.callee(sort)
@@ -80,26 +80,26 @@ class ComparatorNotStrict(Rule):
             if template not in defects:
                 defects[template] = _defect(comparator)
             if defects[template]:
-                reason = f"%{comparator.name} is not a strict order: {defects[template]}"
+                reason = f"%{comparator.name} is not a strict weak order: {defects[template]}"
                 yield Finding(sort, reason)
 
 
 def _defect(comparator: Computation) -> str:
-    """The reason that it is not a strict weak order; empty if none is known."""
+    """The reason that a comparator is not a strict weak order; empty if it may be."""
     root = comparator.root
     if root is None or root.type_text != "pred[]" or len(comparator.rows) > _MAX_SIZE:
         return ""
     numbering = ValueNumbering()
     equal = _forms(root, numbering, lambda number: number & ~1)
     if _of_equals(root, equal) is True:
-        return "it is true of two equal elements"
+        return "it returns true for equal elements"
     forth = _forms(root, numbering, lambda number: number)
     back = _forms(root, numbering, lambda number: number ^ 1)
     read = _parameters_read(root)
     pairs = [number for number in read if number ^ 1 in read]
     if pairs and forth[root] == back[root]:
-        return "it is the same of two elements in either order"
-    # A comparator that is constant orders nothing, and is left alone.
+        return "it returns the same if its elements are swapped"
+    # A constant comparator does not order, and is accepted.
     return "" if pairs or not read else "it never reads both elements of a pair"
 
 
@@ -109,7 +109,7 @@ def _parameters_read(root: Instruction) -> set[int]:
 
 
 def _of_equals(root: Instruction, forms: Mapping[Instruction, int]) -> bool | None:
-    """The truth value where each element is compared with an equal one; None where unknown."""
+    """The result of a comparator for equal elements; None if unknown."""
     truths: dict[Instruction | None, bool | None] = {}
     for value in operands_first([root], _PRODUCERS):
         operands = [operand.instruction for operand in value.operands]
@@ -118,20 +118,20 @@ def _of_equals(root: Instruction, forms: Mapping[Instruction, int]) -> bool | No
             case "constant", _:
                 text = value.operands_text.strip()
                 result = text == "true" if text in ("true", "false") else None
-            case "compare", [Instruction() as one, Instruction() as other]:
-                if forms[one] == forms[other]:
+            case "compare", [Instruction() as left, Instruction() as right]:
+                if forms[left] == forms[right]:
                     result = _OF_EQUALS.get(value.attributes.get("direction", ""))
             case "copy" | "not", [inner]:
                 truth = truths.get(inner)
                 result = truth if value.opcode == "copy" or truth is None else not truth
-            case "and" | "or", [one, other]:
-                sides = {truths.get(one), truths.get(other)}
+            case "and" | "or", [left, right]:
+                sides = {truths.get(left), truths.get(right)}
                 decisive = value.opcode == "or"
                 result = decisive if decisive in sides else None if None in sides else not decisive
-            case "select", [chosen, one, other]:
-                condition = truths.get(chosen)
+            case "select", [predicate, on_true, on_false]:
+                condition = truths.get(predicate)
                 if condition is not None:
-                    result = truths.get(one if condition else other)
+                    result = truths.get(on_true if condition else on_false)
         truths[value] = result
     return truths[root]
 
@@ -139,7 +139,7 @@ def _of_equals(root: Instruction, forms: Mapping[Instruction, int]) -> bool | No
 def _forms(
     root: Instruction, numbering: ValueNumbering, numbered: Callable[[int], int]
 ) -> Mapping[Instruction, int]:
-    """A number for each value, to be compared: with equal elements, or with swapped ones."""
+    """Value numbers of a comparator's instructions, with parameters renumbered by `numbered`."""
     forms: dict[Instruction | None, int] = {}
     for value in operands_first([root], _PRODUCERS):
         number = value.parameter_number
@@ -156,8 +156,7 @@ def _forms(
         if direction in _SYMMETRIC or value.opcode in _COMMUTATIVE:
             read.sort()
         literal = value.operands_text if value.opcode == "constant" else ""
-        what = value.opcode, value.type_text, attributes, literal, *read
-        forms[value] = numbering.number(what)
+        forms[value] = numbering.number((value.opcode, value.type_text, attributes, literal, *read))
     return {value: number for value, number in forms.items() if value is not None}
 
 

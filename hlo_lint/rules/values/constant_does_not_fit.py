@@ -1,4 +1,4 @@
-"""Constants that the operation which reads them cannot use."""
+"""Constants that are invalid operands of the operation that reads them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _OPERANDS: Final = {
     "remainder": 1,
     "set-dimension-size": 1,
 }
-"""The operand of each opcode that may not be any number."""
+"""The restricted operand of each opcode."""
 
 
 class ConstantDoesNotFit(Rule):
-    """A constant that an operation cannot use: to convert it, to divide by it, or as a size.
+    """A constant that its operation cannot convert, divide by, or use as a size.
 
     ## Why
-    HLO defines a result for everything, and it is not what the program means. A conversion of a
-    number that the type does not have wraps around, is cut off at the end of the type, or gives
-    NaN; an integer divided by 0 is -1; a dynamic dimension of a negative size, or of more elements
-    than its bound, is memory of others. None of that is an error when the program runs.
+    HLO defines a result in these cases, but not the intended result. A conversion of a number
+    outside the range of the type wraps around, saturates or returns NaN; an integer divided by 0 is
+    -1; a dynamic dimension with a negative size, or a size above its bound, reads foreign memory.
+    None of these is an error at run time.
     """
 
     severity = Severity.WARNING
@@ -67,7 +67,7 @@ class ConstantDoesNotFit(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such operation, bodies of fusions included."""
+        """Operations with an invalid constant, including fusion bodies."""
         for opcode, operand in _OPERANDS.items():
             for instruction in instructions_where(module, opcode, _may_not_fit):
                 value = number_of(constant_of(instruction.producer(operand)))
@@ -77,7 +77,7 @@ class ConstantDoesNotFit(Rule):
 
 
 def _may_not_fit(kind: RowKind) -> bool:
-    """True for a size, and for a result of integers or of floats without infinities."""
+    """True for set-dimension-size, and for integer results or float results without infinity."""
     dtype = kind[1].partition("[")[0]
     element = ELEMENT_TYPES.get(dtype)
     saturates = element is not None and element.is_float and not element.has_infinity
@@ -85,7 +85,7 @@ def _may_not_fit(kind: RowKind) -> bool:
 
 
 def _misfit(instruction: Instruction, value: float) -> str | None:
-    """The reason why a number is of no use; None if it fits."""
+    """The reason that a number is invalid; None if it is valid."""
     opcode, shape = instruction.opcode, result_array(instruction)
     if shape is None:
         return None
@@ -97,7 +97,7 @@ def _misfit(instruction: Instruction, value: float) -> str | None:
         bound = array.dims[dimensions[0]]
         if 0 <= value <= bound:
             return None
-        return f"this size is {value:.0f}, and dimension {dimensions[0]} has room for 0 to {bound}"
+        return f"this size is {value:.0f}, expected 0 to {bound} for dimension {dimensions[0]}"
     if opcode == "convert":
         return _lost(value, shape.dtype)
     return "this divides integers by 0" if value == 0 and is_integer(shape.dtype) else None
@@ -108,12 +108,12 @@ def _lost(value: float, dtype: str) -> str | None:
         values = integer_range(dtype)
         if values[0] - 1 < value < values[-1] + 1:
             return None
-        return f"this converts {value:g} to {dtype}, which goes from {values[0]} to {values[-1]}"
+        return f"this converts {value:g} to {dtype}, whose range is {values[0]} to {values[-1]}"
     element = ELEMENT_TYPES.get(dtype)
-    # A type with infinities takes a large number for infinity, as masks want it; one that is
-    # narrower than a byte saturates.
+    # In a type with infinities, large numbers become infinity, as masks intend. Types narrower
+    # than a byte saturate.
     if element is None or not element.is_float or element.has_infinity or element.overflow == inf:
         return None
     if abs(value) < element.overflow or isnan(value):
         return None
-    return f"this converts {value:g} to {dtype}, which has no such number: the result is NaN"
+    return f"this converts {value:g} to {dtype}, which is out of range: the result is NaN"

@@ -1,4 +1,4 @@
-"""Gathers and scatters whose indices are not as sorted or as unique as they say."""
+"""Gathers and scatters with wrong `unique_indices` or `indices_are_sorted`."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, {claim}=true, to_apply=s
 
 
 class IndexClaimUntrue(Rule):
-    """A gather or scatter whose constant indices are not unique, or not sorted, as it claims.
+    """A gather or scatter whose indices are not unique or not sorted, although it claims so.
 
     ## Why
-    `unique_indices=true` lets XLA write the updates of a scatter in any order and without atomic
-    operations, and `indices_are_sorted=true` lets it work through them in runs. Neither is checked:
-    where two rows are equal, one update is lost or any of them stays, and it differs from run to
-    run and between backends. Rows that are out of bounds write nothing and may be equal.
+    `unique_indices=true` lets XLA write the updates of a scatter in any order and without atomics,
+    and `indices_are_sorted=true` lets it process them in runs. XLA does not check either: if two
+    rows are equal, an update is lost or either remains, which differs between runs and backends.
+    Rows out of bounds write nothing and may be equal.
 
-    Indices are looked at that the text determines: constants, iotas, and what reshapes, converts or
-    concatenates them. Of a pass that makes a claim which no gather or scatter made before, the
-    indices have to come from a sort, an iota or a constant.
+    The rule checks indices that the text determines: constants, iotas, and their reshapes,
+    conversions and concatenations. If a pass introduces a claim that no gather or scatter made
+    before, the indices must come from a sort, an iota or a constant.
     """
 
     severity = Severity.WARNING
@@ -94,7 +94,7 @@ class IndexClaimUntrue(Rule):
     )
 
     def check_pass(self, change: PassPair) -> Findings:
-        """Each claim that a pass makes of indices that may be any."""
+        """Claims that a pass makes about arbitrary indices."""
         for claim in _CLAIMS:
             old, new = (
                 [
@@ -107,17 +107,17 @@ class IndexClaimUntrue(Rule):
                 for bodies in (change.removed, change.added)
             )
             for reader in () if old else new:
-                at = (len(reader.operands) - 1) // 2 if reader.opcode == "scatter" else 1
-                indices = reader.producer(at) if len(reader.operands) > at else None
+                number = (len(reader.operands) - 1) // 2 if reader.opcode == "scatter" else 1
+                indices = reader.producer(number) if len(reader.operands) > number else None
                 if indices is not None and _may_be_any(indices):
                     yield Finding(
                         reader,
-                        f"{change.pass_name} claims {claim}, and nothing made %{indices.name} so",
-                        operand=at,
+                        f"{change.pass_name} claims {claim}, but %{indices.name} may be arbitrary",
+                        operand=number,
                     )
 
     def check(self, computation: Computation) -> Findings:
-        """Each claim that constant indices belie."""
+        """Claims that known indices contradict."""
         for opcode in INDEX_MAPS:
             for instruction in computation.with_opcode(opcode):
                 claims = instruction.attributes_text
@@ -131,25 +131,27 @@ class IndexClaimUntrue(Rule):
                 if often > 1:
                     yield Finding(
                         instruction,
-                        f"unique_indices is true, and {_spelled(twice)} is there {often} times",
+                        f"unique_indices is true, but {_spelled(twice)} occurs {often} times",
                     )
                 fall = next((pair for pair in pairwise(rows) if pair[1] < pair[0]), None)
                 if is_sorted and fall is not None:
                     yield Finding(
                         instruction,
-                        f"indices_are_sorted is true, and {_spelled(fall[1])} comes after "
+                        f"indices_are_sorted is true, but {_spelled(fall[1])} comes after "
                         f"{_spelled(fall[0])}",
                     )
 
 
 def _may_be_any(indices: Instruction) -> bool:
-    """True if only the arguments decide the indices, of which there are several."""
+    """True if there are several indices and they depend only on parameters."""
     shape = indices.shape_or_none
     if not isinstance(shape, ArrayShape) or prod(shape.dims) <= max(shape.dims[-1:], default=1):
         return False
     cone = reached(
         [indices],
-        lambda value: [one for one in map(value.producer, range(len(value.operands))) if one],
+        lambda value: [
+            operand for operand in map(value.producer, range(len(value.operands))) if operand
+        ],
     )
     return all(value.opcode in _MOVES for value in cone)
 

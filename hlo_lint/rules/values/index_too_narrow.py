@@ -1,4 +1,4 @@
-"""Indices whose type ends before the array does."""
+"""Indices whose type is too narrow for the indexed dimension."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ ROOT d = f32[8]{{0}} dynamic-slice(p, i), dynamic_slice_sizes={{8}}{mark}
 
 
 class IndexTooNarrow(Rule):
-    """An index that cannot name all elements of the dimension that it indexes.
+    """An index whose type cannot represent all positions of its dimension.
 
     ## Why
-    An index of type `s8` counts to 127. What lies beyond it in a longer dimension is never read or
-    written, and what is computed of the index in its type wraps around before it arrives: with an
-    index of -5 in an array of 1000 elements, `x[i]` in jax adds 1000 to it in `s8`, and gives
-    element 0 on XLA:CPU. Convert indices to `s32` before anything is computed of them, and
-    to `s64` for dimensions of more than 2^31 elements.
+    An index of type `s8` reaches 127. Later elements of a longer dimension are never read or
+    written, and arithmetic on the index wraps around: for an index of -5 into 1000 elements, `x[i]`
+    in jax adds 1000 in `s8` and returns element 0 on XLA:CPU. Convert indices to `s32` before any
+    arithmetic, and to `s64` for dimensions of more than 2^31 elements.
     """
 
     severity = Severity.WARNING
@@ -42,7 +41,7 @@ class IndexTooNarrow(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such instruction, at the first index that is too narrow; fusions included."""
+        """Instructions with an index that is too narrow, including fusion bodies."""
         for opcode in sorted(self.opcodes):
             for instruction in instructions_where(module, opcode, _may_be_narrow):
                 for operand, size, taken in _indices(instruction):
@@ -53,15 +52,15 @@ class IndexTooNarrow(Rule):
                         dtype = "" if index is None else index.dtype
                         yield Finding(
                             instruction,
-                            f"this {opcode} is indexed by {dtype}, which ends at {last}, in a "
-                            f"dimension of {size}",
+                            f"this {opcode} indexes a dimension of {size} elements with {dtype}, "
+                            f"whose largest value is {last}",
                             operand=operand,
                         )
                         break
 
 
 def _may_be_narrow(kind: RowKind) -> bool:
-    """True if an operand is of a type that ends before some dimension of the first one."""
+    """True if an operand's type cannot index some dimension of the first operand."""
     whole, *others = [shape_or_none(text or "") for text in kind[3]] or [None]
     if not isinstance(whole, ArrayShape) or not whole.dims:
         return False
@@ -70,12 +69,12 @@ def _may_be_narrow(kind: RowKind) -> bool:
 
 
 def _last(dtype: str) -> float:
-    """The largest index that a type has; without a limit for other types."""
+    """The largest value of an integer type; infinity for other types."""
     return integer_range(dtype)[-1] if is_integer(dtype) else inf
 
 
 def _indices(instruction: Instruction) -> Iterator[tuple[int, int, int]]:
-    """The operand of each index, the size of its dimension and of what is taken there."""
+    """The operand number of each index, the size of its dimension, and the slice size there."""
     whole = operand_array(instruction, 0)
     if whole is None:
         return

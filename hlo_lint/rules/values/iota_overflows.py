@@ -1,4 +1,4 @@
-"""Iotas that are longer than their element type can count."""
+"""Iotas that exceed the range of their element type."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _EXACT: Final = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
-"""The bits of the largest whole number up to which a floating-point type has every other one."""
+"""The number of bits up to which a floating-point type represents every integer."""
 
 
 class IotaOverflows(Rule):
-    """An iota that has more elements than its type has whole numbers.
+    """An iota with more elements than its element type can count.
 
     ## Why
-    An iota counts from 0 along a dimension. Past the largest integer of its type it begins anew at
-    the smallest one: indices become negative, masks repeat. Past the last whole number that a
-    floating-point type has (256 of bf16, 2048 of f16), neighbours are rounded to one value: all
-    positions of an embedding from there on are wrong by a little, and nothing says so. Count in a
-    wider type and convert what is computed from it.
+    An iota counts from 0 along a dimension. Past the largest integer of its type it wraps around to
+    the smallest: indices become negative, masks repeat. A floating-point type represents integers
+    exactly only up to a limit (256 for bf16, 2048 for f16); beyond it, neighbours round to the same
+    value, and all later positions of an embedding are silently off. Count in a wider type and
+    convert the results.
     """
 
     severity = Severity.WARNING
@@ -36,7 +36,7 @@ class IotaOverflows(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such iota, bodies of fusions included."""
+        """Iotas that exceed their type, including fusion bodies."""
         for iota, message in judged(module, "iota", _overflow):
             yield Finding(iota, message)
 
@@ -50,8 +50,9 @@ def _overflow(iota: Instruction) -> str | None:
         return None
     last, dtype = shape.dims[dimensions[0]] - 1, shape.dtype
     if dtype in _EXACT and last > 1 << _EXACT[dtype]:
-        none = (1 << _EXACT[dtype]) + 1
-        return f"this iota counts to {last}, and {dtype} has no whole number {none}"
+        rounded = (1 << _EXACT[dtype]) + 1
+        return f"this iota counts to {last}, but {dtype} cannot represent {rounded}"
     if is_integer(dtype) and last not in integer_range(dtype):
-        return f"this iota counts to {last}, and {dtype} ends at {integer_range(dtype)[-1]}"
+        largest = integer_range(dtype)[-1]
+        return f"this iota counts to {last}, but the largest {dtype} is {largest}"
     return None

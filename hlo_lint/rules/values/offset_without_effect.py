@@ -1,4 +1,4 @@
-"""Slices and updates as large as their array, which a pass gives an offset."""
+"""Slices and updates as large as their array, to which a pass gives an offset."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ second { a = f32[] parameter(0) ROOT b = f32[] parameter(1) }
 
 
 class OffsetWithoutEffect(Rule):
-    """A dynamic slice or update of a whole array that a pass makes, at an offset that it computes.
+    """A pass that makes a dynamic slice or update of a whole array at a computed offset.
 
     ## Why
-    XLA moves the start of a slice until all of it lies in the array. One that is as large as its
-    array has one place, and whatever offset is computed for it counts as 0: a pass that wants rows
-    to lie at the offset has to make room for them. It is reported of what a pass adds, in a
-    dimension of more than one element; a program may say so itself. Where a gather or scatter is
-    expanded, offsets of 0 are computed, too.
+    XLA clamps the start of a slice so that the slice is within the array. A slice as large as its
+    array always starts at 0, whatever its offset: a pass that needs rows at the offset must pad the
+    array. The rule reports only slices that a pass adds, in a dimension of more than one element: a
+    program may contain them. Expanded gathers and scatters, which compute offsets of 0, are
+    skipped.
 
     Reports: openxla/xla@0c0461629c.
     """
@@ -87,7 +87,7 @@ class OffsetWithoutEffect(Rule):
     )
 
     def check(self, change: PassPair) -> Findings:
-        """Each of them in what a pass has changed, where there was none before."""
+        """New slices and updates of whole arrays, if the module had none before the pass."""
         added = [update for computation in change.added for update in _whole(computation)]
         if not added or any(any(_whole(computation)) for computation in change.before.computations):
             return
@@ -96,15 +96,18 @@ class OffsetWithoutEffect(Rule):
         for update in added:
             yield Finding(
                 update,
-                f"{change.pass_name} makes a {update.opcode} as large as its array, "
-                f"{operand_array(update, 0)}: its offset counts as 0",
+                f"{change.pass_name} made a {update.opcode} as large as its array, "
+                f"{operand_array(update, 0)}: its offset has no effect",
             )
 
 
 def _expandable(module: Module) -> int:
     """The number of gathers and scatters."""
-    positions = [one.positions(name) for one in module.computations for name in _EXPANDABLE]
-    return sum(map(len, positions))
+    return sum(
+        len(computation.positions(opcode))
+        for computation in module.computations
+        for opcode in _EXPANDABLE
+    )
 
 
 def _whole(computation: Computation) -> Iterator[Instruction]:

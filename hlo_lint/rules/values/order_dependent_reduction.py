@@ -1,4 +1,4 @@
-"""Reductions whose result depends on the order and the parts in which XLA takes the elements."""
+"""Reductions whose result depends on the order or grouping of elements."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _REDUCTIONS: Final = (
 )
 _ORDERED: Final = frozenset("atan2 divide power remainder subtract".split())
 MAX_WHOLE: Final = 32
-"""Elements that no backend takes in parts: XLA:CPU takes 33 in two."""
+"""The largest number of elements that no backend splits: XLA:CPU splits 33."""
 _NEUTRAL: Final = {"add": "0", "multiply": "1"}
-"""The initial value of each operation that changes no result."""
+"""The neutral initial value of each operation."""
 _HANDS_ON: Final = frozenset({"bitcast", "convert", "copy"})
 _PROGRAM = """
 step {{
@@ -68,21 +68,20 @@ ENTRY e {{
 
 
 class OrderDependentReduction(Rule):
-    """A reduction that gives another result in another order, or in other parts.
+    """A reduction whose result depends on the order or grouping of elements.
 
     ## Why
-    XLA takes the elements of a reduction in any order, and in parts: rows by several threads,
-    vectors, devices. That is right for sums, products and maxima, which are associative. A
-    difference, a quotient or a power of the two elements is not: the result changes with the
-    backend, the shape and the number of devices, and a collective with such a computation is
-    refused on a GPU (`MatchReductionComputation` in `xla/service/collective_ops_utils.cc`). The
-    place of the greatest element is the same only if the reducer says which of two equal ones it
-    takes: the smaller index, as `jnp.argmax` does.
+    XLA reduces elements in any order and in parts: by threads, vectors and devices. That is right
+    for sums, products and maxima, which are associative. Differences, quotients and powers are not:
+    the result changes with the backend, the shape and the number of devices, and a GPU rejects
+    collectives with such a reducer (`MatchReductionComputation` in
+    `xla/service/collective_ops_utils.cc`). An argmax is well defined only if the reducer breaks
+    ties, by the smaller index as in `jnp.argmax`.
 
-    Each part begins with the initial value. That has to be neutral: a sum that begins with 1 has
-    one more for each part. XLA:CPU of jax 0.10.2 gives 103228 for the sum of 1 and 100000 ones, and
-    XLA:GPU of jax 0.11.2 (tree-reduction-rewriter) 1001001 for that of 1 and a million. Up to 32
-    elements are taken whole. Add the value to the result.
+    Each part starts with the initial value, so it must be neutral: a sum with the initial value 1
+    is too large by 1 for each additional part. XLA:CPU of jax 0.10.2 returns 103228 for the sum of
+    1 and 100000 ones, and XLA:GPU of jax 0.11.2 (tree-reduction-rewriter) 1001001 for 1 and a
+    million. Up to 32 elements are never split. Add the value to the result instead.
     """
 
     severity = Severity.WARNING
@@ -101,7 +100,7 @@ class OrderDependentReduction(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such reduction."""
+        """Reductions with a reducer or an initial value that depends on order or grouping."""
         templates: dict[object, str | None] = {}
         steps: dict[str, str | None] = {}
         for opcode in _REDUCTIONS:
@@ -129,19 +128,20 @@ class OrderDependentReduction(Rule):
                     elif applied == "tuple":
                         yield Finding(
                             computation.at(number),
-                            f"this {opcode} keeps either of two equal values with what belongs to "
-                            f"it: %{name} compares the values alone",
+                            f"this {opcode} does not break ties: %{name} compares only values, so "
+                            "either of two equal elements may win",
                             severity=Severity.INFO,  # harmless where no two are equal
                         )
                     elif applied in _ORDERED:
                         yield Finding(
                             computation.at(number),
-                            f"this {opcode} applies %{name}, a {applied}, in any order",
+                            f"this {opcode} applies %{name} in any order, but {applied} is not "
+                            "associative",
                         )
 
 
 def _counted(reduction: Instruction, initial: Instruction, opcode: str) -> Findings:
-    """A constant that each part of a sum or product begins with, and that counts."""
+    """A finding for a sum or product whose constant initial value is not neutral."""
     value = number_of(initial)
     if value is None:
         return
@@ -149,14 +149,14 @@ def _counted(reduction: Instruction, initial: Instruction, opcode: str) -> Findi
     if value != float(_NEUTRAL[opcode]) and not absorbs and _reduced(reduction) > MAX_WHOLE:
         yield Finding(
             reduction,
-            f"this {reduction.opcode} begins each part with {value:g}, which counts in the "
-            f"{opcode} once for each",
+            f"this {reduction.opcode} starts each part with {value:g}, so the {opcode} includes it "
+            "once per part",
             operand=1,
         )
 
 
 def _reduced(reduction: Instruction) -> int:
-    """The number of elements that one element of the result is made of."""
+    """The number of elements reduced per element of the result."""
     before, after = operand_array(reduction, 0), result_array(reduction)
     if reduction.opcode != "reduce":
         window: Any = reduction.attribute_or_none("window") or ()
@@ -167,7 +167,7 @@ def _reduced(reduction: Instruction) -> int:
 
 
 def _step(step: Computation | None) -> Instruction | None:
-    """The operation of the two elements, or a choice between pairs; None of anything else."""
+    """The root operation of a reducer, or its tuple of selects; None for other reducers."""
     root = _bare(None if step is None else step.root)
     if root is None or (root.opcode == "tuple" and not _leaves_ties(root)):
         return None
@@ -178,7 +178,7 @@ def _step(step: Computation | None) -> Instruction | None:
 
 
 def _leaves_ties(pair: Instruction) -> bool:
-    """True if both results are chosen by nothing but a comparison of the first two elements."""
+    """True if all results are selected by a single comparison of the first two elements."""
     choices = [operand.instruction for operand in pair.operands]
     if len(choices) < 2 or any(choice is None or choice.opcode != "select" for choice in choices):
         return False
@@ -187,7 +187,7 @@ def _leaves_ties(pair: Instruction) -> bool:
     if tests or test is None or test.opcode != "compare":
         return False
     compared = {_parameter(operand.instruction) for operand in test.operands}
-    # XLA numbers the parameters of a reducer: all old elements, then all new ones.
+    # A reducer's parameters are all accumulators, then all new elements.
     return compared == {0, len(choices)} and test.attributes.get("direction") not in ("EQ", "NE")
 
 

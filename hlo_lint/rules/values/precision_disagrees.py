@@ -1,4 +1,4 @@
-"""Dots whose algorithm multiplies in fewer bits than their operand_precision asks for."""
+"""Dots whose algorithm keeps fewer bits than their operand_precision requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlo_lint.rules.base import Bad, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
 
 _ASKED: Final = {"high": 16, "highest": 24}
-"""The significant bits of an f32 that each precision keeps."""
+"""The significant bits of an f32 that each precision requests."""
 _KEPT: Final = {
     "dot_any_f8_any_f8_f32": 4,
     "dot_any_f8_any_f8_f32_fast_accum": 4,
@@ -23,7 +23,7 @@ _KEPT: Final = {
     "dot_tf32_tf32_f32": 11,
     "dot_tf32_tf32_f32_x3": 22,
 }
-"""The significant bits of an f32 that the factors of each algorithm keep; others keep all."""
+"""The significant bits of an f32 that each algorithm keeps; other algorithms keep all."""
 _PROGRAM: Final = """
 p = f32[8,8] parameter(0)
 q = f32[8,8] parameter(1)
@@ -35,12 +35,12 @@ operand_precision={{{asked},{asked}}}, algorithm={algorithm}{mark}
 
 
 class PrecisionDisagrees(Rule):
-    """A dot of f32 that is to be exact, and whose algorithm rounds its factors.
+    """An f32 dot whose algorithm contradicts its operand_precision.
 
     ## Why
-    A program asks for more than the default by `operand_precision`: decompositions do, which lose
-    all digits otherwise. `algorithm` says how a dot is computed, and goes before it. A pass that
-    sets one on a dot with the other takes the precision away, and no type shows it.
+    A program requests more than the default precision with `operand_precision`, as decompositions
+    do, which lose all digits otherwise. `algorithm` states how a dot is computed and overrides it.
+    A pass that sets an algorithm on such a dot loses the precision, and no type shows it.
 
     Reports: openxla/xla@224a478aa9.
     """
@@ -56,7 +56,7 @@ class PrecisionDisagrees(Rule):
     )
 
     def check(self, module: Module) -> Findings:
-        """Each such dot whose factors are f32, or were."""
+        """Dots of f32, or of converted f32, whose algorithm keeps too few bits."""
         for dot in instructions_of(module, "dot"):
             if "algorithm=" not in dot.attributes_text:
                 continue
@@ -67,7 +67,7 @@ class PrecisionDisagrees(Rule):
                 if kept is not None and kept < wanted and _was_f32(dot, number):
                     yield Finding(
                         dot,
-                        f"operand_precision asks for {precision.strip()}, and the algorithm keeps "
+                        f"operand_precision is {precision.strip()}, but the algorithm keeps only "
                         f"{kept} of the 24 bits of an f32",
                         operand=number,
                     )
@@ -75,7 +75,7 @@ class PrecisionDisagrees(Rule):
 
 
 def _was_f32(dot: Instruction, number: int) -> bool:
-    """True if an operand is f32, or was until a convert."""
+    """True if an operand is f32, or converted from f32."""
     array, producer = operand_array(dot, number), dot.producer(number)
     if producer is not None and producer.opcode == "convert":
         array = operand_array(producer, 0)

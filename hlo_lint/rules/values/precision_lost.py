@@ -1,4 +1,4 @@
-"""Products and reductions over devices that a pass made anew, with less precision."""
+"""Products and reductions that a pass replaced with less precision."""
 
 from __future__ import annotations
 
@@ -148,26 +148,24 @@ _SUNK = """x = bf16[8] convert(n)
 
 
 class PrecisionLost(Rule):
-    """A pass that makes a product or a reduction over devices anew, with less precision.
+    """A pass that replaces a product or a reduction by a less precise one.
 
     ## Why
-    `operand_precision` and `algorithm` say how many bits of its factors a dot or a convolution
-    keeps. A pass that makes the product anew, with other dimensions, merged with another, or as a
-    call of a library, has to hand them on. Where it does not, the product is computed in TF32 or
-    bf16, and no type shows it.
+    `operand_precision` and `algorithm` state how many bits of its factors a dot or a convolution
+    keeps. A pass that replaces the product, with different dimensions, merged with another product,
+    or as a library call, must carry them over. Otherwise the product is computed in TF32 or bf16,
+    and no type shows it. Reported when a pass leaves fewer products with a requested precision, and
+    makes a product without it that multiplies the same types and as many elements, a part of them,
+    or those of several products.
 
-    It is one where a pass leaves fewer products that ask for a precision, and makes one that asks
-    for none and multiplies as many elements of the same types, or a part of them, or the elements
-    of several products at once.
+    A pass must not round an operand by a conversion to fewer bits than the value, its source and
+    the result have, and must not narrow the result of a product or of a part of its sum. A dot
+    accumulates at least in f32: a reduction that replaces a dot or a reduction must not round each
+    step to fewer bits.
 
-    Nor does a pass round what an instruction reads, by a conversion to fewer bits than the value,
-    the result and what it was made of have, or have a product, or a part of its sum, give fewer
-    bits. A dot sums in f32 at least: a reduction in its place, or in the place of another one,
-    rounds no step to fewer bits.
-
-    A reduction over devices rounds each step to its element type. Where an all-reduce or a
-    reduce-scatter is made anew in a type of fewer bits, they are lost, unless its operands came
-    from that type, or what reads it rounds to it. Passes that look for such places are left alone.
+    A reduction over devices rounds each step to its element type. An all-reduce or reduce-scatter
+    that replaces a wider one loses bits, unless its operands came from the narrower type, or its
+    users round to it. Passes that narrow such reductions on purpose are not checked.
     """
 
     severity = Severity.WARNING
@@ -266,16 +264,16 @@ class PrecisionLost(Rule):
     )
 
     def check_reductions(self, change: PassPair) -> Findings:
-        """Each new reduction over devices in a narrower type than that of the one that is gone."""
+        """New reductions over devices in a narrower type than the removed reduction."""
         if may(change.pass_name, "precision"):
             return
         gone = list(_reductions(change.removed))
-        made = list(_reductions(change.added)) if gone else []
-        there = Counter((one.dtype, one.elements) for one in made)
-        fewer = Counter((one.dtype, one.elements) for one in gone)
-        more = there - fewer
-        fewer.subtract(there)
-        for new in made:
+        added = list(_reductions(change.added)) if gone else []
+        counts = Counter((reduction.dtype, reduction.elements) for reduction in added)
+        fewer = Counter((reduction.dtype, reduction.elements) for reduction in gone)
+        more = counts - fewer
+        fewer.subtract(counts)
+        for new in added:
             if more[new.dtype, new.elements] <= 0:
                 continue
             for old in gone:
@@ -292,14 +290,13 @@ class PrecisionLost(Rule):
                 yield Finding(
                     new.instruction,
                     f"{change.pass_name} made this reduction over devices round to {new.dtype}",
-                    notes=(f"before it, %{old.instruction.name} kept {old.dtype}",),
+                    notes=(f"before the pass, %{old.instruction.name} kept {old.dtype}",),
                     key="reduction",
                 )
                 break
 
     def check_narrowed(self, change: PassPair) -> Findings:
-        """The first operand that a pass rounds on its way to a reader that it kept, and the first
-        product whose result it rounds."""
+        """The first operand of a kept instruction, and the first product, that a pass rounds."""
         if may(change.pass_name, "precision"):
             return
         for reader, source, dtype in _rounded_operands(change):
@@ -312,29 +309,29 @@ class PrecisionLost(Rule):
         if _result_types(change.removed) == _result_types(change.added):
             return
         gone = list(products(change.removed, frozenset(ELEMENT_TYPES)))
-        made = list(products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
-        there = Counter((one.size, one.result) for one in made)
-        there.subtract((one.size, one.result) for one in gone)
-        for old, new in [(old, new) for old in gone for new in made]:
+        added = list(products(change.added, frozenset(ELEMENT_TYPES))) if gone else []
+        balance = Counter((product.size, product.result) for product in added)
+        balance.subtract((product.size, product.result) for product in gone)
+        for old, new in [(old, new) for old in gone for new in added]:
             if (
                 old.factors == new.factors
-                and not new.elements % max(old.elements, 1)  # of a sum in parts each is a result
+                and not new.elements % max(old.elements, 1)  # each part of a split sum is a result
                 and significand_bits(old.result) > significand_bits(new.result) > 0
-                and there[old.size, old.result] < 0 < there[new.size, new.result]
+                and balance[old.size, old.result] < 0 < balance[new.size, new.result]
                 and not any(new.result in _types_of(user) for user in readers_of(old, new))
             ):
                 yield Finding(
                     new.instruction,
-                    f"{change.pass_name} has this product give {new.result}, where "
-                    f"%{old.instruction.name} gave {old.result}",
+                    f"{change.pass_name} made this product return {new.result}; "
+                    f"%{old.instruction.name} returned {old.result}",
                     key="result",
                 )
                 break
 
     def check_sums(self, change: PassPair) -> Findings:
-        """The first sum that a pass computes in a type of fewer bits, step for step.
+        """The first sum whose steps a pass rounds to fewer bits.
 
-        XLA:TPU, whose reductions of bf16 sum in f32, does so.
+        XLA:TPU is skipped: its reductions of bf16 accumulate in f32.
         """
         if "tpu" in (change.release or change.pass_name) or may(change.pass_name, "precision"):
             return
@@ -351,41 +348,43 @@ class PrecisionLost(Rule):
                     dtype = theirs.type_text.partition("[")[0]
                     yield Finding(
                         theirs,
-                        f"{change.pass_name} has this sum round each step to {dtype}",
-                        notes=(f"before it, %{ours.name} was summed in more bits",),
+                        f"{change.pass_name} made this sum round each step to {dtype}",
+                        notes=(f"before the pass, %{ours.name} accumulated in more bits",),
                         key="sum",
                     )
                     return
 
     def check(self, change: PassPair) -> Findings:
-        """Each new product of the default precision in the place of one that is gone."""
+        """New products of default precision that replace products of a requested precision."""
         if not any(map(asked_of, product_instructions(change.removed))):
             return
         gone = list(products(change.removed))
-        made = list(products(change.added))
-        for old, new, note in lost_precisions(gone, made):
+        added = list(products(change.added))
+        for old, new, note in lost_precisions(gone, added):
             yield Finding(
                 new.instruction,
                 f"{change.pass_name} lost the precision {old.asked} of this product",
-                notes=(f"before it, %{old.instruction.name} had it{note}",),
+                notes=(f"before the pass, %{old.instruction.name} had it{note}",),
                 key="precision",
             )
 
 
 def _result_types(computations: tuple[Computation, ...]) -> Counter[str]:
-    """The numbers of dots and convolutions of each element type."""
+    """The number of dots and convolutions of each element type."""
     return Counter(
-        type_of(computation.rows[at]).partition("[")[0]
+        type_of(computation.rows[number]).partition("[")[0]
         for computation in computations
         for opcode in ("convolution", "dot")
-        for at in computation.positions(opcode)
+        for number in computation.positions(opcode)
     )
 
 
 def _is_of_tpu(pipeline: str) -> bool:
-    """True for a pipeline that XLA:TPU alone has."""
-    runs = [one.backend for one in pass_lists() if any(pipeline in run for run in one.passes)]
-    return bool(runs) and set(runs) == {"tpu"}
+    """True for a pipeline that only XLA:TPU has."""
+    backends = {
+        passes.backend for passes in pass_lists() if any(pipeline in run for run in passes.passes)
+    }
+    return backends == {"tpu"}
 
 
 class _Reduction(NamedTuple):
@@ -395,7 +394,7 @@ class _Reduction(NamedTuple):
 
 
 def _reductions(computations: tuple[Computation, ...]) -> Iterator[_Reduction]:
-    """The arrays of floats that are reduced over devices, each with its instruction."""
+    """Reductions of floating-point arrays over devices."""
     for computation in computations:
         for opcode in _REDUCTIONS & computation.opcodes:
             for instruction in computation.with_opcode(opcode):
@@ -406,33 +405,36 @@ def _reductions(computations: tuple[Computation, ...]) -> Iterator[_Reduction]:
 
 
 def _types_around(instruction: Instruction) -> frozenset[str]:
-    """The element types of what its operands are made of, and of what reads its result."""
+    """The element types two steps before and after an instruction."""
     near = [instruction, *instruction.users]
-    near += [user for one in instruction.users for user in one.users]
-    near += [one.instruction for one in instruction.operands if one.instruction is not None]
-    shapes = [one.shape_or_none for one in near]
-    shapes += [operand.shape for one in near for operand in one.operands]
+    near += [second for user in instruction.users for second in user.users]
+    near += [read.instruction for read in instruction.operands if read.instruction is not None]
+    shapes = [neighbour.shape_or_none for neighbour in near]
+    shapes += [operand.shape for neighbour in near for operand in neighbour.operands]
     return frozenset(array.dtype for shape in shapes for array in arrays(shape))
 
 
 def _types_of(instruction: Instruction) -> frozenset[str]:
-    """The element types of what an instruction gives."""
+    """The element types of an instruction's results."""
     return frozenset(array.dtype for array in arrays(instruction.shape_or_none))
 
 
 def _rounded_operands(change: PassPair) -> Iterator[tuple[Instruction, Instruction, str]]:
-    """Readers that the pass kept, or products made anew, with what they read through conversions
-    that lose bits, and the type with the fewest."""
+    """Operands that new conversions round, as (user, unrounded value, narrowest type).
+
+    Users are kept instructions and replaced products.
+    """
     for computation in change.changed:
         before, after = computation.before, computation.after
         rows = map(after.rows.__getitem__, computation.added)
-        made = {name_of(row) for row in rows if opcode_of(row) == "convert"} - before.index.keys()
+        converts = {name_of(row) for row in rows if opcode_of(row) == "convert"}
+        converts -= before.index.keys()
         kept = [
             (before.at(number), after.at(position))
-            for number, position in (computation.kept if made else ())
-            if not made.isdisjoint(references_of(after.rows[position]))
+            for number, position in (computation.kept if converts else ())
+            if not converts.isdisjoint(references_of(after.rows[position]))
         ]
-        for old, new in (*kept, *(computation.replaced(_is_product) if made else ())):
+        for old, new in (*kept, *(computation.replaced(_is_product) if converts else ())):
             if old.opcode != new.opcode or old.attributes_text != new.attributes_text:
                 continue
             for ours, theirs in zip(old.operands, new.operands, strict=False):
@@ -452,7 +454,7 @@ def _is_product(row: InstructionRecord) -> bool:
 
 
 def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instruction | None]:
-    """The operand of a conversion that was not there; None for anything else."""
+    """A function that returns the operand of a new conversion, and None for other values."""
 
     def operand(step: Instruction) -> Instruction | None:
         return (
@@ -463,9 +465,10 @@ def _before_new_conversion(before: Computation) -> Callable[[Instruction], Instr
 
 
 def _exact(value: Instruction) -> str:
-    """The element type that a value fits into: that of what it was converted from, if narrower."""
+    """The narrowest element type that holds a value: its own, or that it was converted from."""
     source = value.producer() if value.opcode == "convert" else None
     if value.opcode == "constant":
         return ""
-    types = [one.type_text.partition("[")[0] for one in (value, source) if one is not None]
+    sources = (value, source)
+    types = [step.type_text.partition("[")[0] for step in sources if step is not None]
     return min(types, key=significand_bits)

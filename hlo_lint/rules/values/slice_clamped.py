@@ -1,4 +1,4 @@
-"""Slices and gathers that begin where they do not fit, and are moved or left out in silence."""
+"""Slices, gathers and scatters out of bounds, which XLA silently clamps or drops."""
 
 from __future__ import annotations
 
@@ -49,15 +49,14 @@ backend_config={{"known_trip_count":{{"n":"{count}"}},"known_init_step":{{"init"
 
 
 class SliceClamped(Rule):
-    """A slice, gather or scatter that begins outside of its array, or too near to its end.
+    """A slice, gather or scatter that is out of bounds.
 
     ## Why
-    XLA moves the start of a dynamic-slice and of a dynamic-update-slice until the whole slice lies
-    in the array, and says nothing; so does a gather, and a scatter leaves out what does not fit. So
-    a program that counts too far reads other elements than it names, or writes over elements that
-    were right. It is reported where the start is a constant, or follows from the trip count of the
-    loops around it, at the first iteration that is looked at: 0, 1, 2 and the last. A slice in a
-    branch is left alone, since the branch may not be taken there.
+    XLA silently clamps the start of a dynamic-slice, a dynamic-update-slice or a gather so that the
+    whole slice is in bounds, and a scatter drops updates out of bounds. A program that counts too
+    far reads the wrong elements, or overwrites good elements. The rule evaluates starts that are
+    constants or follow from the trip counts of surrounding loops, in iterations 0, 1, 2 and the
+    last. It skips slices in branches, which may not be taken.
     """
 
     severity = Severity.WARNING
@@ -101,7 +100,7 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
     )
 
     def check(self, final: FinalModule) -> Findings:
-        """Each such slice, bodies of fusions included."""
+        """Slices, gathers and scatters out of bounds, including fusion bodies."""
         for opcode in INDEX_MAPS:
             yield from filter(None, map(_outside, instructions_of(final.module, opcode)))
         values: LoopValues | None = None
@@ -116,30 +115,30 @@ start_index_map={0}, index_vector_dim=1, slice_sizes={1}  // error
 
 
 def _outside(instruction: Instruction) -> Finding | None:
-    """The first constant index of a gather or scatter that does not fit."""
+    """A finding for the first constant index of a gather or scatter that is out of bounds."""
     rows, whole = index_rows(instruction), operand_array(instruction, 0)
     if not rows or whole is None:
         return None
     sizes: Any = instruction.attribute_or_none("slice_sizes") or (1,) * len(whole.dims)
     if len(sizes) != len(whole.dims):
         return None
-    becomes = "gives what is nearest" if instruction.opcode == "gather" else "leaves it out"
+    effect = "clamps it" if instruction.opcode == "gather" else "drops the update"
     for row in rows:
         for dimension, index in zip(indexed_dimensions(instruction), row, strict=True):
             if not 0 <= index <= whole.dims[dimension] - sizes[dimension]:
                 return Finding(
                     instruction,
-                    f"this {instruction.opcode} has the index {index} in dimension {dimension}, "
-                    f"which has {whole.dims[dimension]} elements, and XLA {becomes}",
+                    f"this {instruction.opcode} has index {index} in dimension {dimension} of "
+                    f"{whole.dims[dimension]} elements: XLA {effect}",
                     operand=1,
                 )
     return None
 
 
 def _writes_back(update: Instruction, module: Module) -> bool:
-    """True if what is written is a part of the array itself, or is where an index does not fit.
+    """True if the update may be a slice of the array itself, so that clamping is harmless.
 
-    So `x.at[i].set(v, mode="drop")` is written: it reads what is there, and selects.
+    `x.at[i].set(v, mode="drop")` lowers to this: it reads the old elements and selects.
     """
     array, written = update.producer(0), update.producer(1)
     if array is None or written is None:
@@ -157,7 +156,7 @@ def _writes_back(update: Instruction, module: Module) -> bool:
 
 
 def _chosen(value: Instruction) -> Iterator[Instruction]:
-    """The values of which one is a value as it is."""
+    """The operands that may be the value unchanged."""
     numbers = {"select": (1, 2)}.get(value.opcode, (0,))
     if value.opcode in ("bitcast", "copy", "reshape", "select"):
         yield from filter(None, map(value.producer, numbers))
@@ -174,15 +173,15 @@ def _clamped(instruction: Instruction, first: int, values: LoopValues) -> Findin
                 used = min(max(index, 0), size - taken)
                 return Finding(
                     instruction,
-                    f"this {instruction.opcode} begins at {index} in dimension {dimension}"
-                    f"{_iteration(context)}, and XLA moves it to {used}: {taken} of {size} "
-                    f"elements fit no further",
+                    f"this {instruction.opcode} starts at {index} in dimension {dimension}"
+                    f"{_iteration(context)}, but XLA clamps the start to {used}: it takes {taken} "
+                    f"of {size} elements",
                 )
     return None
 
 
 def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand, int, int]]:
-    """Each dimension with the start in it, its size, and the size of the slice."""
+    """Each sliced dimension with its start, its size, and the size of the slice."""
     operands = instruction.operands
     whole = operands[0].shape if operands else None
     part = instruction.shape_or_none
@@ -191,7 +190,7 @@ def _starts(instruction: Instruction, first: int) -> Iterator[tuple[int, Operand
     if not isinstance(whole, ArrayShape) or not isinstance(part, ArrayShape):
         return
     if len(operands) != first + len(whole.dims) or len(whole.dims) != len(part.dims):
-        return  # no scalars, or none for each dimension
+        return  # the starts are not a scalar per dimension
     for number, (size, taken) in enumerate(zip(whole.dims, part.dims, strict=True)):
         if 0 < taken < size:
             yield number, operands[first + number], size, taken

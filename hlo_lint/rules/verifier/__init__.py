@@ -1,4 +1,4 @@
-"""Rules that mirror XLA's verifier, which release builds hardly run between passes."""
+"""Rules that mirror XLA's verifier, which release builds rarely run between passes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from hlo_lint.text.source import Span
 
 
 class VerifierRule(Rule):
-    """A rule that stands for some checks of XLA's verifier.
+    """A rule that consists of checks of XLA's verifier.
 
-    Its methods that are marked (`analysis/verifier/checks.py`) are checks. The engine runs those of
-    all rules in one pass (`engine/verifier.py`), and each rule claims the violations of its own.
+    Its marked methods (`analysis/verifier/checks.py`) are checks. The engine runs the checks of all
+    rules in a single pass (`engine/verifier.py`), and each rule claims its own violations.
     """
 
     checked_between_passes: ClassVar[bool] = True
     demands: ClassVar[Mapping[str, tuple[str, str]]]
-    """By the name of each check: its place in `hlo_verifier.cc`, empty if XLA has no such check,
-    and what it demands."""
+    """For each check: its function in `hlo_verifier.cc` (empty if XLA has no such check), and its
+    demand."""
     rows: ClassVar[Mapping[str, Bad]]
-    """A text that violates each check, and that no other rule reports; none for a check that only
-    an option of the stage turns on."""
+    """For each check, a text that violates only it; missing for checks that need an option."""
     shapes_of: ClassVar[Mapping[str, str]] = {}
-    """The opcodes whose inferred shape is a check of this rule, by the name of the check."""
+    """For each check of inferred shapes, its opcodes."""
     counts_of: ClassVar[Mapping[str, str]] = {}
-    """The opcodes whose number of operands is a check of this rule, by the name of the check."""
+    """For each check of operand counts, its opcodes."""
 
     def check(self, violations: Violations) -> Findings:
         """Claim the violations of this rule's checks."""
@@ -39,7 +38,7 @@ class VerifierRule(Rule):
 
     @classmethod
     def needs(cls) -> tuple[Iterable[str] | None, Iterable[str] | None]:
-        """The opcodes and words of its checks, and those that the class names for the others."""
+        """The opcodes and words of its checks, and those in `opcodes` and `mentions`."""
         marks = list(marks_of(cls))
         inferred = {**cls.shapes_of, **cls.counts_of}
         is_of_whole = any(mark.is_of_whole for mark in marks)
@@ -54,11 +53,11 @@ class VerifierRule(Rule):
 
 
 def _finding(violation: Violation, module: Module) -> Finding:
-    """The violation, in characters of the file."""
-    at = violation.at
-    if not isinstance(at, Instruction):
-        at = Span(at.start + module.start, at.end + module.start)
+    """Convert a violation to a finding, with its span as offsets in the file."""
+    place = violation.at
+    if not isinstance(place, Instruction):
+        place = Span(place.start + module.start, place.end + module.start)
     severity = Severity.WARNING if violation.is_warning else None
     return Finding(
-        at, violation.message, violation.notes, violation.operand, severity, key=violation.check
+        place, violation.message, violation.notes, violation.operand, severity, key=violation.check
     )

@@ -1,4 +1,4 @@
-"""Parameters whose memory results may have."""
+"""Aliases of parameters and results, and donated parameters."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadAliasing(VerifierRule):
-    """A program whose results are to lie in parameters that are not there, or of another size.
+    """An `input_output_alias` or `buffer_donor` that names a missing or unsuitable parameter.
 
     ## Why
-    `input_output_alias` and `buffer_donor` in the header hand memory of parameters to results
-    (`xla/hlo/ir/hlo_input_output_alias_config.cc`). XLA compares their sizes only after
-    layout-assignment: before, its size function returns 0.
+    `input_output_alias` and `buffer_donor` in the header give the memory of parameters to results
+    (`xla/hlo/ir/hlo_input_output_alias_config.cc`). XLA compares sizes only after
+    layout-assignment: before it, XLA's size function returns 0.
     """
 
     messages = (
@@ -33,19 +33,19 @@ class BadAliasing(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "must-alias-shape": (
             "VerifyEntryComputationLayout",
-            "must-alias: the same shape and layout in the header",
+            "must-alias: equal shapes and layouts in the header",
         ),
         "input-output-alias": (
             "HloInputOutputAliasConfig::Verify",
-            "input_output_alias names arrays, each once",
+            "input_output_alias names each array at most once",
         ),
         "alias-size": (
             "",
-            "before layout-assignment, too: aliased parameters and results of one size",
+            "aliased parameters and results have equal sizes, also before layout-assignment",
         ),
         "buffer-donor": (
             "HloBufferDonorConfig::Verify",
-            "buffer_donor names arrays that are not aliased",
+            "buffer_donor names only arrays that are not aliased",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -125,16 +125,16 @@ class BadAliasing(VerifierRule):
     def parameters(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """`input_output_alias` and `buffer_donor` name arrays of the entry, each once."""
+        """`input_output_alias` and `buffer_donor` name each array of the entry at most once."""
         if "input_output_alias=" not in module.header and "buffer_donor=" not in module.header:
             return
         shapes = _entry_shapes(module)
         if shapes is None:
             return
         parameters, result = shapes
-        at = header_span(module)
-        # Before layout-assignment XLA takes the sizes of all arrays to be 0, and without the
-        # verifier a compiler gives up an alias that need not be.
+        header = header_span(module)
+        # Before layout-assignment XLA assumes size 0 for all arrays, and without the verifier a
+        # compiler drops an optional alias.
         is_unsure = stage.assumed or not stage.layouts
         aliased: set[tuple[int, tuple[int, ...]]] = set()
         outputs: set[tuple[int, ...]] = set()
@@ -145,26 +145,26 @@ class BadAliasing(VerifierRule):
             where = f"parameter {alias.operand} at index {spelled_index(alias.operand_index)}"
             ours, theirs = part(result, output), _part(parameters, *place)
             if theirs is None:
-                yield Violation("input-output-alias", at, f"no {where} to alias")
+                yield Violation("input-output-alias", header, f"no {where} to alias")
             elif ours is None:
                 message = f"no output at index {spelled_index(output)} to alias"
-                yield Violation("input-output-alias", at, message)
+                yield Violation("input-output-alias", header, message)
             elif not isinstance(ours, ArrayShape) or not isinstance(theirs, ArrayShape):
                 message = f"{where} is aliased, but is not an array"
-                yield Violation("input-output-alias", at, message)
+                yield Violation("input-output-alias", header, message)
             elif place in aliased or output in outputs:
                 message = f"{where} or its output is aliased twice"
-                yield Violation("input-output-alias", at, message)
+                yield Violation("input-output-alias", header, message)
             elif alias.kind == "must-alias":
                 yield from _must_alias(module, alias, ours, theirs)
             elif (theirs.byte_size or 0) > (ours.byte_size or 0):
-                pass  # releases up to jax 0.4 make such modules, and run them
+                pass  # releases up to jax 0.4 make and run such modules
             elif ours.byte_size != theirs.byte_size:
                 message = (
                     f"{where} has {theirs.byte_size} bytes, the output that aliases it "
                     f"{ours.byte_size}: {theirs} and {ours}"
                 )
-                yield Violation("alias-size", at, message, is_warning=is_unsure)
+                yield Violation("alias-size", header, message, is_warning=is_unsure)
             aliased.add(place)
             outputs.add(output)
         for donor in _listed(module, "buffer_donor"):
@@ -173,10 +173,10 @@ class BadAliasing(VerifierRule):
             where = f"parameter {donor.parameter} at index {spelled_index(donor.shape_index)}"
             if not isinstance(_part(parameters, donor.parameter, donor.shape_index), ArrayShape):
                 message = f"{where} is a buffer donor, but not an array of the entry"
-                yield Violation("buffer-donor", at, message)
+                yield Violation("buffer-donor", header, message)
             elif (donor.parameter, donor.shape_index) in aliased:
-                message = f"{where} is a buffer donor, and in input_output_alias as well"
-                yield Violation("buffer-donor", at, message)
+                message = f"{where} is both a buffer donor and in input_output_alias"
+                yield Violation("buffer-donor", header, message)
 
 
 def _listed(module: Module, name: str) -> tuple[object, ...]:
@@ -192,7 +192,7 @@ def _part(parameters: Mapping[int, Shape], number: int, index: tuple[int, ...]) 
 def _must_alias(
     module: Module, alias: Alias, ours: ArrayShape, theirs: ArrayShape
 ) -> Iterator[Violation]:
-    """A must-alias pair has one shape and one layout: in the header, if that says them."""
+    """A must-alias pair has equal shapes and layouts: in the header, if it states them."""
     text = module.attributes.get("entry_computation_layout", "")
     program = value_or_none("entry_computation_layout", text)
     if isinstance(program, ProgramShape) and alias.operand < len(program.parameters):

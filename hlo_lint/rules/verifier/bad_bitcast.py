@@ -1,4 +1,4 @@
-"""Bitcasts that change the size or the memory of a value."""
+"""Bitcasts that change the size or the memory space of a value."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def _is_in_host_memory(kind: RowKind) -> bool:
 
 
 class BadBitcast(VerifierRule):
-    """A bitcast that changes how many bytes there are, or which memory they are in.
+    """A bitcast that changes the number of bytes or the memory space.
 
     ## Why
-    A bitcast is another name for the same bytes: no kernel runs for it. With more bytes than its
-    operand it reads what is after it, and from host memory to a device's it is a pointer that the
-    device may not follow (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
+    A bitcast is a different view of the same bytes: no kernel runs. If it has more bytes than its
+    operand, its users read past the end of the buffer; from host to device memory it is a pointer
+    that the device may not access (`HandleBitcast` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -34,14 +34,14 @@ class BadBitcast(VerifierRule):
     )
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: as many bytes"),
+        "bitcast-size": ("ShapeVerifier::HandleBitcast", "bitcast: operand and result sizes match"),
         "reshape-option": (
             "InstructionVerifier::HandleReshape",
-            "with an option: a reshape outside of fusions is a bitcast at any stage",
+            "with an option: a reshape outside fusions is a bitcast at any stage",
         ),
         "bitcast-memory-space": (
             "ShapeVerifier::HandleBitcast",
-            "bitcast: host memory stays host memory",
+            "bitcast: host memory remains host memory",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"bitcast-size": "bitcast"}
@@ -66,7 +66,7 @@ class BadBitcast(VerifierRule):
 
     @on("reshape", option="reshape_is_bitcast")
     def reshape(self, scope: Scope, reshape: Instruction) -> Iterator[Violation]:
-        """With the option for it, a reshape outside of fusions is a bitcast."""
+        """With the option, a reshape outside fusions is a bitcast."""
         if not scope.stage.layouts:
             return
         before, after = reshape.operand_shape(0), reshape.shape_or_none
@@ -77,12 +77,12 @@ class BadBitcast(VerifierRule):
             name in callee.fusion_computations for callee in scope.callees.values()
         ):
             return
-        message = f"this reshape is not a physical bitcast: {before} and {after}"
+        message = f"this reshape is not a bitcast: {before} to {after}"
         yield Violation("reshape-option", reshape, message)
 
     @on("bitcast", option="layouts", concerns=_is_in_host_memory)
     def memory_space(self, scope: Scope, bitcast: Instruction) -> Iterator[Violation]:
-        """A bitcast stays in host memory, or out of it, unless its operand is a constant."""
+        """A bitcast does not move into or out of host memory, unless its operand is a constant."""
         before, after = bitcast.operand_shape(0), bitcast.shape_or_none
         if (
             isinstance(before, ArrayShape)

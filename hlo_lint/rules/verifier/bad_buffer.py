@@ -17,11 +17,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadBuffer(VerifierRule):
-    """A mutable buffer that is made, written or freed in a way that loses track of it.
+    """A mutable buffer that is created, written or freed incorrectly.
 
     ## Why
-    A buffer has one writer at a time: each instruction that writes it takes it and gives it back,
-    and who pins a value frees it (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
+    A buffer has a single writer at a time: each instruction that writes it takes it and returns it,
+    and each Pin has an Unpin (`VerifyBuffers` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -38,12 +38,12 @@ class BadBuffer(VerifierRule):
             "HloVerifier::RunImpl",
             "Pin, CreateBuffer, Unpin: operands, results, aliasing",
         ),
-        "buffer-context": ("HloVerifier::RunImpl", "buffers only where buffers may be"),
+        "buffer-context": ("HloVerifier::RunImpl", "only some opcodes may have buffers"),
         "buffer-alias": ("HloVerifier::RunImpl", "each buffer of a custom call is in one alias"),
-        "buffer-writers": ("HloVerifier::RunImpl", "a buffer is written once"),
+        "buffer-writers": ("HloVerifier::RunImpl", "each buffer is written once"),
         "buffer-update": (
             "HloVerifier::RunImpl",
-            "dynamic-update-slice of a buffer gives a buffer",
+            "dynamic-update-slice of a buffer returns a buffer",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -113,7 +113,7 @@ class BadBuffer(VerifierRule):
 
     @on("while")
     def loops(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
-        """A body does not return a buffer that it has overwritten."""
+        """A loop body does not return a buffer that it has overwritten."""
         body = scope.named(loop, "body")
         if body is None or body.root is None or not _buffer_indices(body.root.shape_or_none):
             return
@@ -126,7 +126,7 @@ class BadBuffer(VerifierRule):
 
     @on_computation
     def buffers(self, scope: Scope) -> Iterable[Violation]:
-        """Buffers are made, written once and freed by the instructions that may do so."""
+        """Buffers are created, written once and freed by instructions that may do so."""
         if "b(" in "".join([kind[1] for kind in reading_of(scope.computation).kinds]):
             return _uses(scope)
         return _targets(scope) if "custom-call" in scope.opcodes else ()
@@ -148,7 +148,7 @@ def _buffer_indices(shape: Shape | None) -> set[tuple[int, ...]]:
 
 
 def _targets(scope: Scope) -> Iterator[Violation]:
-    """Custom calls that make or end a buffer, where nothing is one."""
+    """Incorrect buffer custom calls of a computation without buffers."""
     for call in scope.computation.with_opcode("custom-call"):
         if call.custom_call_target in _TARGETS:
             shapes = [call.operand_shape(place) for place in range(len(call.operand_names))]
@@ -177,10 +177,10 @@ def _uses(scope: Scope) -> Iterator[Violation]:
         if opcode == "custom-call" and (message := _target_error(instruction, shapes)):
             yield Violation("buffer-custom-call", instruction, message)
         if opcode in ("custom-call", "custom-call-start"):
-            made = part(result, (1,)) if opcode.endswith("-start") else result
-            yield from _alias_counts(instruction, shapes, made)
+            output = part(result, (1,)) if opcode.endswith("-start") else result
+            yield from _alias_counts(instruction, shapes, output)
         if opcode == "dynamic-update-slice" and 0 in reads and not _buffer_indices(result):
-            message = "dynamic-update-slice of a buffer has to return a buffer"
+            message = "dynamic-update-slice of a buffer must return a buffer"
             yield Violation("buffer-update", instruction, message)
     for (name, _), users in writers_of(scope, computation).items():
         for second in users[1:]:
@@ -189,23 +189,23 @@ def _uses(scope: Scope) -> Iterator[Violation]:
 
 
 _Value = tuple[str, tuple[int, ...]]
-"""A buffer: the instruction that makes it, and the index in its result."""
+"""A buffer: the name of the instruction that creates it, and the index in its result."""
 
 
 def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[Instruction]]:
     """The instructions that write or free each buffer of a computation.
 
-    A loop writes a buffer if its body does; what a body writes and returns all the same is read
-    again by the next iteration, so that the root counts as a writer.
+    A loop writes a buffer if its body does. If a body writes a buffer and also returns it, the next
+    iteration reads it again, so the root counts as a writer.
     """
-    made: dict[str, Mapping[tuple[int, ...], _Value]] = {}
+    buffers: dict[str, Mapping[tuple[int, ...], _Value]] = {}
     writers: dict[_Value, list[Instruction]] = {}
     for number in range(len(computation.rows)):
         instruction = computation.at(number)
-        values = [_values(made, name) for name in instruction.operand_names]
+        values = [_values(buffers, name) for name in instruction.operand_names]
         opcode = instruction.opcode
         if opcode == "tuple":
-            made[instruction.name] = {
+            buffers[instruction.name] = {
                 (place, *index): value
                 for place, by_index in enumerate(values)
                 for index, value in by_index.items()
@@ -213,20 +213,22 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
             continue
         if opcode == "get-tuple-element" and values:
             place = instruction.tuple_index
-            made[instruction.name] = {i[1:]: v for i, v in values[0].items() if i[:1] == (place,)}
+            buffers[instruction.name] = {
+                index[1:]: value for index, value in values[0].items() if index[:1] == (place,)
+            }
             continue
         if opcode in ("bitcast", "opt-barrier") and values:
-            made[instruction.name] = values[0]
+            buffers[instruction.name] = values[0]
             continue
         result = _buffer_indices(instruction.shape_or_none)
-        made[instruction.name] = {index: (instruction.name, index) for index in result}
+        buffers[instruction.name] = {index: (instruction.name, index) for index in result}
         for place, by_index in enumerate(values):
             for index, value in by_index.items():
                 if _writes(scope, instruction, place, index):
                     writers.setdefault(value, []).append(instruction)
     root = computation.root
     if root is not None:
-        for value in made.get(root.name, {}).values():
+        for value in buffers.get(root.name, {}).values():
             maker = computation.instruction(value[0])
             if value in writers and maker is not None and maker.opcode == "parameter":
                 writers[value].append(root)
@@ -234,10 +236,10 @@ def writers_of(scope: Scope, computation: Computation) -> Mapping[_Value, list[I
 
 
 def _values(
-    made: Mapping[str, Mapping[tuple[int, ...], _Value]], operand: str
+    buffers: Mapping[str, Mapping[tuple[int, ...], _Value]], operand: str
 ) -> Mapping[tuple[int, ...], _Value]:
     name, _, index = operand.partition("#")
-    values = made.get(name, {})
+    values = buffers.get(name, {})
     prefix = tuple(map(int, index.split("#"))) if index else ()
     return {i[len(prefix) :]: v for i, v in values.items() if i[: len(prefix)] == prefix}
 
@@ -257,28 +259,28 @@ def _writes(scope: Scope, user: Instruction, place: int, index: tuple[int, ...])
 
 
 def _target_error(call: Instruction, shapes: list[Shape | None]) -> str:
-    """The error of a custom call that makes or ends a buffer, or ""."""
+    """The error of a custom call that creates or frees a buffer; empty if it is correct."""
     target, result, count = call.custom_call_target, call.shape_or_none, len(shapes)
     operand = shapes[0] if shapes else None
     if target == "CreateBuffer":
         if count:
-            return f"CreateBuffer takes no operands, not {count}"
+            return f"CreateBuffer needs 0 operands, got {count}"
         if not isinstance(result, BufferShape):
-            return f"CreateBuffer returns a buffer, not {result}"
+            return f"CreateBuffer must return a buffer, got {result}"
     if target in ("Pin", "Unpin"):
         aliases = call.attribute_or_none("output_to_operand_aliasing")
         if not isinstance(aliases, tuple) or len(aliases) != 1:
-            return f"{target} needs one pair in output_to_operand_aliasing"
+            return f"{target} needs a single pair in output_to_operand_aliasing"
     if target == "Pin":
         if count != 1 or not isinstance(operand, ArrayShape):
-            return "Pin takes one array"
+            return "Pin needs a single operand, an array"
         if not isinstance(result, BufferShape) or not _are_same(result.element, operand):
-            return f"Pin of {operand} returns a buffer of it, not {result}"
+            return f"Pin of {operand} must return a buffer of it, got {result}"
     if target == "Unpin":
         if count != 1 or not isinstance(operand, BufferShape):
-            return "Unpin takes one buffer"
+            return "Unpin needs a single operand, a buffer"
         if not isinstance(result, ArrayShape) or not _are_same(operand.element, result):
-            return f"Unpin of {operand} returns its array, not {result}"
+            return f"Unpin of {operand} must return its array, got {result}"
     return ""
 
 
@@ -289,7 +291,7 @@ def _are_same(left: ArrayShape, right: ArrayShape) -> bool:
 def _alias_counts(
     call: Instruction, shapes: list[Shape | None], result: Shape | None
 ) -> Iterator[Violation]:
-    """Each buffer operand of a custom call is one of its results, and the other way round."""
+    """Each buffer among operands and results of a custom call is in exactly one alias."""
     if call.custom_call_target in _TARGETS:
         return
     outputs = sorted(_buffer_indices(result))
@@ -303,16 +305,18 @@ def _alias_counts(
     aliases = call.attribute_or_none("output_to_operand_aliasing")
     pairs = [a for a in aliases if isinstance(a, Alias)] if isinstance(aliases, tuple) else []
     used = [(alias.operand, alias.operand_index) for alias in pairs]
-    made = [alias.output_index for alias in pairs]
+    aliased = [alias.output_index for alias in pairs]
     wrong = [operand for operand in operands if used.count(operand) != 1]
     for number, index in wrong:
         times = used.count((number, index))
         message = (
-            f"buffer operand {number} is in {times} pairs of output_to_operand_aliasing, not one"
+            f"buffer operand {number} is in {times} pairs of output_to_operand_aliasing, expected 1"
         )
         yield Violation("buffer-alias", call, message, number)
     for index in () if wrong else outputs:
-        if made.count(index) != 1:
-            times = made.count(index)
-            message = f"a result buffer is in {times} pairs of output_to_operand_aliasing, not one"
+        if aliased.count(index) != 1:
+            times = aliased.count(index)
+            message = (
+                f"a result buffer is in {times} pairs of output_to_operand_aliasing, expected 1"
+            )
             yield Violation("buffer-alias", call, message)

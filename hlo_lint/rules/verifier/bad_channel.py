@@ -1,4 +1,4 @@
-"""Channels of transfers."""
+"""Channels of sends and receives."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadChannel(VerifierRule):
-    """A transfer that its done, or another one on its channel, does not agree with.
+    """A transfer that disagrees with its done, or with a host transfer on the same channel.
 
     ## Why
-    The runtime joins both ends of a transfer by the number of the channel (`VerifyChannels` in
+    The runtime matches both ends of a transfer by channel id (`VerifyChannels` in
     `xla/service/hlo_verifier.cc`).
     """
 
@@ -28,8 +28,8 @@ class BadChannel(VerifierRule):
     )
     opcodes = frozenset({"recv", "send"})
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "channel-mismatch": ("VerifyChannels", "a transfer and its done have one channel"),
-        "host-channel": ("VerifyChannels", "transfers to the host on one channel are the same"),
+        "channel-mismatch": ("VerifyChannels", "a transfer and its done have the same channel"),
+        "host-channel": ("VerifyChannels", "host transfers on the same channel are identical"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "channel-mismatch": Bad.entry("""
@@ -61,14 +61,14 @@ class BadChannel(VerifierRule):
 
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_TRANSFERS))
     def pairs(self, scope: Scope) -> Iterable[Violation]:
-        """A send or recv and its done have one channel, and both or neither talk to the host."""
+        """A send or recv and its done have the same channel and the same is_host_transfer."""
         return _mismatches(scope)
 
     @on_module
     def host_transfers(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """Transfers to the host that share a channel are the same."""
+        """Host transfers on the same channel are identical."""
         first: dict[int, Instruction] = {}
         transfers = _TRANSFERS & opcodes_of(module)
         for instruction in all_communicating(module) if transfers else ():
@@ -100,7 +100,7 @@ def _mismatches(scope: Scope) -> Iterator[Violation]:
                 continue
             users = start.users
             if len(users) != 1 and not start.is_root:
-                message = f"this {opcode} has {len(users)} users, not one"
+                message = f"this {opcode} has {len(users)} users, expected 1"
                 yield Violation("channel-mismatch", start, message)
             for done in users:
                 if done.opcode == f"{opcode}-done":
@@ -108,9 +108,11 @@ def _mismatches(scope: Scope) -> Iterator[Violation]:
 
 
 def _pair_mismatch(start: Instruction, done: Instruction, channel: int) -> Iterator[Violation]:
-    other = done.integer_attribute("channel_id")
-    if other is not None and other != channel:
-        message = f"{done.opcode} is on channel {other}, its {start.opcode} on channel {channel}"
+    done_channel = done.integer_attribute("channel_id")
+    if done_channel is not None and done_channel != channel:
+        message = (
+            f"{done.opcode} is on channel {done_channel}, its {start.opcode} on channel {channel}"
+        )
         yield Violation("channel-mismatch", done, message, 0)
     hosts = [
         instruction.attribute_text("is_host_transfer") == "true" for instruction in (start, done)

@@ -15,12 +15,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadCollective(VerifierRule):
-    """A collective whose result does not fit its operands and the size of its groups.
+    """A collective whose result does not match its operands and the size of its groups.
 
     ## Why
-    How long a gathered or scattered dimension is follows from the number of devices in a group
-    (`HandleAllGather` and others in `xla/service/hlo_verifier.cc`); the library that moves the data
-    is only told the number of elements.
+    The size of a gathered or scattered dimension follows from the number of devices in a group
+    (`HandleAllGather` and others in `xla/service/hlo_verifier.cc`). The library that moves the data
+    gets only the number of elements.
     """
 
     messages = (
@@ -38,7 +38,7 @@ class BadCollective(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "all-gather-shape": (
             "ShapeVerifier::HandleAllGather",
-            "all-gather: a dimension, arrays, as many results as operands",
+            "all-gather: a dimension, array operands, a result for each operand",
         ),
         "all-gather-size": (
             "ShapeVerifier::HandleAllGather",
@@ -54,11 +54,11 @@ class BadCollective(VerifierRule):
         ),
         "all-to-all-shape": (
             "ShapeVerifier::HandleAllToAll",
-            "all-to-all: one operand along a dimension, else one for each device of a group",
+            "all-to-all: a single operand with a dimension, else an operand per device of a group",
         ),
         "ragged-all-to-all-shape": (
             "ShapeVerifier::HandleRaggedAllToAll",
-            "ragged-all-to-all: offsets and sizes of one shape",
+            "ragged-all-to-all: offsets and sizes have equal shapes",
         ),
         "collective-broadcast-shape": (
             "ShapeVerifier::HandleCollectiveBroadcast",
@@ -66,11 +66,11 @@ class BadCollective(VerifierRule):
         ),
         "collective-permute-shape": (
             "ShapeVerifier::HandleCollectivePermute",
-            "collective-permute: operands, offsets and results fit",
+            "collective-permute: operands, offsets and results match",
         ),
         "all-reduce-channel": (
             "InstructionVerifier::HandleAllReduce",
-            "all-reduce: a channel above 0",
+            "all-reduce: the channel is greater than 0",
         ),
         "reducer-parameters": (
             "",
@@ -78,7 +78,7 @@ class BadCollective(VerifierRule):
         ),
         "all-reduce-constrained": (
             "VerifyLayoutConstrainedAllReduce",
-            "all all-reduces are layout-constrained, or none",
+            "either all all-reduces are layout-constrained, or none",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {
@@ -263,26 +263,26 @@ class BadCollective(VerifierRule):
 
     @on("all-reduce", "all-reduce-start", local=True)
     def channel(self, scope: Scope, reduce: Instruction) -> Iterator[Violation]:
-        """A channel of an all-reduce is above 0."""
+        """The channel of an all-reduce is greater than 0."""
         channel = reduce.integer_attribute("channel_id")
         if channel is not None and channel <= 0:
-            message = f"channel_id={channel} has to be greater than 0"
+            message = f"channel_id={channel} must be greater than 0"
             yield Violation("all-reduce-channel", reduce, message)
 
     @on("all-reduce", "all-reduce-start", "reduce-scatter")
     def reducer(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
-        """A reducer takes two values, or two for each operand; XLA dies without where it emits."""
+        """A reducer takes two values, or two per operand; else XLA fails at emission."""
         callee = scope.callee(collective)
         count = 2 if callee is None else len(callee.with_opcode("parameter"))
         if callee is not None and count not in (2, 2 * len(collective.operand_names)):
             message = (
-                f"{collective.opcode} takes a reducer of 2 values, and %{callee.name} takes {count}"
+                f"{collective.opcode} needs a reducer of 2 values, but %{callee.name} takes {count}"
             )
             yield Violation("reducer-parameters", collective, message)
 
     @on("all-gather", "all-gather-start", "reduce-scatter", "all-to-all", local=True)
     def size(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
-        """Sizes follow from the groups and the counts of the module."""
+        """Sizes match the replica groups and the device counts of the module."""
         devices = _devices_by_module(scope, collective)
         operands = [collective.operand_shape(n) for n in range(len(collective.operand_names))]
         if devices is None:
@@ -293,7 +293,7 @@ class BadCollective(VerifierRule):
                 yield Violation("all-to-all-shape", collective, message)
             return
         if devices == 1:
-            return  # HandleAllGather and HandleReduceScatter let it pass
+            return  # HandleAllGather and HandleReduceScatter accept any size
         dims = collective.attribute_or_none("dimensions")
         dim = dims[0] if isinstance(dims, tuple) and dims else None
         if not isinstance(dim, int):
@@ -309,9 +309,11 @@ class BadCollective(VerifierRule):
             ):
                 continue
             is_split = collective.opcode == "all-to-all"
-            size, made = small.dims[dim], large.dims[dim]
-            if made % devices if is_split else size * devices != made:
-                message = f"{collective.opcode} over {devices} devices makes {result} of {operand}"
+            size, total = small.dims[dim], large.dims[dim]
+            if total % devices if is_split else size * devices != total:
+                message = (
+                    f"{collective.opcode} over {devices} devices turns {operand} into {result}"
+                )
                 check = "all-gather-size" if gathers else "reduce-scatter-shape"
                 yield Violation("all-to-all-shape" if is_split else check, collective, message)
                 return
@@ -320,7 +322,7 @@ class BadCollective(VerifierRule):
     def constrained(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """All all-reduces of a module have constrained layouts, or none has."""
+        """Either all all-reduces of a module have constrained layouts, or none."""
         by_constraint: dict[bool, Instruction] = {}
         for instruction in all_communicating(module):
             if instruction.opcode.startswith("all-reduce"):
@@ -336,9 +338,10 @@ class BadCollective(VerifierRule):
 
 
 def _devices_by_module(scope: Scope, collective: Instruction) -> int | None:
-    """The devices of a group (`GetSubgroupSize`), where the instruction alone does not tell it.
+    """The size of a group (`GetSubgroupSize`), if it depends on the module's device counts.
 
-    None where the module gives no count: XLA then takes 1, and nothing follows from it.
+    None if the instruction alone determines it, or if the module states no counts: XLA then assumes
+    1, which says nothing about sizes.
     """
     mode, header = mode_of(collective), scope.header
     groups = groups_of(collective.attribute_text("replica_groups") or "{}")
@@ -353,7 +356,7 @@ def _devices_by_module(scope: Scope, collective: Instruction) -> int | None:
 
 
 def _results(collective: Instruction, count: int) -> tuple[Shape, ...]:
-    """The results, one for each operand."""
+    """The result shapes of a collective, a shape per operand."""
     shape = collective.shape_or_none
     if collective.opcode.endswith("-start"):
         shape = part(shape, (1,))

@@ -1,4 +1,4 @@
-"""Comparisons of another type."""
+"""Comparison types of compares."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadComparison(VerifierRule):
-    """A compare that takes its operands for another kind of numbers.
+    """A compare whose comparison type contradicts its element type.
 
     ## Why
-    Signed, unsigned and floating-point numbers are compared by different instructions; which ones
-    follows from the element type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
+    Signed, unsigned and floating-point numbers need different machine instructions. The element
+    type determines the comparison type (`HandleCompare` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = ("Expected comparison type",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "comparison-type": ("InstructionVerifier", "compare: the comparison of its element type"),
+        "comparison-type": ("InstructionVerifier", "compare: the type matches its element type"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "comparison-type": Bad.entry("""
@@ -43,7 +43,7 @@ class BadComparison(VerifierRule):
 
     @on("compare", local=True)
     def comparison(self, scope: Scope, compare: Instruction) -> Iterator[Violation]:
-        """The comparison is one of the element type."""
+        """The comparison type matches the element type."""
         if "type=" not in compare.attributes_text:
             return
         comparison, shape = compare.attribute_or_none("type"), compare.operand_shape(0)
@@ -52,7 +52,8 @@ class BadComparison(VerifierRule):
         right = _comparisons(shape.dtype)
         if right and comparison not in right:
             message = (
-                f"the comparison type of {shape.dtype} is {' or '.join(right)}, not {comparison}"
+                f"expected the comparison type {' or '.join(right)} for {shape.dtype}, "
+                f"got {comparison}"
             )
             yield Violation("comparison-type", compare, message)
 

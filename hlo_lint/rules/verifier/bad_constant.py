@@ -1,4 +1,4 @@
-"""Values of constants."""
+"""Literals of constants."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hlo_lint.text.patterns import late
 
 
 class BadConstant(VerifierRule):
-    """A constant that does not have a value for each of its elements.
+    """A constant whose literal does not have a value for each element.
 
     ## Why
-    XLA's parser refuses such a text, and a constant without its literal dies in its verifier.
-    Values of more than 1024 elements, and values that the dump left out, are not counted.
+    XLA's parser rejects such a text, and its verifier fails on a constant without a literal. The
+    rule skips constants of more than 1024 elements, and literals that the dump elided.
     """
 
     messages = ("Constant is required to have a valid literal",)
@@ -46,7 +46,7 @@ class BadConstant(VerifierRule):
 
     @on("constant", local=True)
     def literal(self, scope: Scope, constant: Instruction) -> Iterator[Violation]:
-        """A constant has one value for each element."""
+        """A constant has a value for each element."""
         text = constant.operands_text
         if constant.type_text.endswith("[]") and text.isalnum():
             return
@@ -61,17 +61,17 @@ class BadConstant(VerifierRule):
             return
         values = len(_find_values(without_comments(text)))
         if values == 1 < shape.elements and "{" not in text:
-            # XLA's parser takes a value without braces for the first element of an array.
+            # XLA's parser assigns a value without braces to the first element of an array.
             if _is_zero(text):
                 return
-            message = f"a constant of {shape} has one value: all but the first element are 0"
+            message = f"a constant of {shape} has a single value: all other elements are 0"
             yield Violation("constant-literal", constant, message, is_warning=True)
         elif values != shape.elements:
-            message = f"a constant of {shape} takes {shape.elements} values, and not {values}"
+            message = f"a constant of {shape} needs {shape.elements} values, got {values}"
             yield Violation("constant-literal", constant, message)
 
 
 _MAX_ELEMENTS: Final = 1 << 10
-"""Values of longer constants are not counted."""
+"""The largest constant whose values are counted, in elements."""
 _is_zero = late(r"\s*(?:[-+]?[0.]*0[0.]*|false)\s*").fullmatch
 _find_values = late(r"\([^()]*\)|[^\s{},()]+(?:\([^()]*\))?").findall

@@ -1,4 +1,4 @@
-"""Copies, and copies that run beside the program."""
+"""Copies and asynchronous copies."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadCopy(VerifierRule):
-    """A copy whose source and destination differ in more than their place.
+    """A copy whose source and destination differ in more than their memory space.
 
     ## Why
-    A copy to or from host memory moves bytes as they lie: it cannot transpose on the way back.
-    `copy-start` gives the destination, the source and a context (`HandleCopyStart` in
-    `xla/service/hlo_verifier.cc`).
+    A copy to or from host memory moves bytes unchanged: it cannot transpose when it copies out of
+    host memory. `copy-start` returns the destination, the source and a context (`HandleCopyStart`
+    in `xla/service/hlo_verifier.cc`).
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "copy-from-host": (
             "ShapeVerifier::HandleCopy",
-            "a copy out of host memory does not transpose; one into it keeps the element type",
+            "a copy out of host memory does not transpose; a copy into it keeps the element type",
         ),
         "copy-start-shape": ("ShapeVerifier::HandleCopyStart", "copy-start: `(T, T, u32[])`"),
         "copy-done-shape": (
             "ShapeVerifier::HandleCopyDone",
-            "copy-done: source and destination have one shape",
+            "copy-done: source and destination have equal shapes",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {
@@ -74,20 +74,20 @@ class BadCopy(VerifierRule):
 
     @on("copy-start", local=True)
     def start_layout(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
-        """Source and destination have the order of the operand; memory spaces may differ."""
+        """Source and destination have the operand's layout; memory spaces may differ."""
         if not scope.stage.layouts:
             return
         operand = start.operand_shape(0)
-        for index, what in enumerate(("destination", "source")):
+        for index, side in enumerate(("destination", "source")):
             copied = part(start.shape_or_none, (index,))
             if mismatch := layout_mismatch(operand, copied, filled=scope.stage.exact_layouts):
-                message = f"the operand and the {what} have different layouts: {mismatch}"
+                message = f"the operand and the {side} have different layouts: {mismatch}"
                 yield Violation("copy-start-shape", start, message)
                 return
 
     @on("copy", local=True)
     def from_host(self, scope: Scope, copy: Instruction) -> Iterator[Violation]:
-        """A copy out of host memory may not transpose on the way."""
+        """A copy out of host memory does not transpose; a copy across memories does not convert."""
         before, after = copy.operand_shape(0), copy.shape_or_none
         if not (
             scope.stage.layouts
@@ -97,8 +97,8 @@ class BadCopy(VerifierRule):
         ):
             return
         if before.dtype != after.dtype:
-            message = f"this copy from or to host memory converts: {before} and {after}"
+            message = f"this copy from or to host memory converts {before} to {after}"
             yield Violation("copy-from-host", copy, message)
         elif before.memory_space == HOST_MEMORY and before.minor_to_major != after.minor_to_major:
-            message = f"this copy out of host memory transposes: {before} and {after}"
+            message = f"this copy out of host memory transposes {before} to {after}"
             yield Violation("copy-from-host", copy, message)

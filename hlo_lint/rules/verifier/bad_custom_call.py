@@ -1,4 +1,4 @@
-"""Custom calls against their layout constraints."""
+"""Custom calls: layout constraints and types."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadCustomCall(VerifierRule):
-    """A custom call whose constraints or types do not fit.
+    """A custom call whose constraints or types do not match.
 
     ## Why
     `operand_layout_constraints` has a shape with a layout for each operand, and the result has a
-    layout, too: a library is called with what lies there (`HandleCustomCall` in
+    layout, because a library reads and writes these buffers (`HandleCustomCall` in
     `xla/service/hlo_verifier.cc`).
     """
 
@@ -32,9 +32,9 @@ class BadCustomCall(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "custom-call-constraints": (
             "ShapeVerifier::HandleCustomCall",
-            "custom-call: a constraint for each operand, of its shape",
+            "custom-call: a constraint with the shape of each operand",
         ),
-        "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, u64[] out"),
+        "rng-seed": ("InstructionVerifier::HandleCustomCall", "GetRngSeed: no operands, a u64[]"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "custom-call-constraints": Bad.entry("""
@@ -59,7 +59,7 @@ class BadCustomCall(VerifierRule):
 
     @on("custom-call", word="operand_layout_constraints=")
     def constraints(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """Each operand has the shape of its constraint; a layout left out is the default one."""
+        """Each operand has the shape of its constraint."""
         if call.custom_call_target in ("LayoutConstraint", "control_dep"):
             return
         constraints = call.attribute_or_none("operand_layout_constraints")
@@ -83,12 +83,12 @@ class BadCustomCall(VerifierRule):
 
     @on("custom-call", word="GetRngSeed")
     def rng_seed(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """GetRngSeed takes nothing and returns a seed."""
+        """GetRngSeed takes no operands and returns u64[]."""
         if call.custom_call_target != "GetRngSeed":
             return
         shape = call.shape_or_none
         if call.operand_names:
-            message = f"GetRngSeed takes no operands, not {len(call.operand_names)}"
+            message = f"GetRngSeed needs 0 operands, got {len(call.operand_names)}"
             yield Violation("rng-seed", call, message)
         elif isinstance(shape, ArrayShape) and (shape.dtype != "u64" or shape.rank):
-            yield Violation("rng-seed", call, f"GetRngSeed returns u64[], not {shape}")
+            yield Violation("rng-seed", call, f"GetRngSeed must return u64[], got {shape}")

@@ -1,4 +1,4 @@
-"""Tokens, and what is fed."""
+"""Infeeds, outfeeds and tokens."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadFeed(VerifierRule):
-    """An infeed, outfeed or dependency without its token, or with other data than it says.
+    """An infeed, outfeed or dependency without its token, or with wrong data.
 
     ## Why
-    Tokens put what has an effect into an order. Without one a device may feed or fetch before its
-    turn (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
+    Tokens order side effects. Without a token, a device may feed or fetch before its turn
+    (`HandleInfeed`, `HandleOutfeed` in `xla/service/hlo_verifier.cc`).
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "token-operand": (
             "CheckIsTokenOperand",
-            "add-dependency, after-all: tokens where tokens belong",
+            "add-dependency, after-all: operands that are tokens",
         ),
         "infeed-shape": ("ShapeVerifier::HandleInfeed", "infeed: a token in, data and a token out"),
         "outfeed-shape": (

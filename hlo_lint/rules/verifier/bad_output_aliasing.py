@@ -20,12 +20,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadOutputAliasing(VerifierRule):
-    """An instruction whose aliasing names what is not there, or parts that differ.
+    """An instruction whose `output_to_operand_aliasing` is invalid.
 
     ## Why
-    `output_to_operand_aliasing` says that a part of the result lies where a part of an operand
-    lies. With another size or order the kernel overwrites what others still read (`HandleFusion`,
-    `HandleCustomCall` in `xla/service/hlo_verifier.cc`).
+    `output_to_operand_aliasing` states that a part of the result shares the buffer of a part of an
+    operand. If size or layout differ, the kernel overwrites values that are still read
+    (`HandleFusion`, `HandleCustomCall` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -38,15 +38,15 @@ class BadOutputAliasing(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-aliasing": (
             "ShapeVerifier::HandleFusion",
-            "aliasing of a fusion names parts that exist and have one shape",
+            "aliasing of a fusion names parts that exist and have equal shapes",
         ),
         "custom-call-aliasing": (
             "ShapeVerifier::HandleCustomCall",
-            "aliasing of a custom-call names parts that exist and have one shape",
+            "aliasing of a custom-call names parts that exist and have equal shapes",
         ),
         "async-start-aliasing": (
             "ShapeVerifier::HandleAsyncStart",
-            "aliasing of an async-start names parts that exist and have one shape",
+            "aliasing of an async-start names parts that exist and have equal shapes",
         ),
         "async-update-aliasing": (
             "ShapeVerifier::HandleAsyncUpdate",
@@ -113,7 +113,7 @@ class BadOutputAliasing(VerifierRule):
         word="output_to_operand_aliasing=",
     )
     def aliasing(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """`output_to_operand_aliasing` names parts that exist, and that have one shape."""
+        """`output_to_operand_aliasing` names parts that exist and have equal shapes."""
         is_call = instruction.opcode == "custom-call"
         if is_call and "xla_skip_custom_call_alias_shape_check" in instruction.attributes_text:
             return
@@ -135,9 +135,9 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
     if instruction.opcode == "async-start" and (callee := scope.callee(instruction)):
         count = max(count, len(callee.parameters))  # a later update may bind operands
     if instruction.opcode == "async-update" and alias.operand != 0:
-        return f"the aliasing of async-update names operand {alias.operand}, but may only name 0"
+        return f"the aliasing of async-update names operand {alias.operand}, expected operand 0"
     if instruction.opcode == "async-start" and not alias.output_index:
-        return "the aliasing of async-start names the whole output, not a part"
+        return "the aliasing of async-start names the whole output, expected a part"
     if not 0 <= alias.operand < count:
         return f"the aliasing names operand {alias.operand}, but there are {count} operands"
     if alias.operand < len(instruction.operand_names):
@@ -159,7 +159,7 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
             f"the output aliases operand {alias.operand}: {ours} and {theirs} are different shapes"
         )
     # HandleFusion compares without tiles and memory spaces, HandleCustomCall ignores the memory
-    # space of one element.
+    # space of a single element.
     if isinstance(theirs, ArrayShape) and theirs.elements == 1:
         ours, theirs = without_memory_space(ours), without_memory_space(theirs)
     filled = scope.stage.exact_layouts
@@ -171,5 +171,5 @@ def _error(scope: Scope, instruction: Instruction, alias: Alias, result: Shape) 
 
 
 def _content(shape: Shape) -> Shape:
-    """The array that a buffer holds."""
+    """The array in a buffer; other shapes unchanged."""
     return shape.element if isinstance(shape, BufferShape) else shape

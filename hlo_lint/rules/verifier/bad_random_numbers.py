@@ -1,4 +1,4 @@
-"""Random numbers and their states."""
+"""Random number generators."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadRandomNumbers(VerifierRule):
-    """A generator of random numbers with operands, a state or a type it cannot have.
+    """A random number generator with invalid operands, state or type.
 
     ## Why
-    The kernels of generators know a few types and one form of state (`HandleRng` and others in
-    `xla/service/hlo_verifier.cc`).
+    The kernels of generators support a few types and a fixed form of state (`HandleRng` and others
+    in `xla/service/hlo_verifier.cc`).
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalars of the type that is drawn"),
+        "rng-shape": ("ShapeVerifier::HandleRng", "rng: scalar operands of the result's type"),
         "rng-bit-generator-shape": (
             "ShapeVerifier::HandleRngBitGenerator",
-            "rng-bit-generator: a state and bits, or bits alone",
+            "rng-bit-generator: state and bits, or only bits",
         ),
         "rng-state-shape": (
             "ShapeVerifier::HandleRngGetAndUpdateState",

@@ -1,4 +1,4 @@
-"""The computation of a reduction."""
+"""Computations of reductions and maps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadReduction(VerifierRule):
-    """A reduction or map whose computation does not fit its operands.
+    """A reduction or map whose computation does not match its operands.
 
     ## Why
-    The computation of a reduction takes an accumulator and an element of each operand, and gives
-    accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
+    The computation of a reduction takes an accumulator and an element of each operand, and returns
+    the new accumulators (`HandleReduce` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -26,7 +26,7 @@ class BadReduction(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "reducer-shape": (
             "ShapeVerifier::HandleReduce",
-            "reduce, reduce-window, map: a computation of their elements",
+            "reduce, reduce-window, map: a computation of the element types",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"reducer-shape": "reduce reduce-window map"}

@@ -1,4 +1,4 @@
-"""The groups of devices of a collective."""
+"""Replica groups of collectives."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadReplicaGroups(VerifierRule):
-    """A collective whose replica groups name devices twice, none, or others than there are.
+    """A collective whose replica groups repeat, omit or exceed the devices of the module.
 
     ## Why
-    Each device looks for itself in the groups, and waits there for the others. One that is in none,
-    or in two, lets the others wait for ever (`CheckReplicaGroups` in
-    `xla/service/hlo_verifier.cc`). `collective-broadcast`, whose groups XLA does not look at, is
-    held to the same, but for sizes and devices that take no part.
+    Each device finds itself in the groups and waits for the other devices of its group. If a device
+    is in no group or in two, the others wait forever (`CheckReplicaGroups` in
+    `xla/service/hlo_verifier.cc`). XLA does not check the groups of `collective-broadcast`; the
+    rule does, except for sizes and devices in no group.
     """
 
     messages = (
@@ -38,22 +38,25 @@ class BadReplicaGroups(VerifierRule):
     )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "replica-group-empty": ("CheckReplicaGroups", "no replica group is empty"),
-        "replica-id-range": ("CheckReplicaGroups", "the groups name the ids below their count"),
+        "replica-id-range": ("CheckReplicaGroups", "ids are less than the number of ids"),
         "replica-group-mesh": (
             "MeshAxesReplicaGroupList",
-            "the axes of the groups are in their mesh, and the groups hold its devices",
+            "the axes of the groups are in their mesh, and the groups contain its devices",
         ),
-        "replica-id-repeated": ("CheckReplicaGroups", "no id is in the groups twice"),
+        "replica-id-repeated": ("CheckReplicaGroups", "no id occurs twice in the groups"),
         "replica-count": ("CheckReplicaGroups", "groups of replicas name all replicas"),
         "partition-count": ("CheckReplicaGroups", "groups of partitions name all partitions"),
         "device-count": ("CheckReplicaGroups", "groups of flattened ids name all devices"),
-        "replica-group-size": ("CheckReplicaGroups", "groups have one size, but for all-reduce"),
+        "replica-group-size": (
+            "CheckReplicaGroups",
+            "except in all-reduce, groups have equal sizes",
+        ),
         "replica-groups-missing": (
             "CheckReplicaGroups",
-            "groups are given where they name flattened ids",
+            "groups are present if use_global_device_ids is true",
         ),
         "device-ids-without-channel": ("GetCollectiveOpGroupMode", "flattened ids need a channel"),
-        "collective-broadcast-groups": ("", "groups of collective-broadcast hold each id once"),
+        "collective-broadcast-groups": ("", "groups of collective-broadcast have distinct ids"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "replica-group-empty": Bad.entry("""
@@ -184,7 +187,7 @@ class BadReplicaGroups(VerifierRule):
         local=True,
     )
     def groups(self, scope: Scope, collective: Instruction) -> Iterator[Violation]:
-        """The groups hold each device of the module once."""
+        """The groups contain each device of the module exactly once."""
         has_device_ids = "use_global_device_ids=true" in collective.attributes_text
         if has_device_ids and "channel_id=" not in collective.attributes_text:
             message = f"{collective.opcode} has use_global_device_ids=true without a channel_id"
@@ -205,7 +208,7 @@ class BadReplicaGroups(VerifierRule):
         if groups.error is not None:
             check, message = groups.error
             if broadcast and check == "replica-id-range":
-                return  # a device that is in no group takes no part
+                return  # a device in no group does not take part
             check = "collective-broadcast-groups" if broadcast else check
             yield Violation(check, collective, message, is_warning=broadcast)
             return
@@ -227,5 +230,5 @@ def _count(scope: Scope, collective: Instruction, mode: Mode, total: int) -> Ite
         Mode.DEVICES: ("device-count", replicas * partitions),
     }[mode]
     if count not in (1, total):
-        message = f"the groups hold {total} {mode.value}, the module has {count}"
+        message = f"the groups contain {total} {mode.value}, but the module has {count}"
         yield Violation(check, collective, message)

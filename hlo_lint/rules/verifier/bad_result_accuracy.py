@@ -1,4 +1,4 @@
-"""Accuracies of opcodes that are not approximated."""
+"""Requested accuracies of exact opcodes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadResultAccuracy(VerifierRule):
-    """An instruction that is asked for an accuracy and has none.
+    """An exact instruction with a `result_accuracy`.
 
     ## Why
-    Only functions that are approximated can be asked to be closer (`CheckUnaryOpWithResultAccuracy`
-    in `xla/service/hlo_verifier.cc`).
+    Only approximated functions can have a requested accuracy (`CheckUnaryOpWithResultAccuracy` in
+    `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -28,7 +28,7 @@ class BadResultAccuracy(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-accuracy": (
             "CheckUnaryOpWithResultAccuracy",
-            "an accuracy only for opcodes that are approximated",
+            "only approximated opcodes have a result_accuracy",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -48,7 +48,7 @@ class BadResultAccuracy(VerifierRule):
 
     @on_attribute("result_accuracy=")
     def accuracy(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """Only approximated opcodes have an accuracy."""
+        """Only approximated opcodes have a result_accuracy."""
         if instruction.opcode in _EXACT and instruction.attribute_text("result_accuracy"):
             message = f"{instruction.opcode} cannot have a result_accuracy"
             yield Violation("result-accuracy", instruction, message)

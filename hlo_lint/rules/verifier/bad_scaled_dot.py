@@ -1,4 +1,4 @@
-"""Scales that do not fit what they scale."""
+"""Scales of scaled dots."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadScaledDot(VerifierRule):
-    """A scaled-dot whose scales do not fit its operands.
+    """A scaled-dot whose scales do not match its operands.
 
     ## Why
-    Each scale holds for a block of its operand, so it has as many dimensions, and each divides that
-    of the operand (`HandleScaledDot` in `xla/service/hlo_verifier.cc`). A kernel reads the scale at
-    a place that follows from that quotient.
+    Each scale applies to a block of its operand, so it has the same rank, and each of its
+    dimensions divides the operand's (`HandleScaledDot` in `xla/service/hlo_verifier.cc`). A kernel
+    computes the scale's address from that quotient.
     """
 
     messages = ("should be a multiple of dimension",)
@@ -23,7 +23,7 @@ class BadScaledDot(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "scale-rank": (
             "ShapeVerifier::HandleScaledDot",
-            "a scale has as many dimensions as its operand; there is one contracting dimension",
+            "a scale has the rank of its operand; there is a single contracting dimension",
         ),
         "scale-size": (
             "ShapeVerifier::HandleScaledDot",
@@ -31,7 +31,7 @@ class BadScaledDot(VerifierRule):
         ),
         "scale-missing": (
             "ShapeVerifier::HandleScaledDot",
-            "at most one of the scales is a scalar",
+            "at most one scale is a scalar",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"scale-rank": "scaled-dot"}

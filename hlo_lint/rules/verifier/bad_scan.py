@@ -13,24 +13,24 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadScan(VerifierRule):
-    """A scan whose step does not fit what it carries, or that is left where XLA has none any more.
+    """A scan whose step does not match its state, or a non-associative scan after expansion.
 
     ## Why
-    A step takes a slice of each input and the carries, and gives a slice of each output and the
-    carries (`HandleScan` in `xla/service/hlo_verifier.cc`). After layout-assignment only an
-    associative scan is left: the others have become loops.
+    A step takes a slice of each input and the carries, and returns a slice of each output and the
+    carries (`HandleScan` in `xla/service/hlo_verifier.cc`). After layout-assignment only
+    associative scans remain: scan_expander turns others into loops.
     """
 
     messages = ("Non-associative scan reached layout-sensitive HloVerifier",)
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "scan-dimension": ("ShapeVerifier::HandleScan", "scan: one dimension"),
+        "scan-dimension": ("ShapeVerifier::HandleScan", "scan: a single dimension"),
         "scan-associative": (
             "ShapeVerifier::HandleScan",
             "scan: associative, after layout-assignment",
         ),
         "scan-shape": (
             "ShapeVerifier::HandleScan",
-            "scan: carries, inputs and outputs fit its step",
+            "scan: carries, inputs and outputs match its step",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"scan-shape": "scan"}
@@ -107,7 +107,7 @@ class BadScan(VerifierRule):
 
     @on("scan")
     def associative(self, scope: Scope, scan: Instruction) -> Iterator[Violation]:
-        """The layout-sensitive verifier takes only associative scans."""
+        """Scans after layout-assignment are associative."""
         if not scope.stage.scan and scan.attribute_text("is_associative") != "true":
-            message = "a scan after layout-assignment is associative: scan_expander expands others"
+            message = "this scan after layout-assignment is not associative: expected a loop"
             yield Violation("scan-associative", scan, message)

@@ -1,4 +1,4 @@
-"""Instructions before their operands and control predecessors."""
+"""Instructions placed before their operands or control predecessors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PREDECESSORS: Final = "control-predecessors="
 
 
 class BadSchedule(VerifierRule):
-    """An instruction that stands above what it reads, or has to wait for.
+    """An instruction placed before its operands or control predecessors.
 
     ## Why
-    In a scheduled module the order of the text is that of execution, and in every other one XLA's
-    parser still wants operands and control predecessors first (`xla/hlo/ir/hlo_schedule.cc`). A
-    cycle has no such order.
+    In a scheduled module, text order is execution order. In any other module, XLA's parser still
+    requires operands and control predecessors first (`xla/hlo/ir/hlo_schedule.cc`). A cycle has no
+    such order.
     """
 
     messages = (
@@ -65,7 +65,7 @@ class BadSchedule(VerifierRule):
 
     @on_computation_if(names=True)
     def operands(self, scope: Scope) -> Iterator[Violation]:
-        """An instruction follows its operands: XLA's own parser wants that in any text."""
+        """Instructions follow their operands, as XLA's parser requires in any text."""
         computation = scope.computation
         position = computation.index.get
         for number, row in enumerate(computation.rows):
@@ -73,15 +73,15 @@ class BadSchedule(VerifierRule):
             for place, name in enumerate(map(name_in, references_of(row))):
                 if position(name, -1) >= number:
                     early.setdefault(name, place)
-            for name, place in early.items():  # a name that is read twice is one error
+            for name, place in early.items():  # report a name once, even if it is read twice
                 message = f"%{name} is used before it is defined"
                 yield Violation("schedule-operand", computation.at(number), message, place)
 
     @on_computation
     def control(self, scope: Scope) -> Iterable[Violation]:
-        """An instruction follows its control predecessors: so it is on no cycle of them."""
+        """Instructions follow their control predecessors, which excludes cycles of them."""
         kinds = reading_of(scope.computation).kinds
-        waiting = {at for at, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
+        waiting = {number for number, kind in enumerate(kinds) if _PREDECESSORS in kind[2]}
         return _early_predecessors(scope.computation, waiting) if waiting else ()
 
 
@@ -91,5 +91,5 @@ def _early_predecessors(computation: Computation, waiting: set[int]) -> Iterator
         if kind in waiting:
             for name in control_predecessors(attributes_of(rows[number])):
                 if position(name, -1) >= number:
-                    message = f"control predecessor %{name} does not stand above"
+                    message = f"control predecessor %{name} is not defined before"
                     yield Violation("schedule-control", computation.at(number), message)

@@ -1,4 +1,4 @@
-"""Shapes of transfers."""
+"""Shapes of sends and receives."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadSendRecv(VerifierRule):
-    """A send or recv that does not give data, a context and a token.
+    """A send or recv that does not return data, a context and a token.
 
     ## Why
-    Both give `(data, u32[], token[])`, and their dones a token, recv-done with the data
+    Both return `(data, u32[], token[])`; send-done returns a token, recv-done the data and a token
     (`HandleSend`, `HandleRecv` in `xla/service/hlo_verifier.cc`).
     """
 

@@ -1,4 +1,4 @@
-"""Shardings of values over devices."""
+"""Shardings of instructions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hlo_lint.text.patterns import late
 
 
 class BadSharding(VerifierRule):
-    """An instruction whose sharding does not fit its shape or the devices of the module.
+    """An instruction whose sharding does not match its shape or the devices of the module.
 
     ## Why
-    Tiles cut each dimension of the array, and devices are named once each, from those that there
-    are (`xla/hlo/ir/hlo_sharding.cc`). The partitioner dies on another, or leaves parts of the
-    array to no device.
+    Tiles split each dimension of the array, and each device of the module is named at most once
+    (`xla/hlo/ir/hlo_sharding.cc`). The partitioner fails on other shardings, or assigns parts of
+    the array to no device.
     """
 
     messages = (
@@ -34,7 +34,7 @@ class BadSharding(VerifierRule):
         "Invalid sharding for instruction",
     )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "sharding": ("HloSharding::Validate", "a sharding fits its shape and the devices"),
+        "sharding": ("HloSharding::Validate", "a sharding matches its shape and the devices"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "sharding": Bad("""
@@ -64,10 +64,10 @@ class BadSharding(VerifierRule):
 
     @on_attribute("sharding=", local=True)
     def sharding(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """A sharding fits the shape and the devices."""
+        """A sharding matches the shape and the devices."""
         text = instruction.attribute_text("sharding")
         if text is None or instruction.opcode == "outfeed":
-            return  # an outfeed has the shardings of what it sends
+            return  # an outfeed has the shardings of its operands
         devices = scope.header.partitions if scope.stage.sharding_devices else 1
         error = _error(text, instruction.type_text, devices, is_spmd=scope.header.is_spmd)
         if error:
@@ -91,7 +91,7 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
     parts = [leaf.element if isinstance(leaf, BufferShape) else leaf for _, leaf in leaves(shape)]
     if isinstance(sharding, TupleSharding):
         if isinstance(shape, ArrayShape):
-            return f"a sharding of tuples for {shape}"
+            return f"a tuple sharding for the array {shape}"
         if len(sharding.elements) == 1 and not parts:
             return ""
         if len(sharding.elements) != len(parts):
@@ -100,7 +100,7 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
         errors = (_array_error(*pair, devices, is_spmd) for pair in pairs)
         return next(filter(None, errors), "")
     if isinstance(sharding, TiledSharding | NamedSharding):
-        # The parser gives each array of a tuple the one sharding that is written.
+        # The parser applies a single sharding to each array of a tuple.
         errors = (_array_error(sharding, part, devices, is_spmd) for part in parts)
         return next(filter(None, errors), "")
     return ""
@@ -109,7 +109,7 @@ def _error(text: str, spelled: str, devices: int, *, is_spmd: bool) -> str:
 def _array_error(
     sharding: TiledSharding | NamedSharding, shape: object, devices: int, is_spmd: bool
 ) -> str:
-    """The error of one array's sharding: `HloSharding::ValidateNonTuple`.
+    """The error of an array's sharding (`HloSharding::ValidateNonTuple`); empty if it is valid.
 
     With the SPMD partitioner every sharding is over all partitions; else it may be over fewer.
     """
@@ -118,10 +118,10 @@ def _array_error(
     if isinstance(sharding, NamedSharding):
         rank = len(sharding.dimensions)
         if rank and rank != shape.rank:
-            return f"the sharding names {rank} dimensions of {shape}"
+            return f"the sharding has {rank} dimensions, expected {shape.rank} for {shape}"
         count = prod(axis.size for axis in sharding.mesh.axes)
         if devices != 1 and (count > devices or (is_spmd and 1 < count != devices)):
-            return f"the mesh has {count} devices, the module {devices}"
+            return f"the mesh has {count} devices, but the module has {devices}"
         return ""
     try:
         numbers = device_numbers(sharding.devices)
@@ -129,17 +129,17 @@ def _array_error(
         return ""
     if sharding.type == "tiled":
         rank = len(sharding.tiles) - len(sharding.subgroups)
-        # XLA reads one subgroup of all devices as what it says, without dimensions.
+        # XLA reads a single subgroup of all devices as that subgroup, without dimensions.
         is_whole = prod(sharding.tiles[:rank]) == 1 and len(set(sharding.subgroups)) == 1
         if rank != shape.rank and not is_whole:
-            return f"the sharding tiles {rank} dimensions of {shape}"
+            return f"the sharding tiles {rank} dimensions, expected {shape.rank} for {shape}"
         if len(numbers) != prod(sharding.tiles):
             return f"{prod(sharding.tiles)} tiles for {len(numbers)} devices"
     if len(set(numbers)) != len(numbers):
         return "the sharding names a device twice"
     if sharding.type == "tiled" and is_spmd and len(numbers) != devices != 1:
-        return f"the sharding is over {len(numbers)} devices, and the module has {devices}"
+        return f"the sharding is over {len(numbers)} devices, but the module has {devices}"
     for number in numbers:
         if devices != 1 and not 0 <= number < devices:
-            return f"device {number} is out of range: the module has {devices}"
+            return f"device {number} is out of range: the module has {devices} devices"
     return ""

@@ -1,4 +1,4 @@
-"""The comparator of a sort."""
+"""Comparators of sorts."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadSort(VerifierRule):
-    """A sort whose comparator does not fit what it sorts.
+    """A sort whose comparator does not match its operands.
 
     ## Why
-    The comparator takes two scalars of each operand and says which comes first (`HandleSort` in
-    `xla/service/hlo_verifier.cc`). With another one the code generator reads what is not there.
+    The comparator takes two scalars of each operand and returns true if the first comes first
+    (`HandleSort` in `xla/service/hlo_verifier.cc`). For any other comparator, the generated code
+    reads values that do not exist.
     """
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "sort-comparator": (
             "ShapeVerifier::HandleSort",
-            "sort: a comparator of two scalars of each operand, which gives a pred[]",
+            "sort: a comparator of two scalars per operand that returns a pred[]",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"sort-comparator": "sort"}

@@ -1,4 +1,4 @@
-"""Sources and targets of a collective permute."""
+"""Source-target pairs of collective permutes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BadSourceTargetPairs(VerifierRule):
-    """A collective-permute that sends from a device twice, to one twice, or where none is.
+    """A collective-permute with repeated or missing devices in its source-target pairs.
 
     ## Why
-    Each device sends once at most and receives once at most, among those that the module has
+    Each device of the module sends at most once and receives at most once
     (`CheckSourceTargetPairs` in `xla/service/hlo_verifier.cc`).
     """
 
@@ -33,7 +33,7 @@ class BadSourceTargetPairs(VerifierRule):
         ),
         "source-target-repeated": (
             "CheckDuplicatedSourceOrTarget",
-            "a device is source once and target once for each slice",
+            "per slice, a device is at most once a source and at most once a target",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -65,13 +65,13 @@ class BadSourceTargetPairs(VerifierRule):
 
     @on("collective-permute", "collective-permute-start", local=True)
     def pairs(self, scope: Scope, permute: Instruction) -> Iterator[Violation]:
-        """A device of the module sends once and receives once."""
+        """Each device of the module sends at most once and receives at most once."""
         pairs = permute.attribute_or_none("source_target_pairs")
         if not isinstance(pairs, tuple):
             return
         header, of_replicas = scope.header, mode_of(permute) is Mode.REPLICAS
         limit = header.replicas if of_replicas else header.partitions
-        what = "replicas" if of_replicas else "partitions"
+        noun = "replicas" if of_replicas else "partitions"
         slices = (
             permute.attribute_or_none("slice_sizes") if len(permute.operand_names) == 4 else None
         )
@@ -87,11 +87,11 @@ class BadSourceTargetPairs(VerifierRule):
                     return
                 number = pair[place]
                 if number < 0 or (limit != 1 and number >= limit):
-                    message = f"{name} {number} is out of range: there are {limit} {what}"
+                    message = f"{name} {number} is out of range: there are {limit} {noun}"
                     yield Violation("source-target-range", permute, message)
                     return
                 seen[number] += 1
                 if seen[number] > most:
-                    message = f"{name} {number} is in source_target_pairs {seen[number]} times"
+                    message = f"{name} {number} occurs {seen[number]} times in source_target_pairs"
                     yield Violation("source-target-repeated", permute, message)
                     return

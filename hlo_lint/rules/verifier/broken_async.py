@@ -1,4 +1,4 @@
-"""An asynchronous operation, from its start to its done."""
+"""Asynchronous operations, from start to done."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BrokenAsync(VerifierRule):
-    """An asynchronous operation whose parts do not agree, or whose value is read too early.
+    """An asynchronous operation whose parts disagree, or whose value is read too early.
 
     ## Why
-    Between start and done the operation runs beside the program; what the start gives is a handle,
-    and only the done, an update, or what hands it on may read it. Start, updates and done are of
-    one computation, on one thread, and beside its parameters that computation holds one instruction
-    (`VerifyAsynchronousInstructionPairs` in `xla/service/hlo_verifier.cc`). That each start has one
-    done is [start-without-done](#start-without-done).
+    Between start and done the operation runs concurrently with the program. The start returns a
+    handle, which only the done, an update or an instruction that passes it on may read. Start,
+    updates and done share a computation and a thread, and that computation has a single instruction
+    besides its parameters (`VerifyAsynchronousInstructionPairs` in
+    `xla/service/hlo_verifier.cc`). [start-without-done](#start-without-done) checks that each start
+    has a done.
     """
 
     messages = (
@@ -54,19 +55,19 @@ class BrokenAsync(VerifierRule):
         ),
         "async-start-operands": (
             "ShapeVerifier::HandleAsyncStart",
-            "async-start: operands have the shapes in its type",
+            "async-start: operands have the shapes in its result type",
         ),
         "async-update-shape": (
             "ShapeVerifier::HandleAsyncUpdate",
-            "async-update: binds operands and results on top of what it continues",
+            "async-update: adds operands and results to those of its operand",
         ),
         "async-update-computation": (
             "ShapeVerifier::HandleAsyncUpdate",
-            "async-update: the computation of what it continues",
+            "async-update: the computation of its operand",
         ),
         "async-done-computation": (
             "ShapeVerifier::HandleAsyncDone",
-            "async-done: the computation of what it ends",
+            "async-done: the computation of its operand",
         ),
         "async-computation-shapes": (
             "CheckAsyncOpComputationShapes",
@@ -77,22 +78,25 @@ class BrokenAsync(VerifierRule):
             "async-done: the result of its computation",
         ),
         "start-consumer": ("VerifyAsynchronousInstructionPairs", "only its done reads a start"),
-        "done-operand": ("VerifyAsynchronousInstructionPairs", "a done reads its start"),
+        "done-operand": (
+            "VerifyAsynchronousInstructionPairs",
+            "the operand of a done is its start",
+        ),
         "async-consumer": (
             "VerifyAsynchronousInstructionPairs",
             "only updates and dones read an async-start",
         ),
         "async-operand-count": (
             "VerifyAsynchronousInstructionPairs",
-            "async-done has one operand, async-update at least one",
+            "async-done has a single operand, async-update at least one",
         ),
         "async-chain": (
             "VerifyAsynchronousInstructionPairs",
-            "an update is in one chain, and a done ends it",
+            "each update is in a single chain that ends with a done",
         ),
         "async-computation": (
             "HloVerifier::RunImpl",
-            "an asynchronous computation holds its parameters and its root",
+            "an asynchronous computation has only parameters and a root",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {
@@ -312,7 +316,7 @@ class BrokenAsync(VerifierRule):
 
     @on("async-start")
     def computation(self, scope: Scope, start: Instruction) -> Iterator[Violation]:
-        """An asynchronous computation holds nothing but its parameters and its root."""
+        """An asynchronous computation has only parameters and a root."""
         callee = scope.callee(start)
         if (
             callee is None
@@ -329,17 +333,19 @@ class BrokenAsync(VerifierRule):
             if opcode_of(row) not in ("parameter", "get-tuple-element") and number != root
         ]
         if others:
-            message = f"%{callee.name} holds {len(others)} instructions beside parameters and root"
+            message = (
+                f"%{callee.name} has {len(others)} instructions besides its parameters and root"
+            )
             yield Violation("async-computation", start, message)
 
     @on_computation_if(lambda opcodes: not opcodes.isdisjoint(_OF_PAIRS))
     def consumers(self, scope: Scope) -> Iterable[Violation]:
-        """The value of a start is read by its done, or passed on."""
+        """Only the done of a start reads it, or instructions that pass it on."""
         return _wrong_consumers(scope.computation)
 
     @on_computation_if(lambda opcodes: _has_pairs(opcodes))
     def flows(self, scope: Scope) -> Iterable[Violation]:
-        """From a start one chain of updates leads to a done, of one computation."""
+        """Start, updates and done form a single chain with the same computation."""
         return chain(_chains(scope), _readers(scope.computation))
 
 
@@ -367,7 +373,7 @@ def _only_orders(user: Instruction) -> bool:
 
 
 _SILENT: Final = frozenset("parameter tuple get-tuple-element opt-barrier bitcast".split())
-"""Opcodes that do no work."""
+"""Opcodes that compute nothing."""
 
 
 def _is_barrier(computation: Computation) -> bool:
@@ -380,7 +386,7 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
             yield from _unless_read_once(start, done)
             for user in start.users:
                 if user.opcode != done and not _passes_on(user) and not _only_orders(user):
-                    message = f"the consumer of {start_opcode} is {done}, not {user.opcode}"
+                    message = f"expected {done} to read {start_opcode}, got {user.opcode}"
                     note = f"read by %{user.name}"
                     yield Violation("start-consumer", start, message, notes=(note,))
     for done, start_opcode in _START_OF.items():
@@ -388,34 +394,34 @@ def _wrong_consumers(computation: Computation) -> Iterator[Violation]:
             operand = instruction.producer()
             if operand is None or operand.opcode == start_opcode:
                 continue
-            # A tuple is not taken apart for a done; what loops carry is (VerifySingleOperand).
+            # VerifySingleOperand looks through loop state, but not through a tuple.
             if operand.opcode == "tuple" or not _passes_on(operand):
                 message = (
-                    f"the operand of {done} is {start_opcode}, "
+                    f"expected {start_opcode} as operand of {done}, "
                     f"but %{operand.name} is {operand.opcode}"
                 )
                 yield Violation("done-operand", instruction, message, 0)
 
 
 def _unless_read_once(start: Instruction, done: str) -> Iterator[Violation]:
-    """Exactly one instruction reads a start (`VerifySingleUser`)."""
+    """A start has a single user (`VerifySingleUser`)."""
     opcode = start.opcode
     users = [user for user in start.users if not _only_orders(user)]
-    # A transfer that ends an asynchronous computation is done with the computation.
+    # A transfer at the root of an asynchronous computation ends with the computation.
     is_wrapped = opcode in ("send", "recv") and not start.computation.is_entry
     if start.is_root and not users and not is_wrapped:
-        message = f"nothing reads this {opcode}, and its consumer is {done}"
+        message = f"this {opcode} has no users, expected {done}"
         yield Violation("start-consumer", start, message)
-    # Two dones are `start-without-done`, and what may not read it at all is reported on its own.
+    # start-without-done reports two dones, and wrong users are reported separately.
     passed = [user for user in users if _passes_on(user)]
     if len(users) > 1 and passed:
-        message = f"{opcode} has {len(users)} consumers, and has to have one"
+        message = f"{opcode} has {len(users)} users, expected 1"
         note = f"read by %{passed[0].name}"
         yield Violation("start-consumer", start, message, notes=(note,))
 
 
 def _is_async(opcode: str, suffix: str) -> bool:
-    """True for the generic opcode, or one that names what an async computation wraps."""
+    """True for `async-start` and the like, and for sugared opcodes such as `add-start`."""
     return opcode.endswith(suffix) and opcode not in _DONE_OF and opcode not in _START_OF
 
 
@@ -444,7 +450,7 @@ def _chains(scope: Scope) -> Iterator[Violation]:
         if not references_of(row) and opcode.endswith("-update"):
             yield Violation("async-operand-count", after, f"{opcode} needs at least one operand")
         if opcode.endswith("-update") and not after.users and not after.is_root:
-            message = f"%{after.name} is an orphan: no async-update or async-done continues it"
+            message = f"%{after.name} is an orphan: no async-update or async-done reads it"
             yield Violation("async-chain", after, message)
         before = after.producer()
         if before is None:
@@ -460,31 +466,31 @@ def _chains(scope: Scope) -> Iterator[Violation]:
 
 
 def _result_layout(scope: Scope, done: Instruction) -> Iterator[Violation]:
-    """The result has the layout that the start gives it."""
+    """The result of a done has the layout in its operand's state."""
     given = part(done.operand_shape(0), (1,))
     if mismatch := shapes_differ(scope, done.shape_or_none, given):
-        message = f"the result and that of the start have different layouts: {mismatch}"
+        message = f"the result and the start's result have different layouts: {mismatch}"
         yield Violation("async-done-shape", done, message)
 
 
 def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-    """The state has the layouts of what is bound, and those of its computation.
+    """The state has the layouts of its operands and of its computation.
 
     Mirrors `CheckAsyncOpComputationShapes` and `HandleAsyncStart`.
     """
     if not scope.stage.layouts:
         return
     state, callee = instruction.shape_or_none, None
-    if instruction.opcode.startswith("async-"):  # what others call is not what they wrap
+    if instruction.opcode.startswith("async-"):  # sugared opcodes call a different computation
         callee = scope.callee(instruction)
     bound = part(state, (0,))
     for number, shape in enumerate(bound.elements if isinstance(bound, TupleShape) else ()):
         pairs = [(f"parameter {number}", shape_of(parameter(callee, number)))]
         if instruction.opcode.endswith("-start"):
             pairs.append((f"operand {number}", instruction.operand_shape(number)))
-        for what, other in pairs:
-            if mismatch := shapes_differ(scope, other, shape):
-                message = f"{what} and the state have different layouts: {mismatch}"
+        for title, expected in pairs:
+            if mismatch := shapes_differ(scope, expected, shape):
+                message = f"{title} and the state have different layouts: {mismatch}"
                 yield Violation("async-computation-shapes", instruction, message)
                 return
     result, whole = part(state, (1,)), shape_of(callee.root if callee else None)
@@ -496,9 +502,9 @@ def _state_layouts(scope: Scope, instruction: Instruction) -> Iterator[Violation
 
 
 def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[Violation]:
-    """Updates bind parameters in order, and all are bound where the operation is done."""
+    """Updates bind parameters in order, and all are bound at the done."""
     if start.opcode not in ("async-start", "call-start", "fusion-start"):
-        return  # what others call is not what they wrap
+        return  # other sugared opcodes call a different computation than they wrap
     callee, before = scope.callee(start), after.operand_shape(0)
     is_done = after.opcode.endswith("-done")
     state = before if is_done else after.shape_or_none
@@ -506,7 +512,7 @@ def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[V
     if callee is None or callee.root is None or not isinstance(bound, TupleShape):
         return
     if not is_done and before == state:
-        return  # nothing is bound
+        return  # this update binds no operand
     shapes = [shape_of(parameter(callee, number)) for number in range(len(callee.parameters))]
     check = "async-done-shape" if is_done else "async-update-shape"
     count, total = len(bound.elements), len(shapes)
@@ -525,7 +531,7 @@ def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[V
     whole, given = callee.root.shape_or_none, after.shape_or_none if is_done else result
     old_result = part(before, (1,))
     if whole is None or given is None or old_result is None or prefix_error(old_result, given):
-        return  # the operand and the result do not fit, which their shapes show
+        return  # another check reports that operand and result do not match
     if is_done and not compatible(given, whole):
         message = f"{after.opcode} returns {brief(given)}, its computation {brief(whole)}"
         yield Violation(check, after, message)
@@ -536,7 +542,7 @@ def _binding(scope: Scope, start: Instruction, after: Instruction) -> Iterator[V
 
 
 def _same_computation(after: Instruction, before: Instruction) -> Iterator[Violation]:
-    """A chain that names its computation names one."""
+    """All instructions of a chain name the same computation."""
     ours, theirs = after.called_computations, before.called_computations
     if ours and theirs and ours != theirs:
         ends = after.opcode.endswith("-done")
@@ -546,7 +552,7 @@ def _same_computation(after: Instruction, before: Instruction) -> Iterator[Viola
 
 
 def _readers(computation: Computation) -> Iterator[Violation]:
-    """The value of an async-start or -update is operand 0 of its update or done."""
+    """Only updates and dones read an async-start or -update, as operand 0."""
     for number, row in enumerate(computation.rows):
         if not opcode_of(row).endswith(("-start", "-update")) or opcode_of(row) in _DONE_OF:
             continue

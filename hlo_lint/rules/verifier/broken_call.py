@@ -1,4 +1,4 @@
-"""Calls, and computations that are called."""
+"""Calls and called computations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BrokenCall(VerifierRule):
-    """A call that passes what its computation does not take, or a call where none may be.
+    """A call that does not match its computation, or a call by an opcode that cannot call.
 
     ## Why
-    A call is inlined, or becomes a call of a thunk, by its operands and parameters one by one
-    (`HandleCall` in `xla/service/hlo_verifier.cc`). A composite call has to say what it stands for.
+    XLA inlines a call, or emits it as a thunk, by matching operands with parameters (`HandleCall`
+    in `xla/service/hlo_verifier.cc`). A composite call must name its composite.
     """
 
     messages = (
@@ -31,23 +31,23 @@ class BrokenCall(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "control-flow-thread": (
             "CheckCallableInstructionThreadName",
-            "while, conditional: computations are on the thread of their caller",
+            "while, conditional: computations run on their caller's thread",
         ),
         "caller-opcode": (
             "ShapeVerifier::Preprocess",
-            "only opcodes that call have called computations",
+            "only calling opcodes have called computations",
         ),
         "call-shapes": (
             "ShapeVerifier::HandleCall",
-            "call: operands have the shapes of the parameters, the result that of the root",
+            "call: operands match the parameters, the result matches the root",
         ),
         "composite-name": (
             "ShapeVerifier::HandleCall",
-            "a composite call has a name and, if any, a version from 0",
+            "a composite call has a name, and its version, if any, is not negative",
         ),
         "nested-thread": (
             "InstructionVerifier::Preprocess",
-            "with an option: computations are on the thread of their caller",
+            "with an option: computations run on their caller's thread",
         ),
         "call-aliasing": ("InstructionVerifier::HandleCall", "call: no output_to_operand_aliasing"),
     }
@@ -135,12 +135,12 @@ class BrokenCall(VerifierRule):
 
     @on("call", option="layouts")
     def shapes(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """Operands have the layouts of the parameters."""
+        """Operands of a call have the layouts of the parameters."""
         yield from parameter_layouts("call-shapes", scope, call)
 
     @on("call", word="is_composite")
     def composite(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """A composite call says which composite it is."""
+        """A composite call has a name, valid attributes and a valid version."""
         if call.attribute_text("is_composite") != "true":
             return
         attributes = call.frontend_attributes()
@@ -149,7 +149,7 @@ class BrokenCall(VerifierRule):
             message = "a composite call needs a non-empty composite.name"
             yield Violation("composite-name", call, message)
         if attributes.get("composite.attributes") in ("", '""'):
-            message = "composite.attributes is left out or {}, and not empty"
+            message = "composite.attributes is empty, expected {} or no such attribute"
             yield Violation("composite-name", call, message)
         version = attributes.get("composite.version")
         if isinstance(version, str) and not version.strip('"').isdecimal():
@@ -158,33 +158,36 @@ class BrokenCall(VerifierRule):
 
     @on_attribute("to_apply=", "calls=", option="thread_names")
     def nested_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
-        """With the option for it, computations are on the thread of their caller."""
+        """With the option, computations run on their caller's thread."""
         if caller.opcode.startswith("async-"):
             return
         ours = scope.computation.thread
         for callee in scope.called(caller):
             if callee is not None and callee.thread != ours:
-                message = f"%{callee.name} is on thread {callee.thread}, its caller on {ours}"
+                message = f"%{callee.name} is on thread {callee.thread}, but its caller on {ours}"
                 yield Violation("nested-thread", caller, message)
 
     @on("while", "conditional")
     def control_flow_thread(self, scope: Scope, caller: Instruction) -> Iterator[Violation]:
-        """Loops and branches stay on their thread, whatever the options."""
+        """Computations of loops and conditionals run on their caller's thread."""
         for callee in scope.called(caller):
             if callee is not None and callee.thread != scope.computation.thread:
-                message = f"%{callee.name} is on thread {callee.thread}, not on that of its caller"
+                message = (
+                    f"%{callee.name} is on thread {callee.thread}, "
+                    f"but its caller on {scope.computation.thread}"
+                )
                 yield Violation("control-flow-thread", caller, message)
 
     @on("call", word="output_to_operand_aliasing")
     def aliasing(self, scope: Scope, call: Instruction) -> Iterator[Violation]:
-        """A call has its results for itself."""
+        """A call has no output_to_operand_aliasing."""
         if call.attribute_text("output_to_operand_aliasing") not in (None, "{}"):
-            message = "a call may not have output_to_operand_aliasing"
+            message = "a call must not have output_to_operand_aliasing"
             yield Violation("call-aliasing", call, message)
 
     @on_attribute("calls=", "to_apply=", "body=", other_than=CALLERS)
     def caller(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """Only some opcodes call computations."""
+        """Only calling opcodes have called computations."""
         opcode = instruction.opcode
         if opcode.endswith(("-start", "-update", "-done")) or inference_of(opcode) is None:
             return

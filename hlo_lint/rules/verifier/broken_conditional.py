@@ -1,4 +1,4 @@
-"""Operands and results of branches."""
+"""Operands and results of conditionals."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BrokenConditional(VerifierRule):
-    """A conditional whose branches do not take what is passed, or give different things.
+    """A conditional whose branches do not match its operands or its result.
 
     ## Why
-    Each branch has one parameter, which is the operand after the selector, and all give the same
-    type and layout: their results share one buffer (`HandleConditional` in
+    Each branch takes its operand after the selector as its only parameter, and all branches return
+    the same type and layout, since their results share a buffer (`HandleConditional` in
     `xla/service/hlo_verifier.cc`).
     """
 
@@ -31,11 +31,11 @@ class BrokenConditional(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "conditional-shapes": (
             "ShapeVerifier::HandleConditional",
-            "conditional: a selector, an operand for each branch, one result",
+            "conditional: a selector, an operand for each branch, equal results",
         ),
         "conditional-sharding": (
             "InstructionVerifier::HandleConditional",
-            "conditional: one sharding",
+            "conditional: equal shardings",
         ),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"conditional-shapes": "conditional"}
@@ -100,7 +100,7 @@ class BrokenConditional(VerifierRule):
 
     @on("conditional")
     def shapes(self, scope: Scope, conditional: Instruction) -> Iterator[Violation]:
-        """Operands and result have the layouts that the branches have."""
+        """Operands and result have the layouts of the branches."""
         if not scope.stage.layouts:
             return
         for number, branch in enumerate(branches(scope, conditional), 1):
@@ -113,12 +113,12 @@ class BrokenConditional(VerifierRule):
                 )
                 yield Violation("conditional-shapes", conditional, message + mismatch, number)
             if mismatch := shapes_differ(scope, conditional.shape_or_none, shape_of(branch.root)):
-                message = f"the result and that of %{branch.name} have different layouts: "
+                message = f"the result and the root of %{branch.name} have different layouts: "
                 yield Violation("conditional-shapes", conditional, message + mismatch)
 
     @on("conditional")
     def sharding(self, scope: Scope, conditional: Instruction) -> Iterator[Violation]:
-        """The result is distributed over the devices as those of the branches."""
+        """The result has the sharding of the branches' results."""
         parts: list[tuple[str, Instruction | None]] = [("the conditional", conditional)]
         parts += [
             (f"the result of %{branch.name}", branch.root)

@@ -1,4 +1,4 @@
-"""A fusion and its body."""
+"""Fusions and their bodies."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BrokenFusion(VerifierRule):
-    """A fusion that does not agree with its body.
+    """A fusion that does not match its body.
 
     ## Why
-    A kernel is generated from the body, and launched with the operands and the result of the
-    fusion: each parameter lies as its operand does, and the root as the result (`HandleFusion` and
-    `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
+    XLA generates a kernel from the body and launches it with the operands and the result of the
+    fusion: each parameter must have the layout of its operand, and the root that of the result
+    (`HandleFusion` and `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -34,7 +34,7 @@ class BrokenFusion(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "fusion-computation": (
             "ShapeVerifier::HandleFusion",
-            "a fusion calls one computation, on its own thread",
+            "a fusion calls a single computation, on its own thread",
         ),
         "fusion-shape": ("ShapeVerifier::HandleFusion", "a fusion has the shape of its root"),
         "fusion-parameters": (
@@ -43,9 +43,9 @@ class BrokenFusion(VerifierRule):
         ),
         "fusion-dead-instruction": (
             "CheckFusionInstruction",
-            "all instructions of a fusion but its root are used",
+            "all instructions of a fusion except the root have users",
         ),
-        "fusion-shared": ("CheckFusionInstruction", "a body belongs to one fusion"),
+        "fusion-shared": ("CheckFusionInstruction", "a body belongs to a single fusion"),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"fusion-shape": "fusion"}
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -148,10 +148,10 @@ class BrokenFusion(VerifierRule):
 
     @on("fusion", local=True)
     def body(self, scope: Scope, fusion: Instruction) -> Iterator[Violation]:
-        """A fusion has one body, which takes its operands."""
+        """A fusion has a single body, which takes its operands."""
         bodies = scope.called(fusion)
         if len(bodies) != 1:
-            message = f"a fusion calls one computation, not {len(bodies)}"
+            message = f"a fusion must call 1 computation, got {len(bodies)}"
             yield Violation("fusion-computation", fusion, message)
             return
         (body,) = bodies
@@ -159,10 +159,10 @@ class BrokenFusion(VerifierRule):
             return
         taken, given = len(body.positions("parameter")), len(fusion.operand_names)
         if taken < given:
-            message = f"the fusion has {given} operands, and %{body.name} {taken} parameters"
-            others = [fusion.producer(number) for number in range(taken, given)]
-            is_warning = all(other is not None and _stays_outside(other) for other in others)
-            note = "releases before jax 0.11 die of it, later ones where they compute the others"
+            message = f"the fusion has {given} operands, but %{body.name} has {taken} parameters"
+            excess = [fusion.producer(number) for number in range(taken, given)]
+            is_warning = all(operand is not None and _stays_outside(operand) for operand in excess)
+            note = "releases before jax 0.11 crash; later releases crash if they fuse the others"
             yield Violation(
                 "fusion-parameters", fusion, message, notes=(note,), is_warning=is_warning
             )
@@ -170,19 +170,22 @@ class BrokenFusion(VerifierRule):
 
     @on_computation_if(lambda opcodes: "fusion" in opcodes)
     def inside(self, scope: Scope) -> Iterator[Violation]:
-        """A body is on the thread of its fusion, and all its instructions are used."""
+        """A body is on its fusion's thread, and all its instructions have users."""
         computation = scope.computation
         for name, number in _bodies(computation):
             body = scope.callees.get(name)
             if body is None or opcode_of(computation.rows[number]) != "fusion":
                 continue
             if (body.tail or computation.tail) and body.thread != computation.thread:
-                message = f"%{body.name} is on thread {body.thread}, not on that of its fusion"
+                message = (
+                    f"%{body.name} is on thread {body.thread}, "
+                    f"but its fusion on {computation.thread}"
+                )
                 yield Violation("fusion-computation", computation.at(number), message)
-            for at in _dead_instructions(scope.first_alike(body)):
-                dead = body.at(at)
+            for position in _dead_instructions(scope.first_alike(body)):
+                dead = body.at(position)
                 message = f"%{dead.name} is dead: no instruction in fusion %{body.name} uses it"
-                # Tests of later releases verify such a parameter; jax 0.11.2 refuses it.
+                # Tests of later releases accept such a parameter; jax 0.11.2 rejects it.
                 is_given = dead.opcode == "parameter"
                 yield Violation("fusion-dead-instruction", dead, message, is_warning=is_given)
 
@@ -190,7 +193,7 @@ class BrokenFusion(VerifierRule):
     def shared(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """A body knows the one fusion that it belongs to."""
+        """A body belongs to a single fusion."""
         callers = [part for part in module.computations if not part.opcodes.isdisjoint(_FUSIONS)]
         bodies = list(chain.from_iterable(map(_bodies, callers)))
         if len({body for body, _ in bodies}) == len(bodies):
@@ -199,19 +202,19 @@ class BrokenFusion(VerifierRule):
         for computation in callers:
             for body, number in _bodies(computation):
                 if body in first and body in by_name:
-                    message = f"%{body} is the body of another fusion already"
+                    message = f"%{body} is already the body of another fusion"
                     yield Violation("fusion-shared", computation.at(number), message)
                 first.add(body)
 
 
 def _stays_outside(operand: Instruction) -> bool:
-    """True for an operand that no fusion takes in.
+    """True for an operand that is never fused.
 
-    XLA:CPU of jax 0.11.2 and 0.12.0 compiles a fusion with more of these than parameters, and dies
-    of other ones; 0.6.2 to 0.10.2 die of all (a CHECK).
+    XLA:CPU of jax 0.11.2 and 0.12.0 compiles a fusion with more operands than parameters if the
+    excess operands are such, and crashes otherwise; 0.6.2 to 0.10.2 always crash (a CHECK).
     """
     if operand.opcode == "constant":
-        return not operand.type_text.endswith("[]")  # a scalar is taken in
+        return not operand.type_text.endswith("[]")  # scalar constants are fused
     return operand.opcode in ("parameter", "get-tuple-element", "copy")
 
 
@@ -220,11 +223,16 @@ _FUSIONS: Final = ("fusion", "fusion-start")
 
 @cached_analysis
 def _bodies(computation: Computation) -> tuple[tuple[str, int], ...]:
-    """The bodies of its fusions, with the positions of these."""
+    """The bodies of a computation's fusions, with the fusions' positions."""
     rows = computation.rows
     calls = calls_of(computation).items() if not computation.opcodes.isdisjoint(_FUSIONS) else ()
     return tuple(
-        [(body, at) for at, bodies in calls if opcode_of(rows[at]) in _FUSIONS for body in bodies]
+        [
+            (body, number)
+            for number, bodies in calls
+            if opcode_of(rows[number]) in _FUSIONS
+            for body in bodies
+        ]
     )
 
 
@@ -235,5 +243,9 @@ def _dead_instructions(body: Computation) -> tuple[int, ...]:
         return ()
     used = set(map(name_in, chain.from_iterable(map(references_of, rows))))
     return tuple(
-        [at for at, row in enumerate(rows) if name_of(row) not in used and at != root.number]
+        [
+            number
+            for number, row in enumerate(rows)
+            if name_of(row) not in used and number != root.number
+        ]
     )

@@ -17,13 +17,12 @@ from hlo_lint.text.patterns import late
 
 
 class BrokenStructure(VerifierRule):
-    """A computation with names, parameters or roots twice, or with operands from elsewhere.
+    """A computation with duplicate names, parameters or roots, or with foreign operands.
 
     ## Why
-    XLA keeps instructions as a graph in which this cannot be; a text can say it, and a dump that
-    does was cut, edited, or written by a broken pass (`VerifyHloStructure` and
-    `CheckFusionInstruction` in `xla/service/hlo_verifier.cc`). That the names of a module differ is
-    asked of numbered dumps only.
+    XLA's graph of instructions cannot have these errors. A dump that has them was truncated,
+    edited, or written by a broken pass (`VerifyHloStructure` and `CheckFusionInstruction` in
+    `xla/service/hlo_verifier.cc`). Names must be unique across a module only in numbered dumps.
     """
 
     messages = (
@@ -39,15 +38,15 @@ class BrokenStructure(VerifierRule):
         "unique-name": ("InstructionVerifier::Preprocess", "names are unique"),
         "name-unchanged": (
             "VerifyInstructionNameUnchanged",
-            "with an option: instructions keep the names that they were scheduled with",
+            "with an option: instructions keep the names under which they were scheduled",
         ),
-        "parameter-number": ("CheckFusionInstruction", "parameters are numbered from 0, each once"),
-        "single-root": ("VerifyHloStructure", "one root"),
+        "parameter-number": ("CheckFusionInstruction", "parameter numbers are 0, 1, 2, …"),
+        "single-root": ("VerifyHloStructure", "a single root"),
         "module-entry": (
             "HloVerifier::RunImpl",
             "a module has a name, and an entry that is not a fusion",
         ),
-        "operand-defined": ("VerifyHloStructure", "operands are of the same computation"),
+        "operand-defined": ("VerifyHloStructure", "operands are in the same computation"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "unique-name": Bad.entry("""
@@ -99,17 +98,17 @@ class BrokenStructure(VerifierRule):
 
     @on_computation_if(names=True)
     def names(self, scope: Scope) -> Iterable[Violation]:
-        """A name stands for one instruction, and operands are instructions of the computation."""
+        """Names are unique, and operands are instructions of the same computation."""
         return chain(_doubled_names(scope.computation), _undefined(scope.computation))
 
     @on_computation
     def parameters(self, scope: Scope) -> Iterable[Violation]:
-        """Parameters are numbered from 0, each number once."""
+        """Parameter numbers start at 0, without gaps or duplicates."""
         return () if all(parameter_types(scope.computation)) else _misnumbered(scope.computation)
 
     @on_computation
     def roots(self, scope: Scope) -> Iterator[Violation]:
-        """A computation has one root."""
+        """A computation has a single root."""
         computation = scope.computation
         roots = [number for number, row in enumerate(computation.rows) if root_mark_of(row)]
         for number in roots[1:]:
@@ -119,7 +118,7 @@ class BrokenStructure(VerifierRule):
 
     @on_computation_if(option="names_unchanged")
     def unchanged_names(self, scope: Scope) -> Iterator[Violation]:
-        """With the option for it, names are those that were scheduled."""
+        """With the option, instructions keep the names under which they were scheduled."""
         for number, row in enumerate(scope.computation.rows):
             name, scheduled = name_of(row), _find_scheduling_name(attributes_of(row))
             if scheduled is None or scheduled[1] in ("", name):
@@ -154,7 +153,7 @@ class BrokenStructure(VerifierRule):
     def unique_names(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """XLA prints each name of a module once."""
+        """Instruction names are unique in the module."""
         if not stage.unique_names:
             return
         indices = [computation.index for computation in module.computations]
@@ -164,9 +163,9 @@ class BrokenStructure(VerifierRule):
         for computation in module.computations:
             for number, row in enumerate(computation.rows):
                 name = name_of(row)
-                other = first.setdefault(name, computation)
-                if other is not computation:
-                    message = f"%{name} is not unique: %{other.name} has one, too"
+                owner = first.setdefault(name, computation)
+                if owner is not computation:
+                    message = f"%{name} is not unique: it is also in %{owner.name}"
                     yield Violation("unique-name", computation.at(number), message)
 
 
@@ -183,7 +182,7 @@ def _doubled_names(computation: Computation) -> Iterator[Violation]:
 
 
 def _misnumbered(computation: Computation) -> Iterator[Violation]:
-    """Parameters without a number, with that of another, and the last if one before is missing."""
+    """Parameters with an invalid or duplicate number, and the last if a number is missing."""
     parameters = computation.with_opcode("parameter")
     for parameter in parameters:
         if parameter.parameter_number is None:
@@ -201,7 +200,7 @@ def _misnumbered(computation: Computation) -> Iterator[Violation]:
     last = max(by_number, default=-1)
     if last >= len(by_number):
         missing = next(number for number in range(last) if number not in by_number)
-        message = f"parameter {last} is there, and parameter {missing} is not"
+        message = f"parameter {last} exists, but parameter {missing} is missing"
         yield Violation("parameter-number", by_number[last], message)
 
 

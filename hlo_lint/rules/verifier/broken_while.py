@@ -1,4 +1,4 @@
-"""The value that a loop carries."""
+"""Loop state: operand, condition, body and result."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class BrokenWhile(VerifierRule):
-    """A loop that does not carry one value through its condition and its body.
+    """A loop whose operand, condition, body and result have different types.
 
     ## Why
-    What goes into a loop, into its condition and its body, and what comes out lies in one buffer:
-    XLA takes types and layouts to be the same everywhere (`HandleWhile` in
-    `xla/service/hlo_verifier.cc`), and so it does with the sharding.
+    A loop's operand, its result, and the parameters of condition and body share a buffer: XLA
+    assumes equal types, layouts and shardings (`HandleWhile` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = ("Conditional computation shape does not lead to a scalar predicate shape",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "while-parameters": ("CheckParameterCount", "condition and body have one parameter"),
+        "while-parameters": ("CheckParameterCount", "condition and body have a single parameter"),
         "while-shapes": (
             "ShapeVerifier::HandleWhile",
-            "while: one shape through operand, condition and body; the condition gives a pred[]",
+            "while: operand, condition and body have equal shapes; the condition returns a pred[]",
         ),
-        "while-sharding": ("InstructionVerifier::HandleWhile", "while: one sharding"),
+        "while-sharding": ("InstructionVerifier::HandleWhile", "while: equal shardings"),
     }
     shapes_of: ClassVar[Mapping[str, str]] = {"while-shapes": "while"}
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -111,7 +110,7 @@ class BrokenWhile(VerifierRule):
 
     @on("while")
     def shapes(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
-        """The value that a loop carries has one layout in its condition and its body."""
+        """Operand, condition and body of a loop have equal layouts."""
         if not scope.stage.layouts:
             return
         carried = loop.operand_shape(0)
@@ -121,16 +120,16 @@ class BrokenWhile(VerifierRule):
                 continue
             parts = [("parameter", parameter(callee, 0))]
             parts += [("result", callee.root)] if name == "body" else []
-            for what, part in parts:
+            for title, part in parts:
                 if mismatch := shapes_differ(scope, carried, shape_of(part)):
                     message = (
-                        f"the operand and the {what} of %{callee.name} have different layouts: "
+                        f"the operand and the {title} of %{callee.name} have different layouts: "
                     )
                     yield Violation("while-shapes", loop, message + mismatch, 0)
 
     @on("while")
     def sharding(self, scope: Scope, loop: Instruction) -> Iterator[Violation]:
-        """The value that a loop carries is distributed over the devices in one way."""
+        """Loop, condition and body have equal shardings."""
         body, condition = scope.named(loop, "body"), scope.named(loop, "condition")
         parts = [
             ("the loop", loop),

@@ -1,4 +1,4 @@
-"""Bounded dimensions that become static ones."""
+"""Bounded dimensions that become static."""
 
 from __future__ import annotations
 
@@ -19,18 +19,17 @@ _KEEPS_ELEMENTS: Final = sorted(
 
 
 def _loses_size(kind: RowKind) -> bool:
-    """True if a bounded dimension is there before, and none after."""
+    """True if an operand has a bounded dimension, but the result has none."""
     return "<=" not in kind[1] and any("<=" in (text or "") for text in kind[3])
 
 
 class DynamicSizeLost(VerifierRule):
-    """A result that is as large as can be, of an operand that may be smaller.
+    """A static result of an operand with a dynamic size.
 
     ## Why
-    Of a dimension `<=8` the program knows at run time how many elements there are; what lies beyond
-    them is padding. An opcode that keeps all elements gives a static dimension only where shape
-    inference forgot the bound: from there on the padding counts as values. XLA's verifier does not
-    compare the flags of dynamic dimensions.
+    The size of a dimension `<=8` is known only at run time; elements beyond it are padding. An
+    opcode that keeps all elements has a static result only if shape inference dropped the bound:
+    from then on, padding counts as values. XLA's verifier does not compare dynamic dimensions.
 
     Reports: openxla/xla@ad6475a0a3.
     """
@@ -38,7 +37,7 @@ class DynamicSizeLost(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "dynamic-size": (
             "",
-            "elementwise opcodes, concatenate, reshape, transpose: bounded sizes stay",
+            "elementwise opcodes, concatenate, reshape, transpose: dimensions stay bounded",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
@@ -62,17 +61,17 @@ class DynamicSizeLost(VerifierRule):
 
     @classmethod
     def needs(cls) -> tuple[Iterable[str], Iterable[str]]:
-        """A bounded dimension: few texts have one, and all have the opcodes."""
+        """The mark of a bounded dimension: unlike the opcodes, it is rare."""
         return (), ("<=",)
 
     @on(*_KEEPS_ELEMENTS, concerns=_loses_size)
     def kept(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """The opcodes that keep all elements keep dimensions whose sizes are known at run time."""
+        """Opcodes that keep all elements keep bounded dimensions."""
         bounded = ["<=" in f"{operand.shape}" for operand in instruction.operands]
         if not any(bounded) or "<=" in instruction.type_text:
             return
         message = (
-            f"{instruction.type_text} has every element that may be there: the number of those "
-            "that are there, which an operand has, is lost"
+            f"{instruction.type_text} is static, but an operand has a dynamic size: padding "
+            "becomes values"
         )
         yield Violation("dynamic-size", instruction, message, is_warning=True)

@@ -1,4 +1,4 @@
-"""The header and the entry computation."""
+"""`entry_computation_layout` compared with the entry computation."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class EntryLayoutDisagrees(VerifierRule):
-    """An entry computation whose parameters or result are not what the header says.
+    """An entry computation whose parameters or result differ from the header.
 
     ## Why
-    Callers allocate and lay out arguments by `entry_computation_layout`; the program reads them as
-    its parameters say (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
+    Callers allocate and lay out arguments by `entry_computation_layout`, but the program reads them
+    by its parameters' types (`VerifyEntryComputationLayout` in `xla/service/hlo_verifier.cc`).
     """
 
     messages = (
@@ -118,7 +118,7 @@ class EntryLayoutDisagrees(VerifierRule):
     def layout(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterator[Violation]:
-        """`entry_computation_layout` has the shapes of the entry."""
+        """`entry_computation_layout` matches the parameters and the result of the entry."""
         entry = module.entry
         if entry is None or "entry_computation_layout=" not in module.header:
             return
@@ -128,19 +128,20 @@ class EntryLayoutDisagrees(VerifierRule):
         program = None if text is None else value_or_none("entry_computation_layout", text)
         if not isinstance(program, ProgramShape):
             return
-        at = header_span(module)
+        header = header_span(module)
         for shape in (*program.parameters, program.result):
             for array in arrays(shape):
                 if array.layout is not None and not array.has_valid_layout:
                     message = f"the layout of {array} does not name each dimension once"
-                    yield Violation("entry-layout", at, message)
+                    yield Violation("entry-layout", header, message)
                     return
         parameters, count = entry.with_opcode("parameter"), len(program.parameters)
         if len(parameters) != count:
             message = (
-                f"entry_computation_layout has {count} parameters, the entry {len(parameters)}"
+                f"entry_computation_layout has {count} parameters, but the entry has "
+                f"{len(parameters)}"
             )
-            yield Violation("entry-parameter-count", at, message)
+            yield Violation("entry-parameter-count", header, message)
             return
         for parameter in parameters:
             number = parameter.parameter_number
@@ -157,10 +158,10 @@ class EntryLayoutDisagrees(VerifierRule):
 
 
 def _is_printed_alike(module: Module, entry: Computation) -> bool:
-    """True if the header prints the very types of the parameters and of the root."""
+    """True if the header prints exactly the types of the parameters and the root."""
     parameters = parameter_types(entry)
     result = "" if entry.root is None else entry.root.type_text
-    # As XLA prints it: a comment stands before each fifth parameter.
+    # XLA prints a comment before each fifth parameter.
     counted = [
         text if number % 5 or not number else f"/*index={number}*/{text}"
         for number, text in enumerate(parameters)
@@ -171,13 +172,13 @@ def _is_printed_alike(module: Module, entry: Computation) -> bool:
 
 
 def _other_memory(parameter: Instruction, wanted: Shape) -> str:
-    """The spaces of an array that the caller puts into another memory; empty if there is none."""
+    """A message if a parameter and the header have different memory spaces; else empty."""
     for ours, theirs in zip(arrays(parameter.shape_or_none), arrays(wanted), strict=False):
         spaces = ours.memory_space, theirs.memory_space
         if spaces[0] and spaces[0] != spaces[1]:
             return (
-                f"parameter {parameter.parameter_number} is in memory space {spaces[0]}, and in "
-                f"{spaces[1]} by entry_computation_layout, where the caller puts it"
+                f"parameter {parameter.parameter_number} is in memory space {spaces[0]}, but in "
+                f"{spaces[1]} in entry_computation_layout"
             )
     return ""
 

@@ -1,4 +1,4 @@
-"""Types that XLA does not take."""
+"""Types with malformed layouts or unsupported dimensions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class InvalidLayout(VerifierRule):
-    """A type with a layout that is none, a size without a bound, or elements packed that cannot be.
+    """A type with a malformed layout, an unbounded dimension, or invalid packing.
 
     ## Why
-    The order in a layout names each dimension once, or addresses cannot be computed from it.
-    Dimensions without a bound and packed elements of 8 bits or more are for other backends
+    A layout must name each dimension exactly once, so that addresses can be computed. XLA:CPU and
+    XLA:GPU do not support unbounded dimensions or packed elements of 8 bits or more
     (`xla/service/cpu_gpu_shape_verifier.cc`).
     """
 

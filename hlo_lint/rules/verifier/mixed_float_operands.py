@@ -1,4 +1,4 @@
-"""Floats of different precision in one instruction."""
+"""Floating-point operands of different precision."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class MixedFloatOperands(VerifierRule):
-    """An instruction that reads floats of different precision where XLA does not let it.
+    """An instruction whose floating-point operands have different precision.
 
     ## Why
-    After the passes that settle precision each elementwise instruction reads floats of one type; a
-    code generator takes the type of the first for all (`CheckShape` in
-    `xla/service/hlo_verifier.cc`, unless `allow_mixed_precision`). Reported in numbered dumps,
-    where it is known which verifier would run.
+    After the passes that settle precision, all floating-point operands of an elementwise
+    instruction have the same type; a code generator assumes the type of the first (`CheckShape` in
+    `xla/service/hlo_verifier.cc`, unless `allow_mixed_precision`). Reported only in numbered dumps,
+    where the verifier's options are known.
     """
 
     messages = ("Seen floating point types of different precisions in",)
@@ -24,7 +24,7 @@ class MixedFloatOperands(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "operand-precision": (
             "ShapeVerifier::CheckShape",
-            "floating-point operands have one precision, but for opcodes that may mix them",
+            "floating-point operands have the same precision, except where opcodes may mix them",
         ),
     }
     rows: ClassVar[Mapping[str, Bad]] = {

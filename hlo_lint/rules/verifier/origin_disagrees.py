@@ -1,4 +1,4 @@
-"""Origins of values."""
+"""Origins of values in the program before optimization."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class OriginDisagrees(VerifierRule):
-    """An instruction whose origin does not have the form of its value.
+    """An instruction whose origin does not have the tuple structure of its value.
 
     ## Why
-    `origin`, formerly `original_value`, names an array of the program before optimization for each
-    array of a value; tools that compare values by it read past its end (`VerifyOriginalValues` in
-    `xla/service/hlo_verifier.cc`).
+    `origin`, formerly `original_value`, names an array of the unoptimized program for each array of
+    a value. If it has too few, tools that compare values read past its end (`VerifyOriginalValues`
+    in `xla/service/hlo_verifier.cc`).
     """
 
     messages = ("Mismatched tuple structure in shape and original value",)
 
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
-        "original-value": ("VerifyOriginalValue", "the origin of a value has its tuples"),
+        "original-value": ("VerifyOriginalValue", "an origin has the tuple structure of its value"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "original-value": Bad.entry("""
@@ -44,7 +44,7 @@ class OriginDisagrees(VerifierRule):
 
     @on_attribute("origin={", "original_value={")
     def origin(self, scope: Scope, instruction: Instruction) -> Iterator[Violation]:
-        """An origin is given for each array."""
+        """The origin of a value has its tuple structure."""
         shape = instruction.shape_or_none
         for name in ("origin", "original_value"):
             value = instruction.attribute_or_none(name)

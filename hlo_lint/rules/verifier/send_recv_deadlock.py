@@ -1,4 +1,4 @@
-"""Transfers that wait for each other."""
+"""Sends and receives that deadlock."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class SendRecvDeadlock(VerifierRule):
-    """A schedule in which devices wait for each other for ever.
+    """A schedule in which devices wait for each other forever.
 
     ## Why
-    A send waits until somebody receives. Between the two no other collective may begin: some
-    devices would be in it, the others still in the transfer (`VerifyNoCollectiveDeadlocks` in
-    `xla/service/hlo_verifier.cc`). XLA's own search passes over all-reduce, reduce-scatter and the
-    starts of asynchronous collectives, which are reported here as well.
+    A send waits for its recv. No other collective may start between the two: some devices would be
+    in the collective, others still in the transfer (`VerifyNoCollectiveDeadlocks` in
+    `xla/service/hlo_verifier.cc`). XLA's check misses all-reduce, reduce-scatter and starts of
+    asynchronous collectives; the rule reports them too.
     """
 
     messages = (
@@ -36,11 +36,11 @@ class SendRecvDeadlock(VerifierRule):
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "send-recv-cycle": (
             "VerifyNoCollectiveDeadlocks",
-            "pairs of transfers have no cycle and no device twice",
+            "pairs of transfers have no cycle and no repeated device",
         ),
         "send-recv-order": (
             "VerifyNoCollectiveDeadlocks",
-            "a recv follows a send, and the other way round",
+            "a send is followed by its recv, a recv by its send",
         ),
         "collective-between-send-and-recv": (
             "VerifyNoCollectiveDeadlocks",
@@ -49,7 +49,7 @@ class SendRecvDeadlock(VerifierRule):
         "send-recv-pending": ("VerifyNoCollectiveDeadlocks", "no transfer is pending at the end"),
         "send-recv-pairs": (
             "VerifyNoCollectiveDeadlocks",
-            "on XLA:GPU, transfers between devices say their pairs",
+            "on XLA:GPU, transfers between devices state their pairs",
         ),
         "collective-start-between-send-and-recv": (
             "",
@@ -235,7 +235,7 @@ class SendRecvDeadlock(VerifierRule):
     def deadlocks(
         self, module: Module, stage: Stage, by_name: Mapping[str, Computation]
     ) -> Iterable[Violation]:
-        """No other collective begins between a send and its recv."""
+        """No other collective starts between a send and its recv."""
         binds = module.is_scheduled and stage.deadlocks is not False
         if not binds or not any(_TRANSFERS & part.opcodes for part in module.computations):
             return ()
@@ -243,7 +243,7 @@ class SendRecvDeadlock(VerifierRule):
             return ()
         transfers = tuple(_executed(module.entry, by_name))
         if stage.deadlocks:
-            # Transfers of unknown devices end the search, which XLA does not begin.
+            # XLA does not check a module in which a transfer lacks its pairs.
             for transfer in transfers:
                 is_transfer = transfer.opcode in _TRANSFERS and not _is_of_host(transfer)
                 if is_transfer and TRANSFER_PAIRS not in transfer.attributes_text:
@@ -254,25 +254,25 @@ class SendRecvDeadlock(VerifierRule):
 
 _TRANSFERS: Final = frozenset(("send", "recv"))
 _GROUPED: Final = frozenset(("parameter", "send", "recv", "tuple"))
-"""The opcodes of the asynchronous computation of a group of transfers, which begin together."""
+"""The opcodes of an asynchronous computation that groups transfers, which start together."""
 _DESCENDS: Final = frozenset(("while", "call", "conditional", "async-start"))
 
 
 def _executed(entry: Computation, by_name: Mapping[str, Computation]) -> Iterator[Instruction]:
-    """The communicating instructions in execution order; a callee stands at its first call."""
+    """The communicating instructions in execution order; a callee counts at its first call."""
 
-    def inside(at: Instruction) -> Iterator[Instruction]:
-        names = () if at.opcode in COMMUNICATES else at.called_computations
+    def inside(caller: Instruction) -> Iterator[Instruction]:
+        names = () if caller.opcode in COMMUNICATES else caller.called_computations
         for callee in filter(None, map(by_name.get, reversed(names))):
             yield from () if callee.opcodes <= _GROUPED else reversed(_relevant(callee))
 
     executed = reached(reversed(_relevant(entry)), inside)
-    return (at for at in executed if at.opcode in COMMUNICATES)
+    return (instruction for instruction in executed if instruction.opcode in COMMUNICATES)
 
 
 @cached_analysis
 def _relevant(computation: Computation) -> tuple[Instruction, ...]:
-    """The instructions that communicate, or call computations that may."""
+    """The instructions that communicate or call other computations."""
     opcodes = COMMUNICATES | _DESCENDS
     if opcodes.isdisjoint(computation.opcodes):
         return ()
@@ -285,14 +285,14 @@ def _is_of_host(transfer: Instruction) -> bool:
 
 
 def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
-    """A send matches the recv of the same pairs, wherever that is."""
+    """Violations in the order of transfers: each send must match a recv with the same pairs."""
     pending: list[tuple[Instruction, tuple[tuple[int, int], ...]]] = []
     for transfer in transfers:
         if transfer.opcode not in ("send", "recv"):
             if pending and not transfer.opcode.endswith("-done"):
                 first = pending[0][0]
                 message = (
-                    f"{transfer.opcode} begins while {first.opcode} %{first.name} has no match"
+                    f"{transfer.opcode} starts while {first.opcode} %{first.name} is unmatched"
                 )
                 check = "collective-between-send-and-recv"
                 if _is_overlooked(transfer):
@@ -308,13 +308,13 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
         repeated = any(len({pair[place] for pair in pairs}) < len(pairs) for place in (0, 1))
         if _has_cycle(pairs) or repeated:
             message = (
-                f"the source-target pairs of {transfer.opcode} have a cycle, or a device twice"
+                f"the source-target pairs of {transfer.opcode} have a cycle or a repeated device"
             )
             yield Violation("send-recv-cycle", transfer, message)
         matches = (
             place
-            for place, (other, its_pairs) in enumerate(pending)
-            if other.opcode != transfer.opcode and its_pairs == pairs
+            for place, (earlier, its_pairs) in enumerate(pending)
+            if earlier.opcode != transfer.opcode and its_pairs == pairs
         )
         match = next(matches, None)
         if match is None:
@@ -324,7 +324,7 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
     if len(pending) > 1 and len({transfer.opcode for transfer, _ in pending}) == 1:
         (first, _), (second, _) = pending[:2]
         wanted = "recv" if first.opcode == "send" else "send"
-        message = f"{wanted} has to follow {first.opcode} %{first.name}"
+        message = f"expected {wanted} after {first.opcode} %{first.name}"
         yield Violation("send-recv-order", second, message)
     if pending:
         last = pending[-1][0]
@@ -333,7 +333,7 @@ def _pending(transfers: Iterable[Instruction]) -> Iterator[Violation]:
 
 
 def _is_overlooked(collective: Instruction) -> bool:
-    """True if XLA's own search passes over it: it takes a reducer for a called computation."""
+    """True if XLA's check misses it, because it mistakes a reducer for a called computation."""
     return collective.opcode.startswith(("all-reduce", "reduce-scatter")) or (
         collective.opcode.endswith("-start")
     )
@@ -342,11 +342,11 @@ def _is_overlooked(collective: Instruction) -> bool:
 def _has_cycle(pairs: tuple[tuple[int, int], ...]) -> bool:
     after = dict(pairs)
     for begin in after:
-        at = after[begin]
+        device = after[begin]
         for _ in pairs:
-            if at == begin:
+            if device == begin:
                 return True
-            if at not in after:
+            if device not in after:
                 break
-            at = after[at]
+            device = after[device]
     return False

@@ -1,4 +1,4 @@
-"""Broadcasts out of order."""
+"""Dimensions of broadcasts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class UnorderedBroadcast(VerifierRule):
-    """A broadcast that transposes on its way, or maps two dimensions to one.
+    """A broadcast that also transposes, or maps two dimensions to the same dimension.
 
     ## Why
-    After layout normalization XLA:GPU reads a broadcast as one that keeps the order of dimensions
-    (`verify_broadcast_dimensions_order` in `xla/service/hlo_verifier.h`); which of two dimensions
-    counts that go to one place is said nowhere.
+    After layout normalization XLA:GPU assumes that a broadcast keeps the order of dimensions
+    (`verify_broadcast_dimensions_order` in `xla/service/hlo_verifier.h`). If two dimensions map to
+    the same dimension, the result is undefined.
     """
 
     messages = (
@@ -31,7 +31,7 @@ class UnorderedBroadcast(VerifierRule):
             "InstructionVerifier::HandleBroadcast",
             "broadcast: dimensions in order, on XLA:GPU after layout-normalization",
         ),
-        "broadcast-dimension-repeated": ("", "no two dimensions of a broadcast go to one"),
+        "broadcast-dimension-repeated": ("", "broadcast: no repeated dimensions"),
     }
     rows: ClassVar[Mapping[str, Bad]] = {
         "broadcast-order": Bad.entry(
@@ -61,14 +61,14 @@ class UnorderedBroadcast(VerifierRule):
 
     @on("broadcast", local=True)
     def order(self, scope: Scope, broadcast: Instruction) -> Iterator[Violation]:
-        """No dimension is named twice, and on XLA:GPU dimensions stay in order."""
+        """Broadcast dimensions are distinct and, on normalized XLA:GPU modules, in order."""
         if "," not in (broadcast.attribute_text("dimensions") or ""):
             return
         dimensions = broadcast.attribute_or_none("dimensions")
         if not isinstance(dimensions, tuple) or not all(isinstance(n, int) for n in dimensions):
             return
         if len(set(dimensions)) < len(dimensions):
-            message = f"two dimensions are broadcast to the same one: {list(dimensions)}"
+            message = f"repeated broadcast dimension: {list(dimensions)}"
             yield Violation("broadcast-dimension-repeated", broadcast, message)
         elif scope.stage.ordered_broadcasts and list(dimensions) != sorted(dimensions):
             message = f"the dimensions of this broadcast are not in order: {list(dimensions)}"

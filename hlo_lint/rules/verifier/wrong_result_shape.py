@@ -1,4 +1,4 @@
-"""A printed shape and what follows from what is read."""
+"""Printed shapes compared with inferred shapes."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from hlo_lint.rules.verifier import VerifierRule
 
 
 class WrongResultShape(VerifierRule):
-    """An instruction whose shape is not what follows from its operands and attributes.
+    """An instruction whose shape differs from the shape that XLA infers.
 
     ## Why
-    XLA infers the shape of every instruction and compares it with the one it carries
-    (`ShapeVerifier` in `xla/service/hlo_verifier.cc`). After the text a wrong shape means a kernel
-    that writes beyond its result, or leaves a part of it unwritten. XLA's own parser takes most of
-    these texts, and release builds ask no verifier between passes.
+    XLA infers the shape of every instruction and compares it with the stated shape (`ShapeVerifier`
+    in `xla/service/hlo_verifier.cc`). With a wrong shape, a kernel writes past its result, or
+    leaves a part of it unwritten. XLA's own parser accepts most of these texts, and release builds
+    run no verifier between passes.
 
-    Precision of floats may differ where XLA lets it, dynamic flags are not compared, and layouts
-    only where an opcode hands on what lies in memory.
+    Floating-point precision may differ where XLA permits it. Dynamic dimensions are not compared,
+    and layouts only for opcodes that pass on a buffer.
     """
 
     messages = (
@@ -36,14 +36,14 @@ class WrongResultShape(VerifierRule):
     )
     demands: ClassVar[Mapping[str, tuple[str, str]]] = {
         "result-shape": ("ShapeVerifier::CheckShape", "the printed shape is the inferred one"),
-        "operand-count": ("CheckOperandCount", "as many operands as the opcode has"),
+        "operand-count": ("CheckOperandCount", "the opcode's number of operands"),
         "operand-shapes": (
             "ShapeVerifier::HandleElementwiseBinary",
-            "elementwise opcodes, clamp, select, concatenate, convert, copy, dot: operands fit",
+            "elementwise opcodes, clamp, select, concatenate, convert, copy, dot: operands match",
         ),
         "ragged-dot-shape": (
             "ShapeVerifier::HandleRaggedDot",
-            "ragged-dot: operands and groups fit",
+            "ragged-dot: operands and groups match",
         ),
         "linear-algebra-shape": (
             "ShapeVerifier::HandleConvolution",
@@ -54,14 +54,14 @@ class WrongResultShape(VerifierRule):
             "ShapeVerifier::HandleReverse",
             "collective-permute-done, reduce-precision, reverse, topk: inferred",
         ),
-        "iota-shape": ("ShapeVerifier::HandleIota", "iota: a dimension, of numbers"),
+        "iota-shape": ("ShapeVerifier::HandleIota", "iota: a valid dimension, numeric elements"),
         "tuple-element-shape": (
             "ShapeVerifier::HandleGetTupleElement",
             "get-tuple-element: the element's shape",
         ),
         "broadcast-shape": (
             "ShapeVerifier::HandleBroadcast",
-            "broadcast: each dimension goes to one of its size",
+            "broadcast: each dimension maps to a dimension of equal size",
         ),
         "dynamic-reshape-shape": (
             "ShapeVerifier::HandleDynamicReshape",
@@ -69,7 +69,7 @@ class WrongResultShape(VerifierRule):
         ),
         "reshape-elements": (
             "ShapeVerifier::HandleReshape",
-            "reshape: as many elements of one type",
+            "reshape: equal element counts and types",
         ),
         "transpose-shape": ("ShapeVerifier::HandleTranspose", "transpose: inferred"),
         "slice-shape": (
@@ -82,19 +82,19 @@ class WrongResultShape(VerifierRule):
         ),
         "scatter-dimensions": (
             "InstructionVerifier::HandleScatter",
-            "scatter: dimensions of the operand",
+            "scatter: scatter_dims_to_operand_dims are dimensions of the operand",
         ),
         "broadcast-dimensions": (
             "InstructionVerifier::HandleBroadcast",
-            "broadcast: a number for each dimension of the operand",
+            "broadcast: an entry in dimensions for each dimension of the operand",
         ),
         "implicit-broadcast": (
             "InstructionVerifier::HandleElementwiseBinary",
-            "elementwise opcodes: no operand is broadcast implicitly",
+            "elementwise opcodes: no implicit broadcast",
         ),
         "tuple-element-operand": (
             "InstructionVerifier::HandleGetTupleElement",
-            "get-tuple-element: of a tuple",
+            "get-tuple-element: the operand is a tuple",
         ),
         "transpose-dimensions": (
             "InstructionVerifier::HandleTranspose",
