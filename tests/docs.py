@@ -10,11 +10,13 @@ import lzma
 import re
 import sys
 import tarfile
+from collections.abc import Sequence
 from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hlo_lint import lint
+from hlo_lint.apps.cli.main import COMMANDS
 from hlo_lint.apps.settings.keys import KEYS, schema_text
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.settings.toml import as_toml
@@ -25,6 +27,7 @@ from hlo_lint.report.page import render_page
 from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
 from hlo_lint.rules.verifier import VerifierRule
+from tests.commands import options
 from tests.pages import CommandFailed, replayed
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
@@ -60,6 +63,7 @@ ENDINGS = {
 }
 """Of the golden file of each format."""
 CONFIGURATION = DOCS / "configuration.md"
+COMMAND_LINE = DOCS / "command-line.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "apps" / "settings" / "schema.json"
 INDEX = DOCS.parent / "hlo_lint" / "rules" / "index.py"
 RUN = tuple(
@@ -140,9 +144,36 @@ def with_keys(page: str) -> str:
         spelt = "" if default is None else f"`{as_toml(default)}`"
         title = key.type.title.replace('"', "`")
         rows.append(f"| `{key.name}` | {title} | {spelt} | {key.doc} |")
-    head, _, rest = page.partition("<!-- keys -->\n")
-    tail = rest.partition("<!-- /keys -->")[2]
-    return "\n".join([f"{head}<!-- keys -->", *rows, f"<!-- /keys -->{tail}"])
+    return _with_rows(page, "keys", rows)
+
+
+def with_options(page: str) -> str:
+    """The page about the command line, with the tables of the options."""
+    commands: dict[str, list[str]] = {}
+    helps: dict[str, str] = {}
+    for command, option in options():
+        names = ", ".join(f"`{name}`" for name in sorted(option.opts, key=len))
+        metavar = f" `{option.metavar}`" if option.metavar else ""
+        spelled = f"{names}{metavar}".replace("|", "\\|")
+        commands.setdefault(spelled, []).append(command)
+        helps.setdefault(spelled, (option.help or "").replace(" (repeatable)", ""))
+    shared = {spelled: having for spelled, having in commands.items() if len(having) > 1}
+    rows = ["| option | commands | |", "|---|---|---|"]
+    for spelled, having in shared.items():
+        rows.append(f"| {spelled} | {', '.join(having)} | {helps[spelled]} |")
+    rows += ["", "| command | options of its own |", "|---|---|"]
+    for command in COMMANDS:
+        own = [spelled for spelled, having in commands.items() if having == [command]]
+        if own:
+            rows.append(f"| `{command}` | {', '.join(own)} |")
+    return _with_rows(page, "options", rows)
+
+
+def _with_rows(page: str, name: str, rows: Sequence[str]) -> str:
+    """A page with a table between the comments of a name."""
+    head, _, rest = page.partition(f"<!-- {name} -->\n")
+    tail = rest.partition(f"<!-- /{name} -->")[2]
+    return "\n".join([f"{head}<!-- {name} -->", *rows, f"<!-- /{name} -->{tail}"])
 
 
 def verifier_page() -> str:
@@ -242,6 +273,7 @@ if __name__ == "__main__":
     SCHEMA.write_text(schema_text(), "utf-8")
     INDEX.write_text(index_text(), "utf-8")
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
+    COMMAND_LINE.write_text(with_options(COMMAND_LINE.read_text("utf-8")), "utf-8")
     for page in RUN:
         with TemporaryDirectory() as folder:
             try:

@@ -281,7 +281,7 @@ def values_problem(
             raise UsageError(f"{path}: no pass changes the values of {pipeline.title}")
         file, name = wanted[0].before, wanted[0].after.name.after
     elif not passes:
-        raise UsageError("--values needs a dump directory, or --passes with the pass to look at")
+        raise UsageError("--xla-changes-values needs a dump directory, or one pass in --passes")
     given = _without_disabled(flags or flags_of(pipeline.options))
     with ValuesTest(compiler, gpu_description(target, compiler), given, name) as test:
         text = modules_of(file)[0].text

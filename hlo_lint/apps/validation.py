@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from hlo_lint.apps.settings.settings import Settings
 from hlo_lint.apps.targets import CheckTarget, as_dump
 from hlo_lint.dumps.directory import Dump, Skipped
 from hlo_lint.dumps.file_types import FileType
-from hlo_lint.dumps.selection import by_module, in_order, main_pipelines, names_of, only_module
+from hlo_lint.dumps.selection import (
+    by_module,
+    in_order,
+    main_pipelines,
+    modules_of,
+    names_of,
+    only_module,
+)
 from hlo_lint.engine.fingerprints import numbered
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import DumpError
+from hlo_lint.text.errors import DumpError, UsageError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from hlo_lint.dumps.pipeline import Pipeline
+    from hlo_lint.engine.values.programs import DrawInput
     from hlo_lint.engine.values.validate import Validation
+    from hlo_lint.hlo.shape import ArrayShape
 
 Note = Callable[[str], None]
 """Callback for what is being done at the moment, in a few words."""
@@ -41,6 +53,7 @@ def validate(
     *,
     against: CheckTarget | None = None,
     module: str | None = None,
+    inputs: Path | None = None,
     seeds: int = 2,
     edges: bool = False,
     all_steps: bool = False,
@@ -60,6 +73,8 @@ def validate(
         target: what `lint` takes; a compilation needs at least two dumps.
         against: the dump of another run of the same programs, which is compared at common steps.
         module: the name of the only module to look at: `jit_step`, `module_0001.jit_step`.
+        inputs: a .npz file with values of parameters, by name; the first set of inputs has them,
+            and values drawn at random for the other parameters.
         seeds: the number of sets of inputs.
         edges: True for inputs with infinities, NaNs, and the ends of the ranges.
         all_steps: True to run every step; by default bisection finds the first change.
@@ -70,12 +85,14 @@ def validate(
 
     Raises:
         DumpError: for a path that is not there, or without numpy and jaxlib.
-        UsageError: the dump has no module of this name.
+        UsageError: the dump has no module of this name; `inputs` do not fit, or are given for more
+            than one module.
     """
     try:
         import numpy  # noqa: F401
 
         from hlo_lint.engine.values.findings import diagnostic_of
+        from hlo_lint.engine.values.inputs import read_inputs, value
         from hlo_lint.engine.values.validate import validate_dumps, validate_pair
         from hlo_lint.xla.cpu import xla_cpus
         from hlo_lint.xla.limits import Deadline
@@ -90,11 +107,17 @@ def validate(
     else:
         compilations = list(_pairs(dump, as_dump(against, settings)))
 
+    draw = value
+    if inputs is not None:
+        if len(compilations) != 1:
+            raise UsageError("inputs are those of one module: name it with --module")
+        draw = _with_values(read_inputs(inputs, modules_of(compilations[0][0].dumps[0])[0]))
+
     def validated(compilation: tuple[Pipeline, ...]) -> Validation:
         with children.one() as xla:
             if len(compilation) == 2:
                 return validate_pair(
-                    *compilation, xla, seeds=range(seeds), edges=edges, progress=note
+                    *compilation, xla, seeds=range(seeds), edges=edges, progress=note, draw=draw
                 )
             (pipeline,) = compilation
             return validate_dumps(
@@ -106,6 +129,7 @@ def validate(
                 all_steps=all_steps,
                 jobs=max(1, jobs // len(compilations)),
                 progress=note,
+                draw=draw,
             )
 
     with (
@@ -132,6 +156,24 @@ def validate(
         **{f"{level.value}s": sum(f.severity is level for f in findings) for level in Severity},
     }
     return ValidationResult(Report(findings, tuple(skipped), stats), tuple(validations))
+
+
+def _with_values(arrays: Mapping[int, NDArray[Any]]) -> DrawInput:
+    """Draws the inputs of the first run from arrays, by the number of the leaf."""
+    from hlo_lint.engine.values.inputs import value
+    from hlo_lint.hlo.parser.literals import numpy_dtype
+    from hlo_lint.xla.cpu import NotRun
+
+    def draw(shape: ArrayShape, seed: tuple[int, ...], **options: Any) -> NDArray[Any]:
+        run, leaf, *_ = seed
+        array = arrays.get(leaf) if run == 0 else None
+        if array is None:
+            return value(shape, seed, **options)
+        if array.shape != shape.dims:
+            raise NotRun(f"an input has the shape {array.shape}, and the program takes {shape}")
+        return array.astype(numpy_dtype(shape.dtype))
+
+    return draw
 
 
 def _compilations(dump: Dump) -> Iterator[Pipeline]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from hlo_lint.apps.cli.main import COMMANDS, cli
+from tests.commands import options
 from tests.conftest import FIXTURES, ROOT
+from tests.docs import COMMAND_LINE, with_options
 
 TEXT = """HloModule {module}
 
@@ -24,21 +23,6 @@ ENTRY %e (p: f32[8,3]) -> f32[4,2,3] {{
 }}
 """
 STEPS = "before_optimizations", "0001.simplify.after_algsimp.before_dce"
-
-
-def command_of(name: str) -> click.Command:
-    module = import_module(f"hlo_lint.apps.cli.{name.replace('-', '_')}")
-    command = module.command
-    assert isinstance(command, click.Command)
-    return command
-
-
-def options() -> Iterator[tuple[str, click.Option]]:
-    """Each option of each command."""
-    for name in COMMANDS:
-        for parameter in command_of(name).params:
-            if isinstance(parameter, click.Option):
-                yield name, parameter
 
 
 def run(*words: str | Path) -> Result:
@@ -183,3 +167,82 @@ def test_json_is_what_is_printed(command: str, folder: Path) -> None:
     ran = run(command, *JSON[command], "--output-format", "json")
     assert ran.exit_code < 2
     json.loads(ran.stdout)
+
+
+# --inputs
+
+
+NEAR_A_HUNDRED = """\
+  %h = f32[8,3]{1,0} broadcast(f32[] constant(100)), dimensions={}
+  %o = f32[8,3]{1,0} broadcast(f32[] constant(1)), dimensions={}
+  %a = f32[8,3]{1,0} abs(f32[8,3]{1,0} subtract(%p, %h))
+  %t = pred[8,3]{1,0} compare(%a, %o), direction=LT
+  %s = f32[8,3]{1,0} select(%t, %h, %p)
+  %n = f32[8,3]{1,0} negate(%s)
+"""
+
+
+@pytest.fixture
+def near(folder: Path) -> Path:
+    """A dump in which a pass changes values near 100, and inputs of such values."""
+    np = pytest.importorskip("numpy")
+    text = TEXT.format(module="jit_f")
+    negation = next(line for line in text.splitlines(keepends=True) if "negate" in line)
+    later = folder / "a" / f"module_0001.jit_f.{STEPS[1]}.txt"
+    later.write_text(text.replace(negation, NEAR_A_HUNDRED))
+    np.savez(folder / "near.npz", p=np.full((8, 3), 100.5, np.float32))
+    np.savez(folder / "other.npz", q=np.zeros(3, np.float32))
+    np.savez(folder / "shape.npz", p=np.zeros(3, np.float32))
+    return folder
+
+
+def test_each_command_that_runs_a_module_takes_inputs() -> None:
+    assert {name for name, option in options() if "--inputs" in option.opts} == {"run", "validate"}
+
+
+@pytest.mark.slow
+def test_a_change_that_only_some_inputs_show_is_found_with_them(near: Path) -> None:
+    asked = ("validate", "a", "--module", "jit_f")
+    assert run(*asked).exit_code == 0
+    changed = run(*asked, "--inputs", "near.npz")
+    assert changed.exit_code == 1
+    assert "is -100 and was -100.5" in changed.stdout
+    assert "name it with --module" in run("validate", "a", "--inputs", "near.npz").stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "validate"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("other", "no parameter is named q: there are p"),
+        ("shape", "p has the shape (3,), the parameter f32[8,3]{1,0}"),
+        ("absent", "not a .npz file of arrays"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_refused(command: str, name: str, says: str, near: Path) -> None:
+    refused = run(command, "a", "--module", "jit_f", "--inputs", f"{name}.npz")
+    assert refused.exit_code == 2
+    assert says in refused.stderr
+
+
+# All of them
+
+SPELLED_ALIKE = re.compile(r" \(repeatable\)\.$")
+
+
+def test_an_option_of_several_commands_means_the_same_in_each() -> None:
+    """The same help, placeholder and type; some commands take more than one value."""
+    kinds: dict[str, dict[tuple[object, ...], list[str]]] = {}
+    for name, option in options():
+        text = SPELLED_ALIKE.sub(".", option.help or "")
+        flags = option.is_flag, tuple(option.secondary_opts), option.count
+        kind = (text, option.metavar, type(option.type), flags, tuple(option.opts))
+        for spelling in option.opts:
+            kinds.setdefault(spelling, {}).setdefault(kind, []).append(name)
+    assert not {spelling: found for spelling, found in kinds.items() if len(found) > 1}
+
+
+def test_the_tables_of_options_are_those_of_the_commands() -> None:
+    text = COMMAND_LINE.read_text("utf-8")
+    assert text == with_options(text), "run `make docs`"

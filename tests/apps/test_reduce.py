@@ -309,7 +309,7 @@ def test_a_pass_that_changes_the_values_is_reduced(tmp_path: Path) -> None:
     """cublas-gemm-rewriter of jax 0.10.0 scales a product before its bias is added, not after."""
     path = tmp_path / "program.hlo"
     path.write_text(SCALED)
-    asked = ("--values", "--python", OLD_JAX, "--passes")
+    asked = ("--xla-changes-values", "--python", OLD_JAX, "--passes")
     result = reduce(path, *asked, "cublas-gemm-rewriter")
     assert result.exit_code == 0, result.output
     assert "cublas-gemm-rewriter changes the values: result 0" in result.stderr

@@ -18,7 +18,7 @@ from hlo_lint.text.source import shown
 @click.command("bisect")
 @parameters.two_folders
 @parameters.module_option
-@click.option("--all", "everything", is_flag=True, help="Print every line of the difference.")
+@parameters.all_option
 @parameters.output_format("text", "json")
 @parameters.color_option
 @click.pass_context

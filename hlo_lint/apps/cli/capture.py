@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.children import Job
 from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Winner, compare_releases
@@ -32,14 +32,7 @@ BACKENDS = ("default", "cublaslt")
 @click.command("capture")
 @click.argument("script", metavar="SCRIPT.py[:FUNCTION]")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT…]")
-@click.option(
-    "--target",
-    required=True,
-    metavar="CHIP",
-    shell_complete=completion.targets,
-    help="h100, h200, the path of a gpu_target_config.pbtxt from a dump, or a TPU: v5e, v5p, v6e, "
-    "also with a topology (v5e:4x4).",
-)
+@parameters.target_option(required=True)
 @click.option(
     "--shape",
     "shapes",
@@ -47,20 +40,8 @@ BACKENDS = ("default", "cublaslt")
     metavar="SHAPE",
     help="An argument of FUNCTION, as HLO spells it: 'f16[2,128]' (repeatable, in order).",
 )
-@click.option(
-    "--jax",
-    "releases",
-    multiple=True,
-    metavar="RELEASE",
-    help="Compile with this release of jax, in an environment of its own (repeatable).",
-)
-@click.option(
-    "--python",
-    "pythons",
-    multiple=True,
-    metavar="PATH",
-    help="Compile with the jax of this Python (repeatable); by default with that of hlo-lint.",
-)
+@parameters.release_option("releases", multiple=True)
+@parameters.python_option("pythons", multiple=True)
 @click.option(
     "--backend",
     "backends",
@@ -112,7 +93,8 @@ def command(
 ) -> None:
     """Compile for a GPU or a TPU that need not be present, and check.
 
-    SCRIPT:FUNCTION is compiled, or all that SCRIPT jits.
+    SCRIPT:FUNCTION is compiled, or all that SCRIPT jits: with each --jax and --python, else with
+    the jax of hlo-lint. A TPU may have a topology: v5e:4x4.
 
     The arguments of FUNCTION come from --shape, from `example_args` in the script, or, if it takes
     none, from what it returns: a function and its arguments. Without FUNCTION the script runs on

@@ -14,24 +14,12 @@ import click
 from hlo_lint.apps.api import lint
 from hlo_lint.apps.cli import common, parameters, printing
 from hlo_lint.engine.input_size import automatic_jobs
-from hlo_lint.text.source import shown, whole_number
+from hlo_lint.text.source import shown
 
 if TYPE_CHECKING:
     from hlo_lint.apps.settings.settings import Settings
     from hlo_lint.dumps.directory import Dump
     from hlo_lint.report.report import Report
-
-
-def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """The number of processes; 0 for `auto`."""
-    if value is None:
-        return None
-    if value == "auto":
-        return 0
-    number = whole_number(value)
-    if number is not None and 1 <= number <= parameters.MAX_COUNT:
-        return number
-    raise click.BadParameter(f"{value[:60]!r} is neither auto nor a whole number from 1")
 
 
 class _Check(click.Command):
@@ -59,30 +47,21 @@ MAX_FINDINGS = 1000
 @parameters.check_options
 @parameters.gathered("options", printing.ReportOptions, parameters.report_options)
 @click.option("--fix", is_flag=True, help="Apply all safe fixes first, as `hlo-lint fix` does.")
+@parameters.several(parameters.fix_options)
 @click.option(
-    "--unsafe-fixes/--no-unsafe-fixes",
-    default=None,
-    help="With --fix or --diff: also fixes that may change a value or the cost.",
+    "--strict",
+    is_flag=True,
+    help="Report what XLA's own parser refuses: that of the installed jaxlib, or of --jax.",
 )
-@click.option("--diff", is_flag=True, help="Print what --fix would change, and write nothing.")
-@click.option("--strict", is_flag=True, help="Report what XLA's own parser refuses: asks jaxlib.")
-@click.option(
-    "--jax", metavar="RELEASE", help="With --strict: ask the parser of this release of jax: 0.11.2."
-)
-@click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
+@parameters.release_option("jax")
+@parameters.resolved_option
 @click.option(
     "--blame",
     is_flag=True,
     help="Print the history of each finding: the pass that introduced it, and the pass that "
     "resolved it. Implies --resolved.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    metavar="N|auto",
-    callback=_processes,
-    help="Number of worker processes; auto, the default, is 1 for a small input.",
-)
+@parameters.jobs_option
 @click.option(
     "--executor",
     metavar="dask://…",
@@ -100,8 +79,8 @@ MAX_FINDINGS = 1000
     metavar="FILE",
     help="Remove the findings that are gone from this baseline; add none.",
 )
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@parameters.exit_zero_option
+@parameters.quiet_option
 @click.option(
     "-v", "--verbose", is_flag=True, help="Print each finding, what was skipped, and the settings."
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from hlo_lint.analysis.roofline import Device, gpu_device, tpu_device, tpu_of_dump
-from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.dumps.artefacts.measured import find_measured
@@ -36,17 +36,11 @@ MAX_LINES = 5
     is_flag=True,
     help="Compare the flags, the configuration and the target of the runs instead.",
 )
-@click.option(
-    "--target",
-    metavar="CHIP",
-    shell_complete=completion.targets,
-    help="Estimate the time of this device: h100, h200, the path of a gpu_target_config.pbtxt from "
-    "a dump, v4, v5e, v5p, v6e; by default the GPU or TPU that the dumps describe.",
-)
-@click.option("--all", "everything", is_flag=True, help="Also print what is the same in both.")
+@parameters.target_option()
+@parameters.all_option
 @parameters.output_format("text", "json", "html")
 @parameters.color_option
-@parameters.written_to("FILE", "Write to a file; by default to standard output.")
+@parameters.output_option()
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -63,7 +57,8 @@ def command(
 
     A and B are dumps of one program, before and after an upgrade, or with other flags. The final
     modules are compared: time, bytes, flops, memory, kernels, custom calls, collectives; with the
-    pass after which each difference begins, and the line of Python.
+    pass after which each difference begins, and the line of Python. Times are estimated for
+    --target, or for the chip that the dumps describe.
 
     Exit status: 0 the same costs or settings, 1 different ones, 2 wrong use.
     """

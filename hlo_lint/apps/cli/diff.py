@@ -33,7 +33,7 @@ STYLES = {"-": "red", "+": "green", "~": "yellow", ">": "cyan"}
 @click.option(
     "--metadata", is_flag=True, help="Also compare metadata: where instructions come from."
 )
-@click.option("--all", "everything", is_flag=True, help="Print every line, however many.")
+@parameters.all_option
 @parameters.output_format("text", "json")
 @parameters.color_option
 @click.pass_context

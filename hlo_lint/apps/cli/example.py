@@ -15,13 +15,11 @@ from hlo_lint.text.source import shown
 
 @click.command("example")
 @click.argument("name", type=click.Choice(tuple(EXAMPLES)), required=False, metavar="[NAME]")
-@parameters.written_to(
-    "DIR", "The folder to write, which must be empty or not exist; by default NAME."
-)
+@parameters.output_option()
 def command(name: str | None, out: Path | None) -> None:
     """Write a real dump, to try the commands on.
 
-    Without a NAME they are listed.
+    Without a NAME they are listed. The folder is NAME, or that of -o: empty, or a new one.
 
     Exit status: 0 done, 2 wrong use.
     """

@@ -32,8 +32,8 @@ _PASSES = "--xla_dump_hlo_pass_re"
 @click.option("--validate", "validates", is_flag=True, help="Then run `hlo-lint validate`.")
 @click.option("--report", "page", type=parameters.PATH, metavar="FILE", help="Write a page, too.")
 @parameters.findings_format
-@click.option("--resolved", is_flag=True, help="Also report findings that a later pass resolved.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only findings.")
+@parameters.resolved_option
+@parameters.quiet_option
 @parameters.color_option
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS, parameters.MODULE)
 @click.pass_context

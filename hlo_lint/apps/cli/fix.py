@@ -32,29 +32,24 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
 @click.command("fix")
 @parameters.paths_argument
 @parameters.check_options
-@click.option("--diff", is_flag=True, help="Print what would change, and write nothing.")
+@parameters.several(parameters.fix_options)
 @click.option(
     "--form",
     type=click.Choice(["copy", "transpose"]),
     help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
     "next, else as transpose.",
 )
-@parameters.written_to("OUT", "Write to this file (for one file) or folder instead of in place.")
+@parameters.output_option()
 @click.option("--in-place", is_flag=True, help="Also edit the files of a dump directory.")
-@click.option(
-    "--unsafe-fixes/--no-unsafe-fixes",
-    default=None,
-    help="Also apply fixes that may change a value or the cost.",
-)
 @click.option(
     "--verify",
     is_flag=True,
     help="Apply a fix as safe only if it is proven, and print the proof of each.",
 )
 @click.option("--fix-only", is_flag=True, help="Neither print nor count the findings that remain.")
-@click.option("--exit-zero", is_flag=True, help="Exit with 0 even if findings remain.")
+@parameters.exit_zero_option
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only the findings that remain.")
+@parameters.quiet_option
 @parameters.color_option
 @click.pass_context
 def command(
@@ -75,8 +70,8 @@ def command(
 ) -> None:
     """Apply all safe fixes, in place to files, to a copy of a dump.
 
-    Nothing else in a file changes. A directory that XLA dumped is evidence of a run: `-o` names
-    the folder of its fixed copy, and `--in-place` edits the dump itself.
+    Nothing else in a file changes. `-o` names the fixed file, or the folder of fixed copies. A
+    directory that XLA dumped is evidence of a run: it is copied, or edited with `--in-place`.
 
     Exit status: 0 if no error or warning remains, 1 otherwise.
     """

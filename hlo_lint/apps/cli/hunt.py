@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from hlo_lint.apps.cli import common, completion, parameters
+from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
 from hlo_lint.apps.hunt.campaign import CAUSES, HuntPlan
 from hlo_lint.apps.hunt.generate import fair_texts
@@ -18,25 +18,20 @@ from hlo_lint.text.errors import UsageError
 from hlo_lint.text.phrases import counted
 from hlo_lint.text.source import shown
 
-_TIME = "Time for all of it; a later run goes on from FOLDER."
+_TIME = "Time for all of it; a later run goes on from the folder of -o."
 _FROM = "Mutate the modules in this folder, in place of making modules (repeatable)."
-_RELEASE = "Hunt in this release of jax (repeatable); by default in the jaxlib that is installed."
-_PYTHON = "The same for a Python (repeatable)."
-_TARGET = "cpu, gpu, or a chip to compile for that need not be there: h200, v5e (repeatable)."
-_JOBS = click.IntRange(1, parameters.MAX_COUNT)
-_chips: dict[str, Any] = {"metavar": "CHIP", "shell_complete": completion.targets}
 
 
 @click.command("hunt", context_settings={"show_default": True})
-@click.option("--jax", "releases", multiple=True, metavar="RELEASE", help=_RELEASE)
-@click.option("--python", "pythons", multiple=True, metavar="PATH", help=_PYTHON)
-@click.option("--target", "targets", multiple=True, help=_TARGET, **_chips)
-@click.option("--passes", default="", metavar="PASS,…", help="Judge these passes alone.")
+@parameters.release_option("releases", multiple=True)
+@parameters.python_option("pythons", multiple=True)
+@parameters.target_option("targets", multiple=True)
+@parameters.passes_option
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, help=_TIME)
-@click.option("--seed", type=click.IntRange(0), default=0, help="The first module's.")
-@click.option("--jobs", "-j", type=_JOBS, default=1, help="Modules that are judged at a time.")
+@parameters.seed_option
+@parameters.jobs_option
 @click.option("--from", "sources", multiple=True, type=parameters.PATH, metavar="DIR", help=_FROM)
-@parameters.written_to("FOLDER", "Keep verdicts and causes in this folder.", required=True)
+@parameters.output_option(required=True)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -47,13 +42,15 @@ def command(
     passes: str,
     sources: tuple[Path, ...],
     out: Path,
+    jobs: int | None,
     **plan: Any,
 ) -> None:
     """Find bugs of a released XLA.
 
     Modules are made, compiled with every pass on disk, and judged: by how that ends, by all rules,
-    and by the values that they compute. Of each cause one module is reduced, and written to FOLDER
-    with what a maintainer needs.
+    and by the values that they compute. Of each cause one module is reduced, and written to the
+    folder of -o with what a maintainer needs. They are compiled by each --jax and --python, else by
+    the installed jaxlib, for each --target: a chip, cpu or gpu.
 
     Exit status: 0 nothing new was found, 1 something was, 2 wrong use.
     """
@@ -63,7 +60,9 @@ def command(
     compilers = compilers_of(releases, pythons, targets, partial(click.echo, err=True))
     names = tuple(common.names([passes]) or ())
     with common.status_line() as note:
-        campaign = HuntPlan(out, tuple(compilers), passes=names, texts=texts, **plan).run(note)
+        campaign = HuntPlan(
+            out, tuple(compilers), passes=names, texts=texts, jobs=jobs or 1, **plan
+        ).run(note)
     for by in dict.fromkeys(by for by, _ in campaign.records):
         verdicts = [record for record in campaign.records.values() if record.by == by]
         outcomes = Counter(verdict.outcome for verdict in verdicts).most_common(4)

@@ -14,17 +14,14 @@ from hlo_lint.text.errors import nearest
 
 GROUPS = {
     "Find and fix": ("check", "fix", "report", "match"),
-    "What the passes did": (
-        *("passes", "diff", "bisect", "compare", "validate"),
-        *("ranks", "payload"),
-    ),
-    "Make it smaller, hand it on": ("reduce", "repro", "hunt"),
-    "Run and compile": ("exec", "capture", "run"),
-    "Rules and settings": ("rules", "explain", "example", "new-rule", "config"),
-    "Machines, editors and shells": ("cache", "server", "completion"),
+    "What the passes did": ("passes", "diff", "bisect", "compare", "validate", "ranks"),
+    "Run, compile and reduce": ("exec", "capture", "run", "reduce", "repro", "hunt"),
+    "Rules and settings": ("rules", "explain", "config", "example"),
 }
-"""The commands by what one wants to know, each the `command` of its module."""
-COMMANDS = tuple(name for names in GROUPS.values() for name in names)
+"""The commands that people type, by task; each is the `command` of its module."""
+FOR_PROGRAMS = ("server", "completion", "cache", "payload", "new-rule")
+"""Commands for editors, shells and scripts, which the help only names."""
+COMMANDS = (*(name for names in GROUPS.values() for name in names), *FOR_PROGRAMS)
 
 
 class _Commands(click.Group):
@@ -49,8 +46,8 @@ class _Commands(click.Group):
         return click.Command(cmd_name, help=ast.get_docstring(function))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands by group, each with the first sentence of its help."""
-        column = max(map(len, COMMANDS))
+        """Write the commands by group with the first sentence of their help, then the others."""
+        column = max(len(name) for names in GROUPS.values() for name in names)
         for title, names in GROUPS.items():
             commands = [command for name in names if (command := self.get_command(ctx, name))]
             rows = [
@@ -59,6 +56,8 @@ class _Commands(click.Group):
             ]
             with formatter.section(title):
                 formatter.write_dl(rows)
+        formatter.write_paragraph()
+        formatter.write_text(f"For editors, shells and scripts: {', '.join(FOR_PROGRAMS)}.")
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,5 +86,5 @@ class _Commands(click.Group):
 def cli() -> None:
     """Finds what one XLA pass broke for another, in dumped HLO, and fixes it.
 
-    Exit status: 0 clean, 1 at least one error or warning, 2 wrong use or internal error.
+    Exit status: 0 clean, 1 an error or a warning, 2 wrong use or a crash.
     """

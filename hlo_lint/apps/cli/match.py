@@ -45,7 +45,7 @@ class _Found:
 @click.option(
     "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
 )
-@click.option("--all", "everything", is_flag=True, help="Print every near miss, however many.")
+@parameters.all_option
 @parameters.module_option
 @parameters.output_format("text", "json")
 @parameters.color_option

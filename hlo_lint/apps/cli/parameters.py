@@ -17,15 +17,21 @@ from hlo_lint.apps.cli.common import SharedOptions, choose_color
 from hlo_lint.apps.settings.settings import LEVELS, SEVERITIES
 from hlo_lint.apps.settings.settings import MAX_COUNT as MAX_COUNT
 from hlo_lint.report.formats import FORMATS
+from hlo_lint.text.source import whole_number
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
 PATH = click.Path(path_type=Path)
 
 
-def written_to(metavar: str, text: str, **settings: Any) -> Callable[[Any], Any]:
-    """`--output`, the file or folder that the command writes; the command gets it as `out`."""
-    return click.option("-o", "--output", "out", type=PATH, metavar=metavar, help=text, **settings)
+def output_option(name: str = "out", **settings: Any) -> Callable[[Any], Any]:
+    """`--output`, the file or folder that a command writes; the command gets it by a name."""
+    return click.option(
+        "-o",
+        "--output",
+        name,
+        **{"type": PATH, "metavar": "PATH", "help": "Write the result to this path.", **settings},
+    )
 
 
 def two_folders(command: Callable[..., object]) -> Callable[..., object]:
@@ -213,23 +219,129 @@ def output_format(*formats: str, **settings: Any) -> Callable[[Any], Any]:
 
 findings_format = output_format(*FORMATS, default=None, envvar="HLO_LINT_OUTPUT_FORMAT")
 """`--output-format` of commands that report findings; None stands for that of the settings."""
-output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write the report to a file.",
+report_output = output_option("output", type=click.Path(path_type=Path, dir_okay=False))
+"""`--output` of commands that print a report."""
+quiet_option = click.option(
+    "-q", "--quiet", is_flag=True, help="Print only the result, without counts and notes."
+)
+all_option = click.option(
+    "--all", "everything", is_flag=True, help="Print everything, however long."
+)
+exit_zero_option = click.option(
+    "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings."
+)
+resolved_option = click.option(
+    "--resolved", is_flag=True, help="Also report findings that a later pass resolved."
+)
+seed_option = click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_COUNT),
+    default=0,
+    show_default=True,
+    help="The seed of what is drawn at random.",
+)
+inputs_option = click.option(
+    "--inputs",
+    type=PATH,
+    metavar="FILE.npz",
+    help="The values of the parameters, by name; of an element of a tuple as name.0.",
+)
+passes_option = click.option(
+    "--passes", default="", metavar="PASS,…", help="Only these passes of XLA."
+)
+fix_options = (
+    click.option("--diff", is_flag=True, help="Print the fixes as a patch, and write nothing."),
+    click.option(
+        "--unsafe-fixes/--no-unsafe-fixes",
+        default=None,
+        help="Also apply fixes that may change a value or the cost.",
+    ),
+)
+
+
+def _repeatable(multiple: bool) -> str:
+    return " (repeatable)" if multiple else ""
+
+
+def release_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]:
+    """`--jax`, one release of jax or several."""
+    return click.option(
+        "--jax",
+        name,
+        multiple=multiple,
+        metavar="RELEASE",
+        help="The release of jax to ask, in an environment of its own: 0.11.2"
+        f"{_repeatable(multiple)}.",
+    )
+
+
+def python_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]:
+    """`--python`, one Python or several."""
+    return click.option(
+        "--python",
+        name,
+        multiple=multiple,
+        metavar="PATH",
+        help=f"The Python whose jax to ask{_repeatable(multiple)}.",
+    )
+
+
+def target_option(
+    name: str = "target", *, multiple: bool = False, **settings: Any
+) -> Callable[[Any], Any]:
+    """`--target`, one chip or several."""
+    return click.option(
+        "--target",
+        name,
+        multiple=multiple,
+        metavar="CHIP",
+        shell_complete=completion.targets,
+        help="The chip, present or not: h100, h200, the path of a gpu_target_config.pbtxt from a "
+        f"dump, or a TPU: v5e, v5p, v6e{_repeatable(multiple)}.",
+        **settings,
+    )
+
+
+def _processes(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The number of processes; 0 for `auto`, None if the option is not given."""
+    if value is None:
+        return None
+    if value == "auto":
+        return 0
+    number = whole_number(value)
+    if number is not None and 1 <= number <= MAX_COUNT:
+        return number
+    raise click.BadParameter(f"{value[:60]!r} is neither auto nor a whole number from 1")
+
+
+jobs_option = click.option(
+    "-j",
+    "--jobs",
+    metavar="N|auto",
+    callback=_processes,
+    help="Number of processes; auto, the default, chooses by the work.",
 )
 
 
 report_options = (
     findings_format,
-    output_option,
+    report_output,
     click.option(
         "--statistics", is_flag=True, help="Print the number of findings of each rule instead."
     ),
 )
 """The options that say how a report is printed, and where."""
+
+
+def several(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Command]:
+    """Adds options, in their order."""
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def gathered(
@@ -243,9 +355,7 @@ def gathered(
             given = {field: values.pop(field) for field in of._fields if field in values}
             return command(*arguments, **{name: of(**given)}, **values)
 
-        for option in reversed(options):
-            collected = option(collected)
-        return collected
+        return several(options)(collected)
 
     return decorated
 

@@ -22,7 +22,7 @@ from hlo_lint.text.source import shown
 @parameters.output_format("text", "json")
 @parameters.color_option
 @parameters.module_option
-@click.option("-q", "--quiet", is_flag=True, help="Print divergences, and nothing else.")
+@parameters.quiet_option
 @click.pass_context
 def command(
     ctx: click.Context, paths: tuple[str, ...], output_format: str, module: str | None, quiet: bool

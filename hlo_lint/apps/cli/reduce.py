@@ -106,29 +106,17 @@ _OPTIONS = (
         "there.",
     ),
     click.option(
-        "--values",
+        "--xla-changes-values",
         "changes_values",
         is_flag=True,
         help="Keep the change of the values by a pass of XLA: the first of a dump, or that of "
         "--passes.",
     ),
-    click.option(
-        "--jax", "release", metavar="RELEASE", help="Compile with this release of jax: 0.10.0."
-    ),
-    click.option("--python", metavar="PYTHON", help="Compile with the jax of this Python."),
-    click.option(
-        "--target",
-        default="h100",
-        show_default=True,
-        help="The GPU to compile for, or its description.",
-    ),
+    parameters.release_option("release"),
+    parameters.python_option("python"),
+    parameters.target_option(default="h100", show_default=True),
     click.option("--flags", default="", metavar="FLAGS", help="XLA_FLAGS for the compilation."),
-    click.option(
-        "--passes",
-        default="",
-        metavar="PASS,…",
-        help="Run these passes of XLA on PATH, and no other.",
-    ),
+    parameters.passes_option,
     click.option(
         "--message", default="", metavar="REGEX", help="A crash counts if its message matches."
     ),
@@ -138,13 +126,7 @@ _OPTIONS = (
         metavar="FILE",
         help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
     ),
-    click.option(
-        "--jobs",
-        "-j",
-        type=click.IntRange(1, parameters.MAX_COUNT),
-        metavar="N",
-        help="Tests at a time.",
-    ),
+    parameters.jobs_option,
     click.option(
         "--repeat",
         type=click.IntRange(1, parameters.MAX_COUNT),
@@ -161,7 +143,7 @@ _OPTIONS = (
         envvar="HLO_LINT_XLA_SECONDS",
         help="A command that takes longer says no; a compilation that does is a crash.",
     ),
-    click.option("-q", "--quiet", is_flag=True, help="Print nothing but the result."),
+    parameters.quiet_option,
 )
 reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
 """Adds the options; the command gets them as `options`."""
@@ -180,7 +162,7 @@ reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
     help="Keep what makes a command end with status 0; the file is its last argument, or stands "
     "for {}.",
 )
-@parameters.written_to("FILE", "Write the module to this file instead of standard output.")
+@parameters.output_option()
 @reduce_options
 @parameters.shared_options(parameters.RULES, parameters.FILES, parameters.MODULE)
 def command(
@@ -199,7 +181,9 @@ def command(
     """
     given = bool(finding), options.xla_crashes, options.changes_values, bool(interesting)
     if sum(given) > 1:
-        raise UsageError("give one of --finding, --xla-crashes, --values and --interesting")
+        raise UsageError(
+            "give one of --finding, --xla-crashes, --xla-changes-values and --interesting"
+        )
     with (
         _problem(path, finding, interesting, options, shared) as problem,
         reduction_status(wanted=not options.quiet) as progress,

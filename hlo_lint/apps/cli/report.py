@@ -15,12 +15,7 @@ from hlo_lint.text.source import shown
 
 @click.command("report")
 @parameters.paths_argument
-@parameters.written_to(
-    "FILE",
-    "The file to write; `-` is standard output.",
-    default=Path("report.html"),
-    show_default=True,
-)
+@parameters.output_option(default=Path("report.html"), show_default=True)
 @parameters.check_options
 @click.option(
     "--source",
@@ -41,7 +36,7 @@ def command(
 ) -> None:
     """Write one HTML page about dump directories or files.
 
-    The page needs no network and no other file.
+    The page needs no network and no other file. `-o -` prints it.
 
     It shows each module's passes, the pass that introduced each finding and the one that resolved
     it, HLO before and after, the instruction with its neighbours, and the fix.

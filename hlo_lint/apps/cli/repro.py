@@ -17,11 +17,7 @@ from hlo_lint.text.source import shown
 @click.command("repro")
 @click.argument("path", type=parameters.PATH)
 @click.argument("findings", nargs=-1, metavar="RULE[:INSTRUCTION]…")
-@parameters.written_to(
-    "DIRECTORY",
-    "The directory to write; of several findings each gets a directory in it.",
-    required=True,
-)
+@parameters.output_option(required=True)
 @reduce_options
 @parameters.shared_options(parameters.RULES, parameters.FILES, parameters.MODULE)
 def command(
@@ -36,8 +32,8 @@ def command(
     Findings of PATH, a crash or a change of values are reduced first.
 
     A directory has the module with FileCheck lines, a pytest, a C++ test in the manner of XLA's
-    own, a script that compiles it with a released jax, and a bug report. By default the first
-    error of PATH is taken.
+    own, a script that compiles it with a released jax, and a bug report. Of several findings each
+    gets a directory in that of -o. By default the first error of PATH is taken.
     """
     if findings == (ValuesChanged.name(),):
         options = options._replace(changes_values=True)

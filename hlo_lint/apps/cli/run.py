@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.dumps.selection import main_pipelines, module_at, only_module
 from hlo_lint.engine.diagnose import origin_of
 from hlo_lint.hlo.ir import Instruction, Module
-from hlo_lint.hlo.shape import Shape, TupleShape, leaves
+from hlo_lint.hlo.shape import Shape, TupleShape
 from hlo_lint.text.errors import DumpError, HloLintError, UsageError, nearest
 from hlo_lint.text.files import write
 from hlo_lint.text.phrases import counted
@@ -33,20 +32,8 @@ MAX_PRINTED = 1000
 @click.command("run")
 @click.argument("path", metavar="FILE|DUMP", type=parameters.PATH)
 @parameters.module_option
-@click.option(
-    "--inputs",
-    "given",
-    type=parameters.PATH,
-    metavar="FILE.npz",
-    help="The values of the parameters, by name; of an element of a tuple as name.0.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="The seed of the values where --inputs gives none.",
-)
+@parameters.inputs_option
+@parameters.seed_option
 @click.option(
     "--print",
     "printed",
@@ -60,11 +47,11 @@ MAX_PRINTED = 1000
     help="Name the first instruction that makes a NaN or an infinity, with its operands.",
 )
 @click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
-@parameters.written_to("OUT.npz", "Also write what is printed to this file.")
+@parameters.output_option()
 def command(
     path: Path,
     module: str | None,
-    given: Path | None,
+    inputs: Path | None,
     seed: int,
     printed: tuple[str, ...],
     first_nan: bool,
@@ -75,7 +62,8 @@ def command(
 
     The text may be that of any release and backend: it is lowered to what the installed jaxlib
     runs, with layouts, fusions and asynchronous operations; a custom call that only a kernel
-    defines has no value. Only what is printed is run, so that the rest may be anything.
+    defines has no value. Parameters that --inputs leaves out are drawn by --seed. Only what is
+    printed is run, so that the rest may be anything; `-o` writes it to a .npz file, too.
 
     With --first-nan it names the instruction that makes a NaN of operands without one, or an
     infinity of finite ones: in a loop, in any iteration. It then takes a dump directory, too, and
@@ -87,17 +75,17 @@ def command(
     if first_nan and (printed or out):
         raise UsageError("--first-nan goes without --print and -o")
     if first_nan and path.is_dir():
-        if given and module is None:
+        if inputs and module is None:
             raise UsageError("--inputs are those of one module: name it with --module")
-        click.get_current_context().exit(_first_nan_in(path, module, given, seed, wide))
+        click.get_current_context().exit(_first_nan_in(path, module, inputs, seed, wide))
     chosen = module_at(path, module)
     wanted = [_instruction(chosen, name) for name in printed]
     try:
         if first_nan:
-            lines = _first_nan(chosen, _inputs(chosen, given, seed), wide)
+            lines = _first_nan(chosen, _inputs(chosen, inputs, seed), wide)
             click.echo(shown_lines("\n".join(lines)))
             click.get_current_context().exit(len(lines) > 1)
-        values = list(_values(chosen, wanted, given, seed, wide))
+        values = list(_values(chosen, wanted, inputs, seed, wide))
     except ImportError as error:
         message = f"values need {error.name or error}: pip install 'hlo-lint[xla]'"
         raise UsageError(message) from None
@@ -211,42 +199,10 @@ def _instruction(module: Module, name: str) -> Instruction:
 
 def _inputs(module: Module, given: Path | None, seed: int) -> list[NDArray[Any]]:
     """The arrays in the parameters: those of the file, seeded ones for the rest."""
-    from hlo_lint.engine.values.inputs import inputs_of
+    from hlo_lint.engine.values.inputs import inputs_of, read_inputs
 
-    inputs = inputs_of(module, seed)
-    if given is None or module.entry is None:
-        return inputs
-    arrays = _loaded(given)
-    names: list[str] = []
-    for parameter in module.entry.parameters:
-        names += [
-            ".".join([parameter.name, *map(str, index)]) for index, _ in leaves(parameter.shape)
-        ]
-    unknown = arrays.keys() - set(names)
-    if unknown:
-        name = min(unknown)
-        raise UsageError(f"{given}: no parameter is named {name}: {nearest(name, names)}")
-    return [
-        _as_type(arrays[name], default) if name in arrays else default
-        for name, default in zip(names, inputs, strict=True)
-    ]
-
-
-def _loaded(path: Path) -> Mapping[str, NDArray[Any]]:
-    import numpy as np
-
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise DumpError(f"{path}: not a .npz file of arrays: {error}") from error
-
-
-def _as_type(array: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
-    """A loaded array: numpy keeps bf16 and the like as bytes without a type."""
-    if array.dtype.kind == "V" and array.dtype.itemsize == like.dtype.itemsize:
-        return array.view(like.dtype)
-    return array
+    arrays = read_inputs(given, module) if given is not None else {}
+    return [arrays.get(leaf, drawn) for leaf, drawn in enumerate(inputs_of(module, seed))]
 
 
 def _parts(

@@ -27,6 +27,7 @@ from hlo_lint.text.source import shown
     metavar="DUMP",
     help="Compare with another run of the same programs, after each step that both have.",
 )
+@parameters.inputs_option
 @click.option(
     "--all-steps", is_flag=True, help="Run every step; by default bisection finds the first change."
 )
@@ -55,15 +56,9 @@ from hlo_lint.text.source import shown
     metavar="MB",
     help="Memory that a child process may map.",
 )
-@click.option(
-    "--jobs",
-    "-j",
-    type=click.IntRange(1, parameters.MAX_COUNT),
-    metavar="N",
-    help="Programs that run at a time; by default as many as there are processors.",
-)
+@parameters.jobs_option
 @parameters.output_format(*FORMATS, "html", default=None, envvar="HLO_LINT_OUTPUT_FORMAT")
-@parameters.output_option
+@parameters.report_output
 @parameters.color_option
 @parameters.shared_options(parameters.FILES, parameters.MODULE, parameters.ALLOW_EMPTY)
 @click.pass_context

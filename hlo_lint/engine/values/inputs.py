@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zipfile import BadZipFile
 
 from hlo_lint.hlo.dtypes import ELEMENT_TYPES, PART_OF_COMPLEX, is_float, is_integer, is_signed
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.parser.literals import numpy_dtype
-from hlo_lint.hlo.shape import ArrayShape, arrays
+from hlo_lint.hlo.shape import ArrayShape, arrays, leaves
+from hlo_lint.text.errors import DumpError, UsageError, nearest
 
 if TYPE_CHECKING:
     import numpy
@@ -67,6 +70,41 @@ def inputs_of(module: Module, seed: int = 0) -> list[NDArray[Any]]:
     return [
         value(shape, (seed, number), limit=limit) for number, (shape, limit) in enumerate(leaves)
     ]
+
+
+def read_inputs(path: Path, module: Module) -> dict[int, NDArray[Any]]:
+    """The arrays in a .npz file for the parameters of a module, by the number of the leaf.
+
+    An array has the name of a parameter; for an element of a tuple its index follows: `state.0`.
+
+    Raises:
+        DumpError: the file is not one of arrays.
+        UsageError: no parameter has the name of an array, or has its shape.
+    """
+    import numpy as np
+
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, BadZipFile, AttributeError) as error:
+        raise DumpError(f"{path}: not a .npz file of arrays: {error}") from error
+    shapes: dict[str, tuple[int, ArrayShape]] = {}
+    for parameter in module.entry.parameters if module.entry else ():
+        for index, shape in leaves(parameter.shape):
+            if isinstance(shape, ArrayShape):
+                shapes[".".join([parameter.name, *map(str, index)])] = len(shapes), shape
+    by_leaf: dict[int, NDArray[Any]] = {}
+    for name, array in arrays.items():
+        if name not in shapes:
+            raise UsageError(f"{path}: no parameter is named {name}: {nearest(name, shapes)}")
+        leaf, shape = shapes[name]
+        if array.shape != shape.dims:
+            raise UsageError(f"{path}: {name} has the shape {array.shape}, the parameter {shape}")
+        dtype = np.dtype(numpy_dtype(shape.dtype))
+        if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+            array = array.view(dtype)  # numpy writes bf16 and the like as bytes without a type
+        by_leaf[leaf] = array
+    return by_leaf
 
 
 def value(

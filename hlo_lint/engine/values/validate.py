@@ -141,12 +141,16 @@ def validate_pair(
     seeds: Sequence[int] = SEEDS,
     edges: bool = False,
     progress: StepProgress = lambda _: None,
+    draw: DrawInput = value,
 ) -> Validation:
-    """Compare two runs over the same program after each common step, up to the first change."""
+    """Compare two runs over the same program after each common step, up to the first change.
+
+    `draw` gives the inputs.
+    """
     result, ran = Validation(f"{ours.title} and {theirs.title}"), xla.texts_run
     deadline = xla.limits.deadline
     runs, nodes, replicated = (
-        Runs(xla, edges, at_edges=True, wide_first=True),
+        Runs(xla, edges, at_edges=True, wide_first=True, draw=draw),
         Nodes(deadline),
         shared_parameters(ours.dumps, deadline),
     )
