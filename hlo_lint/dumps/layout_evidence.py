@@ -1,4 +1,4 @@
-"""Whether layout-assignment has run on a module, as far as its text shows.
+"""Evidence that layout-assignment has run on a module, or has not.
 
 Before it, a module that is printed with layouts has those that shape inference gave
 it (`shape_inference.cc`). A transpose permutes the order of its operand, elementwise instructions
@@ -24,7 +24,7 @@ _assigned = late(r"[\]>]\{[\d,]*:(?!E\(|L\()").search
 
 
 class Evidence(Enum):
-    """What a text shows of layout-assignment, from the strongest to the weakest."""
+    """The evidence for or against assigned layouts, from the strongest to the weakest."""
 
     ASSIGNED = "it has a schedule, or a bitcast outside of fusions"
     LATER_PASSES = "it has opcodes that other passes than XLA:TPU's add after layout-assignment"
