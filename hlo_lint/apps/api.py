@@ -261,12 +261,13 @@ def _judged(
 ) -> tuple[tuple[Diagnostic, ...], tuple[SuppressedFinding, ...]]:
     """The findings that count, and those that are allowed, as the settings judge them."""
     from hlo_lint.engine.fingerprints import numbered
+    from hlo_lint.engine.subsumption import without_subsumed
 
     suppressed = checker.suppress(settings.allow, baseline, result)
     # Numbered together: a finding keeps its fingerprint when another of its kind is suppressed.
     every = numbered([*suppressed.kept, *(entry.finding for entry in suppressed.suppressed)])
     count = len(suppressed.kept)
-    findings = settings.reported(every[:count])
+    findings = without_subsumed(settings.reported(every[:count]), every[count:], checker.rules)
     allowed = tuple(
         replace(entry, finding=settings.judged(diagnostic))
         for entry, diagnostic in zip(suppressed.suppressed, every[count:], strict=True)

@@ -240,6 +240,9 @@ class Rule:
     """True if no printer writes what it finds: the dumps of a run are not looked at."""
     enabled_by_default: ClassVar[bool] = True
     """False if the rule runs only where its own name is selected."""
+    subsumes: ClassVar[frozenset[str]] = frozenset()
+    """Rules and families that find a part or a consequence of the same mistake: a finding of theirs
+    about the same instruction becomes a note (`engine/subsumption.py`)."""
     command: ClassVar[str] = "check"
     """The command that reports it."""
     messages: ClassVar[tuple[str, ...]] = ()

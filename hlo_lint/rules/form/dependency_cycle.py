@@ -19,6 +19,7 @@ class DependencyCycle(Rule):
     messages = ("A cycle is detected while visiting instruction",)
     always_reported = True
     skip_fusion_bodies = False
+    subsumes = frozenset({"malformed-text"})
     examples = (
         Bad.entry("""
             p = f32[8] parameter(0)

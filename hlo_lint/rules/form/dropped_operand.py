@@ -23,6 +23,7 @@ class DroppedOperand(Rule):
     severity = Severity.WARNING
     always_reported = True
     skip_fusion_bodies = False
+    subsumes = frozenset({"wrong-result-shape"})
     examples = (
         Bad.entry("""
             p = f32[8]{0} parameter(0)

@@ -55,6 +55,7 @@ class MalformedText(Rule):
     """
 
     severity = Severity.WARNING
+    subsumes = frozenset({"verifier", "unreadable-text"})
     handwritten_only = True
     examples = (
         Bad.entry("""

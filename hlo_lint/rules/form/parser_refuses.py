@@ -23,6 +23,7 @@ class ParserRefuses(Rule):
     report all errors.
     """
 
+    subsumes = frozenset({"form", "verifier"})
     messages = (
         "was parsing",
         "instruction does not exist",

@@ -48,6 +48,7 @@ class UnknownWord(Rule):
     the words of its release.
     """
 
+    subsumes = frozenset({"verifier", "malformed-text"})
     handwritten_only = True
     skip_fusion_bodies = False
     examples = (

@@ -48,6 +48,7 @@ class ReshapeMovesData(Rule):
     both sides only if moving one is not enough.
     """
 
+    subsumes = frozenset({"bad-bitcast"})
     precondition = RESHAPES_ARE_BITCASTS
     move_as = Option(
         "auto",

@@ -34,6 +34,7 @@ class AliasAcrossMemories(Rule):
     """
 
     mentions = ("input_output_alias=",)
+    subsumes = frozenset({"bad-aliasing"})
     examples = (
         Bad(_PROGRAM.format(parameter="", mark="  // error")),
         Good(_PROGRAM.format(parameter=":S(5)", mark="")),

@@ -26,6 +26,7 @@ class StartWithoutDone(Rule):
     """
 
     mentions = ("-start", "-update", "-done", "send", "recv")
+    subsumes = frozenset({"broken-async", "bad-collective", "bad-copy", "bad-send-recv"})
     examples = (
         Bad("""
             HloModule lost, is_scheduled=true

@@ -253,6 +253,7 @@ class AttributeLost(Rule):
     single finding for each pass and each lost attribute.
     """
 
+    subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
     examples = (
         Bad(

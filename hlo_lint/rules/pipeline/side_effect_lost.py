@@ -175,6 +175,7 @@ class SideEffectLost(Rule):
     control flow, that may contain the effect, and nothing is reported.
     """
 
+    subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
     examples = (
         Bad(

@@ -168,6 +168,7 @@ class PrecisionLost(Rule):
     users round to it. Passes that narrow such reductions on purpose are not checked.
     """
 
+    subsumes = frozenset({"meaning-changed"})
     severity = Severity.WARNING
     examples = (
         Bad(

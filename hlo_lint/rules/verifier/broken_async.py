@@ -273,6 +273,7 @@ class BrokenAsync(VerifierRule):
             }
         """),
     }
+    subsumes = frozenset({"bad-channel"})
     examples = (
         *rows.values(),
         Bad.entry("""
