@@ -114,6 +114,15 @@ RECORD_TEXT = """() => {
 }"""
 
 
+def until(page: Page, condition: str) -> None:
+    """Wait for a condition; `wait_for_function` polls by `eval`, which the page forbids."""
+    for _ in range(200):
+        if page.evaluate(condition):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never true: {condition}")
+
+
 def drawn(page: Page) -> None:
     """Draw the module and bring its pane into the window."""
     page.get_by_role("button", name="Draw the module").click()
@@ -182,7 +191,7 @@ def test_a_drawn_instruction_shows_its_name_opcode_and_shape(
     page.evaluate(RECORD_TEXT)
     page.locator("#list a").first.click()
     drawn(page)
-    page.wait_for_function("window.drawnTexts.length > 20")
+    until(page, "window.drawnTexts.length > 20")
     texts = page.evaluate("window.drawnTexts")
     assert {"wrapped_reshape", "fusion f16[16,64,128]{2,1,0}"} <= set(texts)
     assert {"bitcast.6.0", "f16[2,8,64,128]{3,2,1,0}"} <= set(texts)
@@ -205,7 +214,7 @@ def test_a_drag_moves_the_module_and_the_wheel_zooms(opened: Open, forced_page: 
         assert (a - left, b - top) == pytest.approx((120, -60), abs=2)
     page.mouse.wheel(0, -300)
     camera = "moduleView.sigma.getCamera()"
-    page.wait_for_function(f"{camera}.ratio < 0.8 && !{camera}.isAnimated()")
+    until(page, f"{camera}.ratio < 0.8 && !{camera}.isAnimated()")
     (left, top), (a, b) = places(page)[0], places(page)[-1]
     assert abs(b - top) > 1.3 * abs(before[-1][1] - before[0][1])
     page.get_by_role("button", name="Fit").click()
