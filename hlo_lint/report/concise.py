@@ -1,4 +1,4 @@
-"""The report as a line for each finding, as compilers print it and editors read it."""
+"""Render the report as a line for each finding, in the form that editors read."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from hlo_lint.report.text import render_concise
 
 
 def render(report: Report, _: Warn) -> str:
-    """Nothing where nothing was found."""
+    """A line for each finding; empty without findings."""
     return "".join(f"{render_concise(finding)}\n" for finding in report.findings)

@@ -1,4 +1,4 @@
-"""Comparisons of costs for people and for programs."""
+"""Render comparisons of costs as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from hlo_lint.engine.cost_figures import (
 from hlo_lint.text.phrases import sized
 
 MAX_OTHERS = 12
-"""Quantities besides the main ones that are shown unless all are asked for."""
+"""The number of further quantities that are shown by default."""
 MAX_MEASURED = 10
-"""Instructions of which the measured time is shown."""
+"""The number of instructions whose measured time is shown."""
 _NONE = "-"
-"""The cell of a value that is not known."""
+"""The cell of an unknown value."""
 
 
 def amount(value: float | None, unit: str) -> str:
@@ -56,7 +56,7 @@ def _scaled(value: float, units: tuple[str, ...]) -> str:
 
 
 def change_of(row: CostRow) -> str:
-    """The change: `+3`, `-12.4%`; empty where there is none."""
+    """The change in the form `+3` or `-12.4%`; empty for equal or unknown values."""
     if not row.change or row.before is None:
         return ""
     if row.unit == COUNT or not row.before:
@@ -72,10 +72,10 @@ def change_of(row: CostRow) -> str:
 
 
 def since_of(row: CostRow) -> str:
-    """The pass after which a difference begins; empty where that is not known."""
+    """The pass after which a difference begins; empty if unknown."""
     onset = row.since
     if onset is None:
-        # The line holds more memory, though its results are not larger in any dump.
+        # The line holds more memory, but its results are not larger in any dump.
         is_memory = row.name in (PEAK, TEMPORARIES) and row.origin is not None
         return "buffer assignment (order or reuse)" if is_memory else ""
     step = onset.step
@@ -84,7 +84,7 @@ def since_of(row: CostRow) -> str:
 
 
 def row_cells(row: CostRow) -> tuple[str, ...]:
-    """Name, both values, change; the pass and the line of Python."""
+    """The cells of a quantity: name, both values, change, pass and line of Python."""
     return (
         row.name,
         *_values(row),
@@ -93,7 +93,7 @@ def row_cells(row: CostRow) -> tuple[str, ...]:
 
 
 def line_cells(row: CostRow) -> tuple[str, ...]:
-    """Line of Python, both values, change, pass."""
+    """The cells of a line of Python: line, both values, change, pass."""
     return str(row.origin or "no line"), *_values(row), since_of(row)
 
 
@@ -102,16 +102,16 @@ def _values(row: CostRow) -> tuple[str, str, str]:
 
 
 def shown_rows(comparison: CostComparison, *, everything: bool = False) -> list[CostRow]:
-    """The main quantities, then those that differ most; `everything` has all, equal ones, too."""
+    """The main quantities, then the largest differences; all quantities with `everything`."""
     main = [row for row in comparison.rows if row.name in MAIN]
     others = [row for row in comparison.rows if row.name not in MAIN and (everything or row.change)]
-    # The number of instructions costs nothing.
+    # The number of instructions has no cost.
     others.sort(key=lambda row: (row.name == INSTRUCTIONS, row.unit == COUNT, -abs(row.change)))
     return main + (others if everything else others[:MAX_OTHERS])
 
 
 def comparison_as_dict(comparison: CostComparison) -> dict[str, Any]:
-    """The comparison of one module for programs."""
+    """The comparison of a module as JSON values."""
     return {
         "before": comparison.before.title,
         "after": comparison.after.title,
@@ -143,7 +143,7 @@ def _row_as_dict(row: CostRow) -> dict[str, Any]:
 
 
 def measured_table(kernels: Sequence[MeasuredKernel]) -> list[tuple[str, ...]]:
-    """A head, and a row for each of the instructions that took the most time."""
+    """A header row, and a row for each of the instructions that took the most time."""
     total = sum(kernel.seconds for kernel in kernels)
     rows = [
         (
@@ -159,7 +159,7 @@ def measured_table(kernels: Sequence[MeasuredKernel]) -> list[tuple[str, ...]]:
 
 
 def kernel_as_dict(kernel: MeasuredKernel) -> dict[str, Any]:
-    """The measured time of an instruction for programs."""
+    """The measured time of an instruction as JSON values."""
     return {
         "instruction": kernel.instruction.name,
         "opcode": kernel.instruction.opcode,

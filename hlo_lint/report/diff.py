@@ -1,4 +1,4 @@
-"""A difference as people read it: `-` is gone, `+` is new, `~` is changed, `>` stands elsewhere."""
+"""Print a difference: `-` is removed, `+` is new, `~` is changed, `>` is moved."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MarkedLine = tuple[str, str]
 
 
 def difference_lines(difference: Difference, *, limit: int | None = SHOWN) -> Iterator[MarkedLine]:
-    """The lines, at most `limit` for each computation; the last one counts."""
+    """The lines, at most `limit` for each computation, and a summary."""
     for change in difference.header:
         yield "~", f"~ header: {_change(change)}"
     for computation in difference.computations:
@@ -38,7 +38,7 @@ def difference_lines(difference: Difference, *, limit: int | None = SHOWN) -> It
 
 
 def difference_summary(difference: Difference) -> str:
-    """`1 removed, 2 added, 3 changed in 2 computations`, or that nothing differs."""
+    """A line such as `1 removed, 2 added, 3 changed in 2 computations`."""
     if difference.same:
         return "no structural difference"
     counts = [f"{count} {name}" for name, count in difference.counts.items() if count]
@@ -50,7 +50,7 @@ def difference_summary(difference: Difference) -> str:
 
 
 def heading(computation: ComputationDifference) -> str:
-    """A line with the name of the computation, and the side if only one module has it."""
+    """A line with the name of the computation, marked if it was added or removed."""
     if computation.before is None or computation.after is None:
         side = "added" if computation.before is None else "removed"
         number = counted(computation.instructions, "instruction")
@@ -60,7 +60,7 @@ def heading(computation: ComputationDifference) -> str:
 
 
 def _named(name: str, before: str) -> str:
-    """`%add.2 (was %add)`"""
+    """The name, with a former name in the form `%add.2 (was %add)`."""
     return shown(f"%{name}" if name == before else f"%{name} (was %{before})")
 
 
@@ -101,12 +101,12 @@ def _change(change: Change) -> str:
 
 
 def _differing(before: str, after: str) -> tuple[str, str]:
-    """Both texts, cut down to what differs where they are long."""
+    """Both texts, long texts cut to begin shortly before the first difference."""
     if max(len(before), len(after)) <= WIDTH:
         return before, after
     start = 0
-    for one, other in zip(before, after, strict=False):
-        if one != other:
+    for old, new in zip(before, after, strict=False):
+        if old != new:
             break
         start += 1
     begin = max(0, start - WIDTH // 4)
@@ -124,7 +124,7 @@ def _flat(text: str) -> str:
 
 
 def difference_as_dict(difference: Difference) -> dict[str, Any]:
-    """The whole difference for programs: nothing is cut."""
+    """The whole difference as JSON values, uncut."""
     return {
         "same": difference.same,
         "counts": difference.counts,
@@ -144,7 +144,7 @@ def _computation_dict(computation: ComputationDifference, difference: Difference
         "removed": _instruction_dicts(computation.removed, difference.before),
         "added": _instruction_dicts(computation.added, difference.after),
         "changed": [_changed_dict(changed, difference) for changed in computation.changed],
-        "moved": [{"before": one.name, "after": other.name} for one, other in computation.moved],
+        "moved": [{"before": old.name, "after": new.name} for old, new in computation.moved],
     }
 
 

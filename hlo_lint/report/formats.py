@@ -1,4 +1,4 @@
-"""The formats of a report by name; what renders one is imported when it is asked for."""
+"""The formats of a report by name; their modules are imported on demand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 Warn = Callable[[str], None]
-"""Callback for a warning about data the format cannot represent."""
+"""A callback for warnings about data that a format cannot represent."""
 
 FORMATS = {
     "text": "each finding with its line, a caret, its origin and its notes",
     "concise": "a line for each finding: path:line:column: severity[rule]: message",
-    "json": "one JSON object",
-    "json-lines": "a JSON object on a line for each finding, and one that sums up",
+    "json": "a JSON object",
+    "json-lines": "a JSON object on a line for each finding, and a summary",
     "sarif": "SARIF 2.1.0, for code scanning and editors",
     "github": "workflow commands that GitHub shows as annotations",
     "gitlab": "a Code Quality report of GitLab",
@@ -26,22 +26,22 @@ FORMATS = {
     "rdjson": "the Diagnostic Format of reviewdog",
     "markdown": "a table of the rules and each finding, for a job summary",
 }
-"""Each format and what it is. `hlo_lint.report.NAME` renders it, with `_` for `-`."""
+"""A description of each format. `hlo_lint.report.NAME` renders it, with `_` for `-`."""
 
 
 NO_ROOM = ("concise", "github", "gitlab", "rdjson")
-"""The formats that have findings alone: what was not looked at is said beside them."""
+"""The formats that only have findings: skipped inputs are printed beside the report."""
 
 
 def render(report: Report, name: str, warn: Warn = lambda _: None) -> str:
-    r"""The report in a format, with a newline at its end if there is anything in it.
+    r"""The report in a format, which ends with a newline unless it is empty.
 
-    It is the same for the same report, and always valid UTF-8. What a terminal or a browser would
-    obey (control characters, marks of direction, bytes that are not UTF-8) is escaped, `\x1b`;
-    in JSON it is an escape.
+    The output is deterministic and valid UTF-8. Characters that a terminal or a browser would obey
+    (control characters, direction marks) and bytes that are not UTF-8 are escaped as `\x1b`, in
+    JSON by its own escapes.
 
     Raises:
-        UsageError: for an unknown format.
+        UsageError: the format is unknown.
     """
     if name not in FORMATS:
         raise UsageError(f"unknown format {name}; the formats are {', '.join(FORMATS)}")

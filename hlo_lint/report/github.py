@@ -1,4 +1,4 @@
-"""The report as workflow commands: GitHub shows each as an annotation of a file."""
+"""Render the report as workflow commands, which GitHub shows as annotations of files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO:
 
 
 def render(report: Report, _: Warn) -> str:
-    """A line for each finding; nothing where nothing was found."""
+    """A line for each finding; empty without findings."""
     return "".join(f"{_annotation(finding)}\n" for finding in report.findings)
 
 
@@ -30,7 +30,7 @@ def _annotation(finding: Diagnostic) -> str:
 
 
 def _lines(finding: Diagnostic) -> dict[str, object]:
-    """GitHub takes columns of a single line only."""
+    """The lines of a finding, and its columns, which GitHub accepts within a single line only."""
     if finding.end_line != finding.line:
         return {"line": finding.line, "endLine": finding.end_line}
     return {"line": finding.line, "col": finding.column, "endColumn": finding.end_column}
@@ -44,5 +44,5 @@ def _properties(values: Mapping[str, object]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that ends no command: the ends of its lines are data."""
+    """Text with escaped line ends, so that it cannot end a command."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

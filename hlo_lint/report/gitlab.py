@@ -1,4 +1,4 @@
-"""The report as a Code Quality report, which GitLab shows in a merge request."""
+"""Render the report as a Code Quality report, which GitLab shows in a merge request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.IN
 
 
 def render(report: Report, _: Warn) -> str:
-    """An issue for each finding."""
+    """A JSON array with an issue for each finding."""
     return json.dumps([_issue(finding) for finding in report.findings], indent=1) + "\n"
 
 

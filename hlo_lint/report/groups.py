@@ -1,4 +1,4 @@
-"""Findings of one rule with one cause as one entry of a report."""
+"""Group findings of the same rule and cause into a single entry of a report."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic
 
 MAX_PLACES = 3
-"""Number of further places that an entry names."""
+"""The number of further places that an entry names."""
 
 _names = late(r"%[\w.\-]+").sub
 
 
 class Group(NamedTuple):
-    """The findings of one rule with one cause."""
+    """The findings of a rule with the same cause."""
 
     first: Diagnostic
     rest: tuple[Diagnostic, ...] = ()
 
     def elsewhere(self) -> str:
-        """The places of the further findings; empty without any.
+        """The places of further findings; empty if the first is the only finding.
 
         `lines 12, 18, 24 and 3 more (--verbose lists all)`, `b.hlo:4:3, c.hlo:7:3`
         """
@@ -36,7 +36,8 @@ class Group(NamedTuple):
             places += listed((finding.line for finding in self.rest), MAX_PLACES)
         else:
             places = listed(
-                (shown(f"{at.path}:{at.line}:{at.column}") for at in self.rest), MAX_PLACES
+                (shown(f"{finding.path}:{finding.line}:{finding.column}") for finding in self.rest),
+                MAX_PLACES,
             )
         return places + " (--verbose lists all)" * (len(self.rest) > MAX_PLACES)
 
@@ -44,8 +45,8 @@ class Group(NamedTuple):
 def grouped(findings: Iterable[Diagnostic]) -> list[Group]:
     """Groups in the order of their first findings.
 
-    Two findings have one cause if the same pass introduced them at the same line of Python, the
-    same pass resolved them, and their messages differ only in names.
+    Two findings have the same cause if the same pass introduced them at the same line of Python,
+    the same pass resolved them, and their messages differ only in names.
     """
     groups: dict[tuple[object, ...], list[Diagnostic]] = {}
     for finding in findings:

@@ -1,4 +1,4 @@
-"""The history of each finding: the pass that introduced it and the pass that resolved it."""
+"""Print the history of findings: the pass that introduced and the pass that resolved each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_history(console: Console, report: Report, *, quiet: bool, verbose: bool) -> None:
-    """Print the history of each finding, and lines that count."""
+    """Print the history of each finding, and a summary."""
     from rich.text import Text
 
     for line in _lines(report, quiet=quiet, verbose=verbose):
@@ -57,7 +57,7 @@ def _history(finding: Diagnostic) -> Iterator[tuple[str, str]]:
         yield "in", f"%{finding.instruction} of %{finding.computation} of {finding.module}"
     yield "first at", where
     if finding.seen_in is None:
-        yield "history", "unknown: the rule does not look at each dump"
+        yield "history", "unknown: the rule does not check every dump"
         return
     yield "since", _birth(finding)
     yield "seen in", counted(finding.seen_in, "dump")
@@ -74,9 +74,9 @@ def _birth(finding: Diagnostic) -> str:
         return describe(finding.introduced_by)
     name = parse_name(Path(finding.path).name)
     if name is None:
-        return "unknown: the file is on its own"
+        return "unknown: the file is not part of a dump"
     if name.rest.startswith("before_optimizations"):
-        return "the program as XLA was given it"
+        return "the input of XLA"
     if name.step is not None and name.after == "pipeline-start":
         return (
             f"unknown: step {name.step:04d}, the start of {name.pipeline}, is the first to have it"

@@ -1,4 +1,4 @@
-"""The report as one JSON object, for programs. `VERSION` changes when a field does."""
+"""Render the report as a JSON object; `VERSION` changes when a field does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 3
 
 
 def render(report: Report, _: Warn) -> str:
-    """Two blanks of indent, a newline at the end; surrogates as `\\udcXX` escapes."""
+    """The object, indented by two blanks, with surrogates as `\\udcXX` escapes."""
     values = {
         "version": VERSION,
         "findings": [as_dict(finding) for finding in report.findings],
@@ -26,13 +26,13 @@ def render(report: Report, _: Warn) -> str:
 
 
 def allowed_as_dict(allowed: SuppressedFinding) -> dict[str, Any]:
-    """The finding, the source of its allowance, and the reason."""
+    """A suppressed finding as JSON values, with the source and reason of its suppression."""
     by, reason = allowed.by.value, allowed.reason
     return {**as_dict(allowed.finding), "allowed_by": by, "reason": reason}
 
 
 def as_dict(finding: Diagnostic) -> dict[str, Any]:
-    """One finding; lines and columns count from 1, in characters, ends are exclusive."""
+    """A finding as JSON values; lines and columns count from 1, in characters, ends exclusive."""
     origin, fix = finding.origin, finding.fix
     return {
         "rule": finding.rule,
@@ -67,7 +67,7 @@ def as_dict(finding: Diagnostic) -> dict[str, Any]:
 
 
 def _pass(ref: PassRef | None) -> dict[str, Any] | None:
-    """A pass; its name is null where it left no dump of its own."""
+    """A pass as JSON values; its name is null if it left no dump of its own."""
     if ref is None:
         return None
     return {

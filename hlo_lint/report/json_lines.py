@@ -1,4 +1,4 @@
-"""The report as JSON, a finding a line: for what reads as it comes."""
+"""Render the report as JSON lines, for programs that read line by line."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from hlo_lint.report.report import Report
 
 
 def render(report: Report, _: Warn) -> str:
-    r"""Each finding with the fields of the JSON report, then what was skipped and the counts.
+    r"""A line for each finding with the fields of the JSON report, then a summary line.
 
-    `type` says which a line is: `finding`, `allowed` or `summary`. Surrogates are `\udcXX`
-    escapes.
+    `type` is `finding`, `allowed` or `summary`. Surrogates are `\udcXX` escapes.
     """
     findings = ({"type": "finding", **as_dict(finding)} for finding in report.findings)
     allowed = ({"type": "allowed", **allowed_as_dict(suppressed)} for suppressed in report.allowed)

@@ -1,4 +1,4 @@
-"""The report as JUnit XML, which CI systems show as results of tests."""
+"""Render the report as JUnit XML, which CI systems show as test results."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hlo_lint.text.source import shown
 
 
 def render(report: Report, _: Warn) -> str:
-    """A suite for each file with findings: an error or a warning is a failure, information passes.
+    """A suite for each file with findings: errors and warnings are failures, information passes.
 
-    What is allowed is a test that was skipped. A last suite has what was not looked at, and where
-    nothing was found, that.
+    Allowed findings are skipped tests. A last suite has the skipped inputs, and a passed test if
+    there are no findings.
     """
     root = Element("testsuites", name="hlo-lint")
     suites: dict[str, Element] = {}
@@ -46,7 +46,7 @@ def render(report: Report, _: Warn) -> str:
 
 
 def _case(root: Element, suites: dict[str, Element], finding: Diagnostic) -> Element:
-    """A test of the finding's name, in the suite of its file."""
+    """A test case for a finding, in the suite of its file."""
     path = shown(relative_path(finding.path))
     if path not in suites:
         suites[path] = SubElement(root, "testsuite", name=path)

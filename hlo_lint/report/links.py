@@ -1,4 +1,4 @@
-"""Links to the pages of rules on the web, and the terminals that show them."""
+"""Links to the web pages of rules, and a test for terminals that show links."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 SITE = "https://hlo-lint.readthedocs.io/en/stable/"
-"""The address of the pages that `make docs` builds; pyproject.toml has it, too."""
+"""The address of the pages that `make docs` builds, also in pyproject.toml."""
 _PACKAGE = Path(__file__).parent.parent
 _TERMINALS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "rio", "Tabby", "zed")
 _TERMS = ("alacritty", "contour", "foot", "xterm-ghostty", "xterm-kitty", "wezterm")
@@ -17,8 +17,8 @@ _OLDEST_VTE = 5000  # 0.50; older releases print the address as text
 
 @cache
 def rule_link(name: str) -> str:
-    """The page of a rule on the web; empty for a rule of another package."""
-    # A rule is one file of its name. To load the registry for that would cost more than the report.
+    """The web page of a rule; empty for a rule of another package."""
+    # A rule is a file of its name; loading the registry would cost more than the report.
     file = f"*/{name.replace('-', '_')}.py"
     homes = (_PACKAGE / "rules", _PACKAGE / "kernels" / "rules")
     is_ours = any(True for home in homes for _ in home.glob(file))
@@ -26,10 +26,10 @@ def rule_link(name: str) -> str:
 
 
 def shows_links(environment: Mapping[str, str]) -> bool:
-    """True if the terminal is known to show hyperlinks (OSC 8); others may print their address.
+    """True if the terminal is known to show hyperlinks (OSC 8); others may print the address.
 
-    No terminal says whether it does; so the ones that do are named, by the variables that they set.
-    `FORCE_HYPERLINK`, which other programs obey, decides where it is set.
+    Terminals cannot be asked, so known terminals are recognized by the variables that they set.
+    `FORCE_HYPERLINK`, which other programs obey, takes precedence.
     """
     if forced := environment.get("FORCE_HYPERLINK"):
         return forced != "0"

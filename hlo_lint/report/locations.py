@@ -1,4 +1,4 @@
-"""Paths and URIs of findings, as other programs spell them."""
+"""Paths and URIs of findings, in the form that other programs expect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hlo_lint.text.source import encode
 
 
 def relative_path(path: str) -> str:
-    """The path from the working directory, where it is below that; else as it is.
+    """The path relative to the working directory if it is below it, else unchanged.
 
     >>> relative_path("./dumps//a.txt"), relative_path("/elsewhere/a.txt")
     ('dumps/a.txt', '/elsewhere/a.txt')
@@ -20,9 +20,9 @@ def relative_path(path: str) -> str:
 
 
 def uri_of(path: str) -> tuple[str, bool]:
-    """The URI of a path, and whether it is relative to the working directory.
+    """The URI of a path, and a flag: True if it is relative to the working directory.
 
-    Bytes of the path that are not UTF-8 are in it, percent-encoded.
+    Bytes of the path that are not UTF-8 are percent-encoded.
 
     >>> uri_of("a file.txt"), uri_of("/elsewhere/100%.txt")
     (('a%20file.txt', True), ('file:///elsewhere/100%25.txt', False))
@@ -34,13 +34,13 @@ def uri_of(path: str) -> tuple[str, bool]:
 
 
 def _below(path: str) -> str | None:
-    """The path from the working directory; None where it leads out of it."""
+    """The path relative to the working directory; None if it leads out of it."""
     if path.startswith("<"):
-        return path  # a text that has no file: `<stdin>`
+        return path  # a text without a file, such as `<stdin>`
     relative = os.path.relpath(path)
     return None if relative.split(os.sep, 1)[0] == os.pardir else relative
 
 
 def has_lines(path: str) -> bool:
-    """True if lines and columns of a finding are those of its file: a protocol buffer has none."""
+    """True if a finding's lines and columns refer to its file, which is not a protocol buffer."""
     return not is_proto(path)

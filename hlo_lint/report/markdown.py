@@ -1,4 +1,4 @@
-"""The report as Markdown: what a job's summary shows, or a comment."""
+"""Render the report as Markdown, for a job summary or a comment."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hlo_lint.report.statistics import RuleCount, counts
 from hlo_lint.report.text import group_text, hidden_line, skipped_lines, summary
 
 MAX_BYTES = 900_000
-"""GitHub shows no summary of more than 1 MiB."""
+"""The maximum size; GitHub shows summaries up to 1 MiB."""
 MAX_SKIPPED = 100
-"""Maximum number of skipped inputs that are listed."""
+"""The maximum number of skipped inputs that are listed."""
 
 
 def render(report: Report, warn: Warn) -> str:
-    """A line that counts, a table of the rules, each group of findings as text prints it.
+    """A summary line, a table of the rules, and each group of findings as text.
 
-    Whatever a dump says stands in code blocks, which it cannot end.
+    Text from a dump is in code blocks, which it cannot end.
     """
     parts = ["## hlo-lint", f"{summary(report)}."]
     if report.hidden:
@@ -46,7 +46,7 @@ def render(report: Report, warn: Warn) -> str:
 
 
 def fenced(text: str) -> str:
-    """A code block; its fence is longer than any in the text."""
+    """A code block whose fence is longer than any in the text."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Messages of XLA, and the rules, pages and commands that they lead to."""
+"""Find the rules and commands that explain a message of XLA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.text.patterns import late
 
 SHORTEST = 8
-"""Characters of a part of a message that says which one it is."""
+"""The least characters of a part of a message that identify the message."""
 
 COMMANDS = {
     "RESOURCE_EXHAUSTED|[Oo]ut of memory": (
@@ -42,28 +42,28 @@ COMMANDS = {
         "hlo-lint check --select verifier DUMP",
     ),
     "RET_CHECK failure|Check failed:|SIGSEGV|SIGABRT": (
-        "a pass met what it cannot take",
+        "a pass got a module that it does not support",
         "hlo-lint check DUMP",
     ),
 }
-"""The meaning of messages that belong to no rule, and the command that says more, by a pattern: the
-first that occurs."""
+"""The meaning of messages without a rule, and a command to run, by pattern; the first match
+counts."""
 
 
 class XlaMessage(NamedTuple):
-    """Part of a message of XLA."""
+    """A part of a message of XLA."""
 
     file: str
-    """The source file that it names; "" if it names none."""
+    """The source file that it names, or ""."""
     text: str
 
     def is_in(self, log: str) -> bool:
-        """True if a log has it."""
+        """True if a log contains the message."""
         parts = [re.escape(part.strip()) for part in self.text.split("…")]
         return re.search(".{0,400}?".join(parts), log) is not None
 
     def has(self, part: str) -> bool:
-        """True if it has a part that somebody typed."""
+        """True if the message contains a part that a user typed."""
         return len(part) >= SHORTEST and part.lower() in self.text.lower()
 
 
@@ -73,7 +73,7 @@ _source_files = late(r"\b(\w+\.cc)\b").findall
 
 
 def messages_of(rule: Rule) -> Iterator[XlaMessage]:
-    """The messages of a rule, and those of the pass whose demand it checks."""
+    """The messages of a rule, and of the pass whose demand it checks."""
     for written in rule.messages:
         file, text = _split_message(written).groups("")  # type: ignore[union-attr]
         yield XlaMessage(file, text)
@@ -86,9 +86,9 @@ def messages_of(rule: Rule) -> Iterator[XlaMessage]:
 
 
 def rules_for(log: str, rules: Sequence[Rule]) -> list[Rule]:
-    """The rules that a log, or a part of a message, leads to.
+    """The rules for the messages in a log, or for a part of a message.
 
-    If it has none of their messages: those with a message of a source file that it names.
+    Without such a message, the rules with messages from source files that the log names.
     """
     log = " ".join(log.split())
     messages = [(rule, message) for rule in rules for message in messages_of(rule)]
@@ -100,6 +100,6 @@ def rules_for(log: str, rules: Sequence[Rule]) -> list[Rule]:
 
 
 def command_for(log: str) -> tuple[str, str] | None:
-    """The meaning of a log that leads to no rule, and the command that says more."""
+    """The meaning of a log without messages of rules, and a command to run."""
     answers = (answer for pattern, answer in COMMANDS.items() if re.search(pattern, log))
     return next(answers, None)

@@ -1,4 +1,4 @@
-"""A rule's page: its docstring and its examples, for `explain` and for the docs."""
+"""Render the page of a rule from its docstring and examples, for `explain` and the docs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from hlo_lint.rules.base import Bad, Rule
 
 
 def render_page(rule: Rule) -> str:
-    """Markdown: what it says, why, and what is bad and good."""
+    """The page as Markdown: the rule's docstring, options and examples."""
     parts = [f"# {rule.name()}", rule.page()]
     if rule.precondition is not None:
         demand = rule.precondition
         guards = ", ".join(f"`{name}`" for name in demand.established_by)
         unsure = "nothing is reported" if demand.only_if_certain else "it is a warning"
         parts.append(
-            f"## When it is an error\n\nWhere `{demand.demanded_by}` comes next and none of "
-            f"{guards} before it: there it is an error. Where the dump does not say what comes "
-            f"next {unsure}; `--before {demand.demanded_by}` says it."
+            f"## When it is an error\n\nIt is an error if `{demand.demanded_by}` comes next, with "
+            f"none of {guards} before it. If the dump does not show the next pass, {unsure}; "
+            f"`--before {demand.demanded_by}` states it."
         )
     if options := rule.options():
         lines = [

@@ -1,4 +1,4 @@
-"""The report in the Diagnostic Format of reviewdog, which comments on a change with it."""
+"""Render the report in reviewdog's Diagnostic Format, for comments on a change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEVELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "
 
 
 def render(report: Report, _: Warn) -> str:
-    """One `DiagnosticResult`; columns count bytes of UTF-8, as reviewdog has it."""
+    """A `DiagnosticResult`; columns count bytes of UTF-8, as in reviewdog."""
     severities = {finding.severity for finding in report.findings}
     worst = next((severity for severity in Severity if severity in severities), Severity.INFO)
     result = {
@@ -52,7 +52,10 @@ def _diagnostic(finding: Diagnostic) -> dict[str, Any]:
 
 
 def _is_suggestion(finding: Diagnostic) -> bool:
-    """True if its fix can be one: each suggestion is taken or left on its own, at a click."""
+    """True if the fix can be a suggestion: it is safe and has a single edit.
+
+    Users accept each suggestion separately.
+    """
     fix = finding.fix
     if fix is None or fix.safety is not Safety.SAFE or len(fix.edits) != 1:
         return False

@@ -1,4 +1,4 @@
-"""The report as SARIF 2.1.0, within what GitHub's code scanning takes."""
+"""Render the report as SARIF 2.1.0, within the limits of GitHub's code scanning."""
 
 from __future__ import annotations
 
@@ -25,30 +25,29 @@ from hlo_lint.text.source import is_utf8, shown
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 MAX_RESULTS = 25_000
-"""In one run; GitHub refuses more, and shows 5,000."""
+"""The maximum number of results per run; GitHub refuses more, and shows 5,000."""
 MAX_BYTES = 10_000_000
-"""Of the compressed file."""
+"""The maximum size of the compressed file."""
 MAX_LINE_LENGTH = 1_000
-"""Of a line that is shown where the file is not there, in characters; some run to 100 kB."""
+"""The maximum characters of a line in a snippet; some lines have 100 kB."""
 MAX_SKIPPED = 1_000
-"""Maximum number of skipped inputs that are listed."""
+"""The maximum number of skipped inputs that are listed."""
 ROOT = "SRCROOT"
-"""The base of relative URIs: the working directory, which GitHub takes for that of the
-repository."""
+"""The base of relative URIs: the working directory, which GitHub takes for the repository's."""
 
 JsonObject = dict[str, Any]
 
 
 def render(report: Report, warn: Warn) -> str:
-    """One run; data that SARIF cannot represent is reported in it and to `warn`.
+    """A SARIF log with a single run; omitted results are reported in it and to `warn`.
 
-    What is allowed is left out: GitHub shows suppressed results as it shows others.
+    Allowed findings are left out, as GitHub shows suppressed results like others.
     """
     kept = most_urgent(report.findings, MAX_RESULTS)
     while True:
         dropped = len(report.findings) - len(kept)
         text = json.dumps(_log(report, kept, _lost(dropped)), indent=1) + "\n"
-        # What counts is the compressed size; nothing is compressed that is small anyway.
+        # The limit is on the compressed size; small texts need no compression.
         size = len(text) if len(text) <= MAX_BYTES else len(gzip.compress(text.encode(), 6))
         if size <= MAX_BYTES or not kept:
             break
@@ -59,10 +58,10 @@ def render(report: Report, warn: Warn) -> str:
 
 
 def most_urgent(findings: Sequence[Diagnostic], most: int) -> Sequence[Diagnostic]:
-    """All findings if there is room, in their order.
+    """At most `most` findings, in their order.
 
-    Else one of those that differ in the number at the end of their fingerprint only, and of these
-    errors rather than warnings rather than information.
+    If there are more, findings whose fingerprints differ only in the final number are merged, and
+    errors go before warnings before information.
     """
     if len(findings) <= most:
         return findings
@@ -117,7 +116,7 @@ def _descriptor(name: str) -> JsonObject:
     try:
         rule = find_rule(name)
     except UsageError:
-        return {"id": name}  # a rule that the caller has, and no registry
+        return {"id": name}  # a rule of the caller's, which is not registered
     page = render_page(rule)
     return {
         "id": name,
@@ -140,7 +139,7 @@ def _result(finding: Diagnostic, rule: int) -> JsonObject:
         "locations": [_place(finding)],
         "partialFingerprints": {
             "hloLintFinding/v1": finding.fingerprint,
-            "primaryLocationLineHash": finding.fingerprint,  # GitHub goes by this one alone
+            "primaryLocationLineHash": finding.fingerprint,  # GitHub only uses this field
         },
     }
     related = list(_related(finding))
@@ -242,5 +241,5 @@ def _fix(path: str, fix: Fix, regions: Sequence[Region]) -> JsonObject:
 
 
 def _message(text: str) -> JsonObject:
-    """A message of plain text. `](` is what makes a link of it, and a dump may make none."""
+    """A message of plain text, without `](`, so that a dump cannot make links."""
     return {"text": text.replace("](", "] (")}

@@ -1,4 +1,4 @@
-"""Number of findings of each rule."""
+"""Count the findings of each rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hlo_lint.rules.findings import Severity
 
 @dataclass(frozen=True, slots=True)
 class RuleCount:
-    """The findings of one rule."""
+    """The numbers of findings of a rule."""
 
     rule: str
     count: int
@@ -27,7 +27,7 @@ class RuleCount:
 
 
 def counts(findings: Iterable[Diagnostic]) -> list[RuleCount]:
-    """The rules that found something, most findings first, by name where they are as many."""
+    """The rules with findings, most findings first, then by name."""
     by_rule: dict[str, list[Diagnostic]] = {}
     for finding in findings:
         by_rule.setdefault(finding.rule, []).append(finding)

@@ -230,7 +230,7 @@ def test_a_worker_that_is_killed_is_one_error(tmp_path: Path) -> None:
     ran = subprocess.run([*command, SEVERAL], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
     assert ran.stderr == (
-        "Error: a process that was checking has died, of too little memory perhaps: try --jobs 1\n"
+        "Error: a worker process died, perhaps of too little memory: try --jobs 1\n"
     )
     assert not report.exists()
 

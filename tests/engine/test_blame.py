@@ -359,7 +359,7 @@ def test_a_history_goes_with_no_fix_and_no_statistics(option: str) -> None:
 
 def test_what_only_an_artefact_shows_has_no_life() -> None:
     done = blame(FIXTURES / "autotune" / "new.textproto")
-    assert "history: unknown: the rule does not look at each dump" in done.output
+    assert "history: unknown: the rule does not check every dump" in done.output
     assert done.output.rstrip().endswith("not followed")
 
 
@@ -379,13 +379,13 @@ def test_the_program_itself_may_be_at_fault(tmp_path: Path) -> None:
     copy = tmp_path / given.name
     copy.write_text(given.read_text().replace("parameter(0)", "parameter(0"))
     done = blame(copy)
-    assert "since: the program as XLA was given it" in done.output
+    assert "since: the input of XLA" in done.output
 
 
 def test_a_file_on_its_own_has_no_pass(tmp_path: Path) -> None:
     path = tmp_path / "loose.hlo"
     path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %p = f32[8]{0} parameter(0\n}\n")
-    assert "since: unknown: the file is on its own" in blame(path).output
+    assert "since: unknown: the file is not part of a dump" in blame(path).output
 
 
 def test_a_clean_run_has_no_findings_to_blame() -> None:

@@ -1,12 +1,12 @@
-"""A directory that shows a problem to a maintainer of XLA, of jax, or of the program.
+"""Write a directory that shows a problem to a maintainer of XLA, jax, or the program.
 
 | file | |
 |---|---|
 | `reduced.hlo` | the module, with FileCheck lines |
 | `fixed.hlo` | the module with the fix, if there is one |
-| `test_repro.py` | a pytest, red until the module is sound |
-| `repro_test.cc` | a test as XLA's own are written |
-| `run.sh`, `compile_hlo.py`, `gpu.pbtxt` | shows it with a released jax, without a GPU |
+| `test_repro.py` | a pytest that fails until the problem is fixed |
+| `repro_test.cc` | a test in the style of XLA's own |
+| `run.sh`, `compile_hlo.py`, `gpu.pbtxt` | reproduce it with a released jax, without a GPU |
 | `REPORT.md` | the bug report |
 """
 
@@ -48,7 +48,7 @@ _PASSES = {
         "TupleSimplifier",
     ),
 }
-"""Headers and classes of passes that are made without arguments."""
+"""Headers and classes of passes whose constructors take no arguments."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ class Environment:
     """The released packages and the flags that show a problem."""
 
     jax: str
-    """The release."""
+    """The release of jax."""
     target_config: str
     """The description of the GPU to compile for."""
     flags: str = ""
     """`XLA_FLAGS`."""
     run_flags: str = ""
-    """Those of the run that wrote the dump, if they are others."""
+    """The flags of the run that wrote the dump, if they differ."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,16 @@ class Repro:
     message: str
     """The message of the rule, or of XLA."""
     size: tuple[int, int]
-    """Instructions before and after the reduction."""
+    """The numbers of instructions before and after the reduction."""
     environment: Environment
     finding: Diagnostic | None = None
     """The finding in the input, with the pass that introduced it."""
     reduced: Diagnostic | None = None
     """The finding in the reduced module."""
     rule: Rule | None = None
-    """The rule of the finding; `values-changed` where a pass changes the values."""
+    """The rule of the finding; `values-changed` if a pass changes the values."""
     before: str | None = None
-    """The pass that the rule has to be told of."""
+    """The next pass, if the rule needs it stated."""
     fixed: str | None = None
     """The reduced module with the fix of the rule."""
     module: str = LOOSE
@@ -96,12 +96,12 @@ class Repro:
 
     @property
     def changes_values(self) -> bool:
-        """True if a pass of XLA, run on the module, changes the values that it computes."""
+        """True if an XLA pass changes the values of the module."""
         return self.rule is not None and self.reduced is None
 
     @property
     def pass_name(self) -> str:
-        """The pass that does not take the module, or changes it; empty if none is known."""
+        """The pass that rejects the module or changes its values; empty if unknown."""
         if self.before:
             return self.before
         if self.rule and self.rule.precondition:
@@ -111,7 +111,7 @@ class Repro:
 
 
 def write_repro(repro: Repro, folder: Path) -> list[Path]:
-    """Write the directory; the paths of its files.
+    """Write the directory, and return the paths of its files.
 
     Raises:
         DumpError: a file cannot be written.
@@ -139,7 +139,7 @@ def _kind(repro: Repro) -> str:
 
 
 def _filled(name: str, repro: Repro) -> str:
-    """A template with what the repro says of it."""
+    """A template filled with the facts of a repro."""
     environment = repro.environment
     flags, then = environment.flags, ""
     if repro.changes_values:
@@ -164,7 +164,7 @@ def _filled(name: str, repro: Repro) -> str:
 
 
 def _stable(message: str) -> str:
-    """The part of XLA's message that is the same in every run: its first line, without names."""
+    """The part of XLA's message that is stable across runs: its first line, up to a name."""
     return re.split(r"[\n%]", message, maxsplit=1)[0].strip()
 
 
@@ -172,7 +172,7 @@ def _stable(message: str) -> str:
 
 
 def _module(repro: Repro) -> str:
-    """The reduced module, with the command that shows the problem and what it prints."""
+    """The reduced module, with FileCheck lines for the command and its output."""
     if repro.reduced is not None:
         before = f" --before {repro.before}" if repro.before else ""
         run = (
@@ -180,7 +180,7 @@ def _module(repro: Repro) -> str:
             "--output-format concise | filecheck %s"
         )
         line = render_concise(repro.reduced)
-        # The path and the place are those of the file with these lines.
+        # The path and place change with the file and these lines, so a pattern matches them.
         wanted = f"{{{{:[0-9]+:[0-9]+:}}}}{_escaped(line.split(':', 3)[3])}"
     elif repro.changes_values:
         flags = f"XLA_FLAGS={shlex.quote(f'{repro.environment.flags} {DUMPING}%t')}"
@@ -197,7 +197,7 @@ def _module(repro: Repro) -> str:
 
 
 def _escaped(text: str) -> str:
-    """A text that FileCheck looks for as it is: `{{` and `[[` mean something to it."""
+    """A text escaped for FileCheck, to which `{{` and `[[` have a meaning."""
     return text.replace("{{", "{{[{][{]}}").replace("[[", "{{[[][[]}}")
 
 
@@ -241,7 +241,7 @@ def _cpp_test(repro: Repro) -> str:
             "  ASSERT_TRUE(module.ok()) << module.status();\n"
         )
         if repro.pass_name:
-            steps += f"  // Then run the pass {repro.pass_name} on it: it has to succeed.\n"
+            steps += f"  // Then run the pass {repro.pass_name} on it, which has to succeed.\n"
     name = "values_test.cc.txt" if repro.changes_values else "repro_test.cc.txt"
     return Template((_TEMPLATES / name).read_text("utf-8")).substitute(
         message=repro.message.partition("\n")[0],
@@ -266,7 +266,7 @@ def _sections(repro: Repro) -> Iterator[str]:
     shows = (
         "runs the pass and compares the values"
         if repro.changes_values
-        else ("compiles the module and says how that ends")
+        else "compiles the module and reports the result"
     )
     yield f"# {where}{first}"
     yield f"Reduced from {before} instructions to {after}:"
@@ -282,10 +282,10 @@ def _sections(repro: Repro) -> Iterator[str]:
     )
     if environment.flags:
         yield f"XLA_FLAGS: `{environment.flags}`"
-    until = "the pass keeps the values" if repro.changes_values else "the module is taken"
+    until = "the pass keeps the values" if repro.changes_values else "the module is accepted"
     yield f"`pytest test_repro.py` fails until {until}; `repro_test.cc` is for XLA."
     if environment.run_flags:
-        yield "The flags of the run that it comes from:"
+        yield "The flags of the original run:"
         yield f"```\n{environment.run_flags}\n```"
     if repro.rule is not None:
         yield "## Why"
@@ -293,7 +293,7 @@ def _sections(repro: Repro) -> Iterator[str]:
     if repro.fixed is not None:
         broken, fixed = (text.splitlines(keepends=True) for text in (repro.text, repro.fixed))
         difference = "".join(unified_diff(broken, fixed, repro.module, FIXED))
-        yield f"## A text that is right\n\n```diff\n{difference.rstrip()}\n```"
+        yield f"## A correct module\n\n```diff\n{difference.rstrip()}\n```"
 
 
 def _notes(repro: Repro) -> Iterator[str]:
@@ -316,7 +316,7 @@ def _notes(repro: Repro) -> Iterator[str]:
 
 
 def titles(repros: Sequence[Repro]) -> list[str]:
-    """A folder's name for each of several."""
+    """A distinct folder name for each of several repros."""
     names: list[str] = []
     for repro in repros:
         number = sum(name.partition(".")[0] == repro.name for name in names)

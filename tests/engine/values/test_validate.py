@@ -895,7 +895,7 @@ def test_a_module_that_no_longer_is_one_is_a_change_and_an_unknown_one_is_not(
     run = run_of([right, right, wrong, wrong])
     (change,) = validate_dumps("m", run, xla, all_steps=all_steps).changes
     assert change.after.path.name.split(".")[4] == "after_pass2"
-    assert "any more in this dump: reshape of 8 elements" in diagnostic_of(change).message
+    assert "no longer runs in this dump: reshape of 8 elements" in diagnostic_of(change).message
     dead = unknown.replace("  ROOT", "  d = f32[2,3] reshape(x)\n  ROOT")
     for other in (unknown, dead):
         validation = validate_dumps("m", run_of([right, other]), xla, all_steps=all_steps)
