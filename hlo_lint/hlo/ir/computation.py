@@ -148,7 +148,6 @@ class Computation:
         self._views: dict[int, Instruction] = {}
         self.analysis_cache: dict[object, object] = {}
         """Results of analyses, each under its own key; see `cached_analysis`."""
-        """Results of analyses, each under its own key; see `cached_analysis`."""
 
     def copy(self) -> Computation:
         """A distinct computation with equal contents: a module may repeat a text."""
