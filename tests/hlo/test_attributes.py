@@ -518,7 +518,7 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
         ),
         ("sharding", "{mesh['x'=2], [{'y'}]}", "the mesh has no axis y", 16),
         ("sharding", "{mesh['x'=4], [{'x':(1)3}]}", "axis x has no such part", 19),
-        ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` stands once, after the axes", 15),
+        ("sharding", "{mesh['x'=2], [{?, 'x'}]}", "`?` may occur once, after the axes", 15),
         ("sharding", "{manual", "a bracket never closes", 7),
         ("sharding", "{mesh['x'=2], device_ids=(0), [{}]}", "1 devices for 2 places", 26),
         ("replica_groups", "[2]<=[2]", "expected how many groups, and how large: [2,4]", 0),
@@ -527,7 +527,7 @@ def test_a_malformed_value_says_what_was_expected(name: str, message: str, text:
             *("window", "{size=3x3 stride=1}"),
             *("every part of a window has as many numbers as it has dimensions", 10),
         ),
-        ("window", "{size=3 size=3}", "size stands there twice", 8),
+        ("window", "{size=3 size=3}", "size is given twice", 8),
         ("dim_labels", "bf_io->bb", "expected each of b, f once in bb", 7),
         ("dim_labels", "b02f_02io->b02f", "spatial dimensions are 0, 1, … each once", 0),
         (

@@ -1,14 +1,13 @@
 """The attributes after an instruction's operands, split and read on demand.
 
-`split_attributes` says where each value stands; `read_attribute` says what it means, by one
-recursive descent over the tokens of the value. The grammars specify the syntax, and tests hold the
-readers to them.
+`split_attributes` finds the values; `read_attribute` reads a value by recursive descent over its
+tokens. The grammars specify the syntax, and tests compare the readers with them.
 
 | | |
 |---|---|
-| `splitting` | where each value stands |
+| `splitting` | the position of each value |
 | `cursor` | the tokens of a value |
-| `reading` | which reader a name has |
+| `reading` | the reader of each name |
 | `plain` | numbers, words, names, ranges, paddings, aliases |
 | `devices`, `sharding` | meshes, groups of replicas, shardings |
 | `windows` | windows, dimensions of convolutions, sparsity, scales |

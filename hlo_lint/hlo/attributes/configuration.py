@@ -16,7 +16,7 @@ Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json
 
 
 def read_backend_config(text: str) -> Json | Dictionary:
-    """JSON, or a dictionary of MLIR attributes; text where it is neither.
+    """The configuration as JSON, else as a dictionary of MLIR attributes, else as text.
 
     >>> read_backend_config('{"n":1}'), read_backend_config("{n = 1 : i32}").values
     ({'n': 1}, {'n': 1})
@@ -36,7 +36,7 @@ def read_backend_config(text: str) -> Json | Dictionary:
 
 
 def json_fields(text: str) -> Mapping[str, Json] | None:
-    """The fields of a configuration that is JSON; None of any other."""
+    """The fields of a configuration in JSON; None for any other."""
     text = _unquoted(text)
     if not text.startswith("{"):
         return None
@@ -53,7 +53,7 @@ def _loaded(text: str) -> Mapping[str, Json] | None:
 
 
 _quote_names = late(r"(?<=[{,\s])([A-Za-z_]\w*)(?=\s*:)").sub
-"""Protobuf's reader of JSON takes names without quotes, which tests of XLA have."""
+"""Protobuf's JSON reader accepts names without quotes, which occur in tests of XLA."""
 
 
 def _unquoted(text: str) -> str:

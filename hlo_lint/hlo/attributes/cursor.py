@@ -1,7 +1,7 @@
 """The tokens of an attribute's value, read from left to right.
 
 A reader of a value is a function that takes tokens from a `Cursor` and returns the typed value;
-what it does not expect it refuses, with the place of the token.
+it refuses an unexpected token, with its place.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hlo_lint.text.patterns import late
 
 Value = TypeVar("Value")
 Accepts = Callable[[str], object]
-"""A test of a token; the `fullmatch` of a pattern is one."""
+"""A test of a token, such as the `fullmatch` of a pattern."""
 
 STRING: Final = r"""(?:"(?:[^"\\]++|\\.)*+"|'(?:[^'\\]++|\\.)*+')"""
 """A text in double or single quotes: XLA reads both."""
@@ -40,9 +40,9 @@ class AttributeSyntaxError(TextError):
 
 
 class Cursor:
-    """The tokens of a text without blanks and comments, and which is the next to be read.
+    """The tokens of a text without blanks and comments, and the position among them.
 
-    Methods that take a `message` refuse with it, or with what the whole value was expected to be.
+    Methods with a `message` raise it as the error; the default is what the whole value should be.
     """
 
     __slots__ = ("_starts", "at", "expected", "text", "tokens")
@@ -54,22 +54,22 @@ class Cursor:
         if "/" in text:
             self.tokens = [token for token in self.tokens if token[:2] not in ("/*", "//")]
         self.tokens.append("")
-        """After the last token stands an empty one."""
+        """The last token is empty."""
         self.at = 0
         """The number of the next token."""
         self._starts: list[int] = []
 
     @property
     def next(self) -> str:
-        """The token that is read next; empty at the end."""
+        """The next token; empty at the end."""
         return self.tokens[self.at]
 
     def follows(self, *tokens: str) -> bool:
-        """True if these tokens are the next ones."""
+        """True if these are the next tokens."""
         return self.tokens[self.at : self.at + len(tokens)] == [*tokens]
 
     def take(self, *tokens: str) -> bool:
-        """Read these tokens if they are the next ones; True if they are."""
+        """Read these tokens if they are next; True if they are."""
         if self.tokens[self.at : self.at + len(tokens)] == [*tokens]:
             self.at += len(tokens)
             return True
@@ -79,7 +79,7 @@ class Cursor:
         """Read these tokens.
 
         Raises:
-            AttributeSyntaxError: where another comes; likewise below.
+            AttributeSyntaxError: if the next token differs; likewise in the methods below.
         """
         for token in tokens:
             if self.tokens[self.at] != token:
@@ -87,7 +87,7 @@ class Cursor:
             self.at += 1
 
     def read(self, accepts: Accepts, message: str = "") -> str:
-        """The next token, which `accepts` has to take."""
+        """The next token, which `accepts` has to accept."""
         token = self.tokens[self.at]
         if not accepts(token):
             self.refuse(message)
@@ -119,7 +119,7 @@ class Cursor:
         return self.read(("true", "false").__contains__, message) == "true"
 
     def integer(self, message: str = "") -> int:
-        """An integer of 64 bits; those from 2⁶³ on are negative, as XLA reads them."""
+        """An integer of 64 bits; from 2⁶³ on it is negative, as XLA reads it."""
         token = self.read(_is_integer, message)
         try:
             return int64(token)
@@ -131,7 +131,7 @@ class Cursor:
         return self._fitting(self.read(_is_count, message))
 
     def grid(self, accepts: Accepts, message: str = "") -> tuple[tuple[int, ...], ...]:
-        """The numbers of one token: `1_0x2_-3` is two rows of two."""
+        """The numbers of a token: `1_0x2_-3` is two rows of two."""
         rows = self.read(accepts, message).split("x")
         return tuple(tuple(map(self._fitting, row.split("_"))) for row in rows)
 
@@ -146,7 +146,7 @@ class Cursor:
     def listed(
         self, read: Callable[[str], Value], message: str = "", brackets: str = "{}"
     ) -> tuple[Value, ...]:
-        """Values between brackets, with commas between them; `read` gets the message, too."""
+        """Values in brackets, separated by commas; `read` gets the message, too."""
         opening, closing = brackets[0], brackets[1]
         self.demand(opening, message=message)
         if self.take(closing):
@@ -159,7 +159,7 @@ class Cursor:
         return tuple(values)
 
     def braces(self, message: str = "") -> str:
-        """The text of balanced braces, which are included: whatever is in them."""
+        """The text of balanced braces, with the braces and any contents."""
         begin, depth = self.at, 1
         self.demand("{", message=message)
         while depth:
@@ -170,7 +170,7 @@ class Cursor:
         return self.text[self.offset(begin) : self.offset(self.at - 1) + 1]
 
     def finish(self) -> None:
-        """Refuse whatever comes after the value."""
+        """Refuse any token after the value."""
         if self.next:
             self.refuse()
 
@@ -183,7 +183,7 @@ class Cursor:
         return self._starts[number]
 
     def refuse(self, message: str = "", number: int | None = None) -> NoReturn:
-        """Say what was expected in place of the next token, or of the token of that number.
+        """Raise the error at the next token, or at the token of a number.
 
         Raises:
             AttributeSyntaxError: always.
@@ -196,7 +196,7 @@ class Cursor:
 
 
 def unescape(text: str) -> str:
-    """The text that XLA escaped byte by byte (`absl::CEscape`), without its quotes.
+    """The unescaped text of a string that XLA escaped by `absl::CEscape`, without its quotes.
 
     >>> unescape(r"caf\\303\\251")
     'café'

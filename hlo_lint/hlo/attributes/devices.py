@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 from hlo_lint.hlo.attributes.cursor import Cursor
 
 MAX_DEVICES: Final = 1 << 22
-"""More than this are not listed: no machine has them, and a hostile text may name any number."""
+"""The largest number of devices that are listed: a hostile text may name any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Iota:
         """The numbers of the devices in this order.
 
         Raises:
-            OverflowError: where there are more than `MAX_DEVICES`.
+            OverflowError: for more than `MAX_DEVICES`.
         """
         return transposed(self.dims, self.permutation)
 
@@ -40,10 +40,10 @@ DeviceOrder: TypeAlias = Iota | tuple[int, ...]
 
 
 def device_numbers(order: DeviceOrder) -> tuple[int, ...]:
-    """The numbers of the devices in that order.
+    """The numbers of the devices in an order.
 
     Raises:
-        OverflowError: where there are more than `MAX_DEVICES`.
+        OverflowError: for more than `MAX_DEVICES`.
     """
     return order.devices if isinstance(order, Iota) else order
 
@@ -52,7 +52,7 @@ def transposed(dims: Sequence[int], permutation: Sequence[int]) -> tuple[int, ..
     """The numbers 0, 1, … as an array of `dims`, transposed, row by row.
 
     Raises:
-        OverflowError: where there are more than `MAX_DEVICES`.
+        OverflowError: for more than `MAX_DEVICES`.
     """
     if prod(dims) > MAX_DEVICES:
         raise OverflowError(f"{prod(dims)} devices are too many to list")
@@ -77,14 +77,14 @@ class Mesh:
 
     axes: tuple[MeshAxis, ...]
     order: DeviceOrder | None = None
-    """None where the devices are in the order of their numbers."""
+    """None if the devices are in the order of their numbers."""
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """The numbers of the devices, the last axis varying fastest.
+        """The numbers of the devices, with the last axis varying fastest.
 
         Raises:
-            OverflowError: where there are more than `MAX_DEVICES`.
+            OverflowError: for more than `MAX_DEVICES`.
         """
         if self.order is not None:
             return device_numbers(self.order)
@@ -95,13 +95,13 @@ class Mesh:
         """Number of devices along an axis, or along the named part of it.
 
         Raises:
-            KeyError: where the mesh has no such axis.
+            KeyError: if the mesh has no such axis.
         """
         return axis.part[1] if axis.part else dict(self.axes)[axis.name]
 
 
 class AxisRef(NamedTuple):
-    """An axis of a mesh, or a part of one: `'x'`, `'y':(2)4`."""
+    """An axis of a mesh, or a part of an axis: `'x'`, `'y':(2)4`."""
 
     name: str
     part: tuple[int, int] | None = None
@@ -110,15 +110,15 @@ class AxisRef(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaGroupList:
-    """Groups one by one: `{{0,1},{2,3}}`."""
+    """A list of groups: `{{0,1},{2,3}}`."""
 
     groups: tuple[tuple[int, ...], ...]
-    """Empty where all replicas are one group."""
+    """Empty if all replicas are one group."""
 
 
 @dataclass(frozen=True, slots=True)
 class IotaReplicaGroups:
-    """So many groups of a size, cut from one array: `[2,4]<=[4,2]T(1,0)`.
+    """Groups of equal size, cut from an array of all devices: `[2,4]<=[4,2]T(1,0)`.
 
     >>> IotaReplicaGroups(2, 3, Iota((3, 2), (1, 0))).groups
     ((0, 2, 4), (1, 3, 5))
@@ -126,7 +126,7 @@ class IotaReplicaGroups:
 
     count: int
     size: int
-    """Number of devices in one group."""
+    """Number of devices in a group."""
     order: Iota
 
     @property
@@ -134,14 +134,14 @@ class IotaReplicaGroups:
         """The numbers of the devices in each group.
 
         Raises:
-            OverflowError: where there are more than `MAX_DEVICES`.
+            OverflowError: for more than `MAX_DEVICES`.
         """
         return _cut(self.order.devices, self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class MeshReplicaGroups:
-    """One group for each place along the axes that are not named: `mesh['x'=2,'y'=2] {'y'}`.
+    """A group for each place along the axes that are not named: `mesh['x'=2,'y'=2] {'y'}`.
 
     >>> MeshReplicaGroups(Mesh((MeshAxis("x", 2), MeshAxis("y", 2))), (AxisRef("x"),)).groups
     ((0, 2), (1, 3))
@@ -155,8 +155,8 @@ class MeshReplicaGroups:
         """The numbers of the devices in each group.
 
         Raises:
-            OverflowError: where there are more than `MAX_DEVICES`.
-            KeyError: where the mesh has no axis of a name.
+            OverflowError: for more than `MAX_DEVICES`.
+            KeyError: if the mesh lacks a named axis.
         """
         if not all(size for _, size in self.mesh.axes):
             return ()
@@ -185,18 +185,18 @@ class MeshReplicaGroups:
 
 
 ReplicaGroups: TypeAlias = ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups
-"""The device groups of a collective; `groups` lists them, whatever the spelling."""
+"""The device groups of a collective; `groups` lists them, in any spelling."""
 
 
 def _cut(devices: tuple[int, ...], size: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(devices[at : at + size] for at in range(0, len(devices), max(size, 1)))
+    return tuple(devices[start : start + size] for start in range(0, len(devices), max(size, 1)))
 
 
 # ---- reading
 
 _SIZES = "expected the sizes of all devices, like <=[8]"
 NOT_A_PERMUTATION: Final = "a transposition names each dimension once"
-"""The error of an order that XLA's parser reads, although no device has a place in it."""
+"""The error of an order that XLA's parser accepts although it is not a permutation."""
 
 
 def read_replica_groups(text: str) -> ReplicaGroups:
@@ -206,7 +206,7 @@ def read_replica_groups(text: str) -> ReplicaGroups:
     ((0, 1, 2, 3), (4, 5, 6, 7))
 
     Raises:
-        AttributeSyntaxError: where it is not a list of groups.
+        AttributeSyntaxError: if it is not a list of groups.
     """
     cursor = Cursor(
         text, "expected groups of devices, like {{0,1},{2,3}}, [2,4]<=[8] or mesh['x'=2] {'x'}"
@@ -242,10 +242,10 @@ def _iota_groups_at(cursor: Cursor) -> IotaReplicaGroups:
 
 
 def iota_at(cursor: Cursor, count: int) -> Iota:
-    """So many devices as an array that comes next: `[2,4]T(1,0)`; of one dimension without `T`.
+    """Read an array of `count` devices: `[2,4]T(1,0)`; a single dimension needs no `T`.
 
     Raises:
-        AttributeSyntaxError: where it is none, or one of another size.
+        AttributeSyntaxError: if it is missing, or of another size.
     """
     begin = cursor.at
     dims = cursor.listed(cursor.count, _SIZES, "[]")
@@ -265,10 +265,10 @@ def iota_at(cursor: Cursor, count: int) -> Iota:
 
 
 def device_list_at(cursor: Cursor, count: int) -> tuple[int, ...]:
-    """So many numbers that come next: `0,1,2,3`.
+    """Read `count` numbers: `0,1,2,3`.
 
     Raises:
-        AttributeSyntaxError: where there are none, or others than so many.
+        AttributeSyntaxError: if the number of numbers differs.
     """
     begin = cursor.at
     message = "expected devices, like 0,1,2,3 or <=[4]"
@@ -281,10 +281,10 @@ def device_list_at(cursor: Cursor, count: int) -> tuple[int, ...]:
 
 
 def mesh_at(cursor: Cursor) -> Mesh:
-    """The mesh that comes next, with its `device_ids`.
+    """Read a mesh with its `device_ids`.
 
     Raises:
-        AttributeSyntaxError: where none does.
+        AttributeSyntaxError: if it is missing.
     """
 
     def axis(message: str) -> MeshAxis:
@@ -305,10 +305,10 @@ def mesh_at(cursor: Cursor) -> Mesh:
 
 
 def axes_at(cursor: Cursor, mesh: Mesh, message: str = "") -> tuple[AxisRef, ...]:
-    """The axes in braces that come next; the mesh has to have them.
+    """Read axes of the mesh in braces.
 
     Raises:
-        AttributeSyntaxError: where none do.
+        AttributeSyntaxError: if they are missing.
     """
     if cursor.next != "{":
         cursor.refuse(message)
@@ -316,10 +316,10 @@ def axes_at(cursor: Cursor, mesh: Mesh, message: str = "") -> tuple[AxisRef, ...
 
 
 def axis_at(cursor: Cursor, mesh: Mesh) -> AxisRef:
-    """The axis, or the part of one, that comes next; the mesh has to have it.
+    """Read an axis of the mesh, or a part of an axis.
 
     Raises:
-        AttributeSyntaxError: where none does.
+        AttributeSyntaxError: if it is missing.
     """
     begin = cursor.at
     name = cursor.string("expected an axis in single quotes")

@@ -27,7 +27,7 @@ class OpMetadata:
     source_column: int = 0
     source_end_column: int = 0
     stack_frame_id: int = 0
-    """A row of the module's StackFrames table; 0 where there is none."""
+    """A row of the module's StackFrames table; 0 if there is none."""
     scheduling_name: str = ""
     deduplicated_name: str = ""
     metadata_payload: str = ""
@@ -37,10 +37,10 @@ class OpMetadata:
 
 
 def read_metadata(text: str) -> OpMetadata:
-    """The value of `metadata={…}`; fields of later releases are passed over.
+    """The value of `metadata={…}`; fields of later releases are skipped.
 
     Raises:
-        AttributeSyntaxError: where it is not a list of fields in braces.
+        AttributeSyntaxError: if it is not a list of fields in braces.
     """
     cursor = Cursor(text, "expected braces")
     metadata = metadata_at(cursor)
@@ -49,7 +49,7 @@ def read_metadata(text: str) -> OpMetadata:
 
 
 def metadata_at(cursor: Cursor) -> OpMetadata:
-    """The fields in braces that come next."""
+    """Read fields in braces."""
     cursor.demand("{", message="expected braces")
     values: dict[str, str | int | bool | tuple[int, ...]] = {}
     while not cursor.take("}"):
@@ -97,10 +97,10 @@ def _value(cursor: Cursor, value_type: type) -> str | int | bool | tuple[int, ..
 
 
 def read_frontend_attributes(text: str) -> Mapping[str, str]:
-    """The value of `frontend_attributes={name="text",…}`; a value in braces stays as it is.
+    """The value of `frontend_attributes={name="text",…}`; a value in braces is kept as text.
 
     Raises:
-        AttributeSyntaxError: where it is not a list of pairs in braces.
+        AttributeSyntaxError: if it is not a list of pairs in braces.
     """
     cursor = Cursor(text, 'expected `name="text"`')
 

@@ -1,4 +1,4 @@
-"""The arrays of the program before optimization that a value stands for."""
+"""The arrays of the unoptimized program that a value corresponds to."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class OriginalArray(NamedTuple):
 
 
 OriginTree: TypeAlias = "OriginalArray | tuple[OriginTree, ...] | None"
-"""One leaf for each array of a value; None where nothing is known of it.
+"""A leaf for each array of a value; None if its origin is unknown.
 
-An `OriginalArray` is a tuple, too: ask for it first.
+An `OriginalArray` is a tuple, too: check for it first.
 """
 
 
@@ -39,12 +39,12 @@ class Origin:
 
 
 class Recovery(NamedTuple):
-    """A recipe for an array that optimization replaced, from the one in its place."""
+    """A recipe that recovers a replaced array from its replacement."""
 
     old: OriginalArray | None
     new: OriginalArray | None
     module: str = ""
-    """The text of the module that computes it; empty where both are the same array."""
+    """The text of the module that computes it; empty if both arrays are equal."""
 
 
 class DebugEntry(NamedTuple):
@@ -60,13 +60,13 @@ _ARRAY = 'expected an array, like {"x" {1}} or {}'
 
 
 def read_origin(text: str) -> Origin:
-    """The arrays that a value stands for.
+    """The value of `origin={…}`.
 
     >>> read_origin('{({"x" {1}}, {})}').tree
     (OriginalArray(name='x', shape_index=(1,)), None)
 
     Raises:
-        AttributeSyntaxError: where the text is not a value of it.
+        AttributeSyntaxError: if the text is not a value of it.
     """
     cursor = Cursor(text, 'expected the origin of each array, like {{"x" {1}}}')
     cursor.demand("{")
@@ -112,7 +112,7 @@ def read_recovery_table(text: str) -> tuple[Recovery, ...]:
     OriginalArray(name='new', shape_index=())
 
     Raises:
-        AttributeSyntaxError: where it is not such a table.
+        AttributeSyntaxError: if it is not such a table.
     """
     cursor = Cursor(text, _TABLE)
     recoveries = []
@@ -133,7 +133,7 @@ def read_debug_attributes(text: str) -> tuple[DebugEntry, ...]:
     """The value of `debug_attributes={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not such a table.
+        AttributeSyntaxError: if it is not such a table.
     """
     cursor = Cursor(text, _TABLE)
 

@@ -1,4 +1,4 @@
-"""Numbers, words, names, and short lists of them: what most attributes are."""
+"""Numbers, words, names, and short lists of these: most attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlo_lint.text.patterns import late
 
 
 class Slice(NamedTuple):
-    """The range of one dimension that a `slice` takes: `[1:8:2]`."""
+    """The range of a `slice` along a dimension: `[1:8:2]`."""
 
     start: int
     limit: int
@@ -19,7 +19,7 @@ class Slice(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """The padding of one dimension: `1_0_2`; negative edges remove elements."""
+    """The padding of a dimension: `1_0_2`; negative edges remove elements."""
 
     low: int
     high: int
@@ -27,7 +27,7 @@ class Padding(NamedTuple):
 
 
 class Alias(NamedTuple):
-    """A part of the result that lies in a part of an operand: `{0}: (1, {2}, may-alias)`."""
+    """A part of the result that aliases a part of an operand: `{0}: (1, {2}, may-alias)`."""
 
     output_index: tuple[int, ...]
     operand: int
@@ -38,7 +38,7 @@ class Alias(NamedTuple):
 
 
 class Donor(NamedTuple):
-    """A part of a parameter whose memory the program may use: `(0, {1})`."""
+    """A part of a parameter that is donated to the program: `(0, {1})`."""
 
     parameter: int
     shape_index: tuple[int, ...]
@@ -54,10 +54,10 @@ class Tolerance(NamedTuple):
 
 
 class Statistics(NamedTuple):
-    """Figures to be shown beside an instruction: `{visualizing_index=1,flops=3.5}`."""
+    """Figures to show with an instruction: `{visualizing_index=1,flops=3.5}`."""
 
     shown: int
-    """The place of the one to be shown; negative where none is."""
+    """The index of the figure to show; negative for none."""
     values: tuple[tuple[str, float], ...]
 
 
@@ -71,10 +71,10 @@ _is_padding = late(r"-?[0-9]+_-?[0-9]+(?:_[0-9]+)?(?:x-?[0-9]+_-?[0-9]+(?:_[0-9]
 
 
 def read_plain(name: str, text: str) -> PlainValue:
-    """The value of an attribute; of a name that is not known it is what it looks like, else text.
+    """The value of an attribute; for an unknown name, guessed from the text, else the text.
 
     Raises:
-        AttributeSyntaxError: where the name is known and the text is not a value of it.
+        AttributeSyntaxError: if the name is known and the text is not a value of it.
     """
     reader, expected = READERS.get(name, (_any, ""))
     cursor = Cursor(text, expected)
@@ -104,7 +104,7 @@ def _slice_sizes(cursor: Cursor) -> tuple[int, ...] | tuple[tuple[int, ...], ...
 
 
 def _flags(cursor: Cursor) -> tuple[bool, ...]:
-    """`allow_spmd_sharding_propagation_to_output={true,false}`, and one without braces."""
+    """`allow_spmd_sharding_propagation_to_output={true,false}`, or a flag without braces."""
     return cursor.listed(cursor.boolean) if cursor.next == "{" else (cursor.boolean(),)
 
 
@@ -120,12 +120,12 @@ def _slice(cursor: Cursor) -> Slice:
 
 
 def _computation(cursor: Cursor) -> str | tuple[str, ...]:
-    """`calls=%fused`, `branch_computations={%then, %else}`; in place it stays text."""
+    """`calls=%fused`, `branch_computations={%then, %else}`; an inline computation stays text."""
     if cursor.next != "{":
         return cursor.name()
     if "=" in cursor.tokens and cursor.text.endswith("}"):
         cursor.at = len(cursor.tokens) - 1
-        return cursor.text  # written in place: `to_apply={ a = f32[] parameter(0) … }`
+        return cursor.text  # inline: `to_apply={ a = f32[] parameter(0) … }`
     return _names(cursor)
 
 
@@ -189,7 +189,7 @@ def _statistics(cursor: Cursor) -> Statistics:
 
 
 def _any(cursor: Cursor) -> PlainValue:
-    """The value of a name that is not known."""
+    """The value of an unknown attribute."""
     if cursor.next != "{":
         for read in (cursor.integer, cursor.boolean, cursor.name):
             with suppress(AttributeSyntaxError):
@@ -204,7 +204,7 @@ def _any(cursor: Cursor) -> PlainValue:
 
 
 READERS: Final[dict[str, tuple[Callable[[Cursor], PlainValue], str]]] = {}
-"""The reader of each attribute of a known name, and what it expects."""
+"""The reader of each known attribute, and the message of what it expects."""
 
 
 def _declare(reader: Callable[[Cursor], PlainValue], names: str, expected: str) -> None:
@@ -260,8 +260,8 @@ _declare(
     "the name of a computation, or names in braces",
 )
 _declare(_names, "control-predecessors control-successors", "names in braces, like {%a, %b}")
-# XLA looks up some words in either case (`StringToPrecision` and its like): they are read in the
-# case in which it prints them.
+# XLA accepts some words in either case (`StringToPrecision` and similar): here only the printed
+# case is read.
 _declare(
     lambda cursor: tuple(map(str.lower, _names(cursor))),
     "operand_precision",

@@ -32,7 +32,7 @@ AttributeValue: TypeAlias = (
     " | BlockScalingConfig | ProgramShape | Shape | tuple[Shape, ...] | Origin | TypedLiteral"
     " | tuple[Recovery, ...] | tuple[DebugEntry, ...]"
 )
-"""The value of an attribute; its type follows from the name."""
+"""The value of an attribute; the name determines its type."""
 
 _READERS = {
     "backend_config": "configuration.read_backend_config",
@@ -55,10 +55,10 @@ _READERS = {
     "sparsity_config": "windows.read_sparsity_config",
     "window": "windows.read_window",
 }
-"""The module and the function that read an attribute: imported with the first value."""
+"""The module and function that read an attribute: imported with the first value."""
 
 KEPT_AS_TEXT = frozenset({"sparsity"})
-"""Known attributes whose value stays as it is spelled: releases had it for a few months."""
+"""Known attributes whose value is kept as text: releases had them for a few months."""
 
 ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
 """The names that some release of XLA prints or reads."""
@@ -66,9 +66,9 @@ ATTRIBUTE_NAMES = frozenset(_READERS) | KEPT_AS_TEXT | frozenset(plain.READERS)
 
 @lru_cache(maxsize=1 << 16)
 def read_attribute(name: str, text: str) -> AttributeValue:
-    """The value of the attribute `name`; computation names carry no `%`.
+    """The value of the attribute `name`; computation names have no `%`.
 
-    A name that is not known is read as what it looks like, or stays text.
+    The value of an unknown name is guessed from the text, or kept as text.
 
     >>> read_attribute("slice", "{[0:4], [1:8:2]}")
     (Slice(start=0, limit=4, stride=1), Slice(start=1, limit=8, stride=2))
@@ -76,7 +76,7 @@ def read_attribute(name: str, text: str) -> AttributeValue:
     ('then', 'else')
 
     Raises:
-        AttributeSyntaxError: where the name is known and the text is not a value of it.
+        AttributeSyntaxError: if the name is known and the text is not a value of it.
     """
     if name in KEPT_AS_TEXT:
         return text

@@ -29,7 +29,7 @@ class ProgramShape(NamedTuple):
     result: Shape
 
     def arrays(self) -> dict[str, ArrayShape]:
-        """The arrays that the program takes and gives, each by the words for it.
+        """The arrays of parameters and result, each by a description.
 
         >>> [*read_program_shape("{(f32[8], (s32[]))->f32[8]}").arrays()]
         ['parameter 0', 'parameter 1, part {0}', 'the result']
@@ -55,8 +55,8 @@ class TypedLiteral(NamedTuple):
         """The value as numpy.
 
         Raises:
-            LiteralError: where the text is not a value of the shape.
-            ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
+            LiteralError: if the text is not a value of the shape.
+            ImportError: if numpy, or ml_dtypes for a type that needs it, is not installed.
         """
         from hlo_lint.hlo.parser.literals import read_literal
 
@@ -75,7 +75,7 @@ def read_program_shape(text: str) -> ProgramShape:
     's32[]'
 
     Raises:
-        AttributeSyntaxError: where it is not a program's shape.
+        AttributeSyntaxError: if it is not a program's shape.
     """
     match = _is_program(text)
     if match is None:
@@ -89,7 +89,7 @@ def read_shape_list(text: str) -> tuple[Shape, ...]:
     """The value of `operand_layout_constraints={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not a list of shapes.
+        AttributeSyntaxError: if it is not a list of shapes.
     """
     match = _is_list(text)
     if match is None:
@@ -101,7 +101,7 @@ def read_one_shape(text: str) -> Shape:
     """The value of `outfeed_shape=…`.
 
     Raises:
-        AttributeSyntaxError: where it is not a shape.
+        AttributeSyntaxError: if it is not a shape.
     """
     return _shape(text, text, 0)
 
@@ -110,7 +110,7 @@ def read_typed_literal(text: str) -> TypedLiteral:
     """The value of `literal=…`: a shape, then a value.
 
     Raises:
-        AttributeSyntaxError: where it does not begin with an array's shape.
+        AttributeSyntaxError: if it does not begin with an array's shape.
     """
     match = _match_array(text)
     if match is None:

@@ -25,7 +25,7 @@ ShardingType: TypeAlias = Literal[
 
 
 class ShardGroup(NamedTuple):
-    """Values that are sharded alike: `shard_as 3`."""
+    """A group of values with equal shardings: `shard_as 3`."""
 
     relation: str
     """`shard_as` or `shard_like`."""
@@ -44,19 +44,19 @@ class TiledSharding:
     tiles: tuple[int, ...] = ()
     """Tiles along each dimension of the array, then the sizes of the subgroups."""
     devices: DeviceOrder = ()
-    """Of `maximal` the one device; empty where all devices do the same."""
+    """The single device of `maximal`; empty if all devices do the same."""
     subgroups: tuple[str, ...] = ()
-    """The types of the last of `tiles`: devices that are `replicated`, `manual`, `unreduced` …"""
+    """The types of the last `tiles`, the subgroups: `replicated`, `manual`, `unreduced` …"""
     group: ShardGroup | None = None
     metadata: tuple[OpMetadata, ...] = ()
 
 
 class DimensionSharding(NamedTuple):
-    """The axes of a mesh over which one dimension is spread: `{'x', ?}`."""
+    """The axes of a mesh that shard a dimension: `{'x', ?}`."""
 
     axes: tuple[AxisRef, ...]
     is_closed: bool = True
-    """True if the propagation of shardings may add no axis: there is no `?`."""
+    """True if sharding propagation may not add axes: there is no `?`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +68,20 @@ class NamedSharding:
     """
 
     mesh: Mesh
-    """Without axes, and with one device, where the array lies on that device."""
+    """A mesh without axes and with a single device for an array on that device."""
     dimensions: tuple[DimensionSharding, ...] = ()
-    """One for each dimension of the array; none where it is replicated, manual or unreduced."""
+    """One for each dimension of the array; empty if it is replicated, manual or unreduced."""
     replicated: tuple[AxisRef, ...] = ()
     unreduced: tuple[AxisRef, ...] = ()
     manual: tuple[AxisRef, ...] = ()
     reduction: str = "sum"
-    """The reduction that joins the unreduced parts: `sum`, `max` or `min`."""
+    """The reduction of the unreduced parts: `sum`, `max` or `min`."""
     metadata: tuple[OpMetadata, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TupleSharding:
-    """One sharding for each array in a tuple, however the tuple is nested."""
+    """A sharding for each array in a nested tuple."""
 
     elements: tuple[TiledSharding | NamedSharding, ...]
 
@@ -106,7 +106,7 @@ def read_sharding(text: str) -> Sharding:
     """The value of `sharding={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not a sharding.
+        AttributeSyntaxError: if it is not a sharding.
     """
     cursor = Cursor(text, "expected a sharding")
     sharding = _sharding_at(cursor)
@@ -118,7 +118,7 @@ def read_domain(text: str) -> Domain:
     """The value of `domain={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not a border between shardings.
+        AttributeSyntaxError: if it is not a border between shardings.
     """
     cursor = Cursor(text, 'expected kind="sharding", entry={…}, exit={…}')
     cursor.demand("{", "kind", "=")
@@ -205,7 +205,7 @@ def _dimension_at(cursor: Cursor, mesh: Mesh) -> DimensionSharding:
         cursor.refuse(_DIMENSIONS)
     axes = cursor.listed(lambda _: None if cursor.take("?") else axis_at(cursor, mesh))
     if None in axes[:-1]:
-        cursor.refuse("`?` stands once, after the axes", begin)
+        cursor.refuse("`?` may occur once, after the axes", begin)
     return DimensionSharding(tuple(filter(None, axes)), None not in axes)
 
 

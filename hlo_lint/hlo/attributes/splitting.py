@@ -11,8 +11,8 @@ from hlo_lint.hlo.attributes.cursor import STRING, AttributeSyntaxError, find_to
 from hlo_lint.hlo.comments import BLANK
 from hlo_lint.text.patterns import late
 
-# Compiled when first needed: nested patterns take milliseconds. Three levels of braces hold nearly
-# all values; deeper JSON and meshes with an order of devices are for the scanner below.
+# Compiled on demand: nested patterns take milliseconds. Three levels of braces cover nearly all
+# values; deeper JSON and meshes with an order of devices are left to the scanner below.
 _COMMENT = r"/\*(?:[^*]++|\*(?!/))*+\*/"
 _PLAIN = rf"[^{{}}\"'/]++|/(?![*/])|{STRING}|{_COMMENT}"
 
@@ -36,7 +36,7 @@ _CLOSES = {"(": ")", "[": "]", "{": "}"}
 
 
 class _Malformed(Exception):
-    """A place where attributes cannot be told apart."""
+    """A place where attributes cannot be split."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -45,18 +45,18 @@ class _Malformed(Exception):
 
 
 COUNTS_BRACES: Final = frozenset(("backend_config", "origin"))
-"""Attributes whose value ends where its braces do, whatever other brackets it opens or closes."""
+"""Attributes whose value ends with its braces, regardless of other brackets."""
 _find_braces = late(r'[{}]|"(?:(?:[^"\\]++|\\.)*+")?', re.S).finditer
 
 
-def end_of_braces(text: str, at: int, stop: int) -> int:
-    """The end of the braces that open at `at`, as `LexJsonDict` counts them; -1 if they never do.
+def end_of_braces(text: str, offset: int, stop: int) -> int:
+    """The end of the braces that open at `offset`, as `LexJsonDict` counts; -1 if unclosed.
 
     >>> end_of_braces('{"a": [{"}"]}}, b={}', 0, 21)
     14
     """
     depth = 0
-    for match in _find_braces(text, at, stop):
+    for match in _find_braces(text, offset, stop):
         if match[0] == '"':
             break  # a string that never ends
         depth += {"{": 1, "}": -1}.get(match[0], 0)
@@ -68,8 +68,8 @@ def end_of_braces(text: str, at: int, stop: int) -> int:
 def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     """The position of each attribute's value in the text after the operands, in order.
 
-    What cannot be told apart stands under the name "" and reaches to the end. Of duplicate names
-    the first wins.
+    Text that cannot be split has the name "" and reaches to the end. The first of duplicate names
+    wins.
 
     >>> tail = ', dimensions={1,0}, metadata={op_name="a, b={"}'
     >>> {name: tail[start:end] for name, (start, end) in split_attributes(tail).items()}
@@ -82,18 +82,18 @@ def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
 
 
 def attribute_span(tail: str, name: str) -> tuple[int, int] | None:
-    """The position of one attribute's value: what stands after it is not read."""
+    """The position of an attribute's value; later attributes are not read."""
     match = _match_attribute()
-    at = 0
-    while (attribute := match(tail, at)) is not None:
+    offset = 0
+    while (attribute := match(tail, offset)) is not None:
         if attribute[1] == name:
             return attribute.span(2)
-        at = attribute.end()
-    return None if at == len(tail) else split_attributes(tail).get(name)
+        offset = attribute.end()
+    return None if offset == len(tail) else split_attributes(tail).get(name)
 
 
 def control_predecessors(tail: str) -> tuple[str, ...]:
-    """Names of the instructions that have to run before it besides its operands.
+    """The names of an instruction's control predecessors, from its attributes.
 
     >>> control_predecessors(", control-predecessors={%a, b.1}, metadata={}")
     ('a', 'b.1')
@@ -103,10 +103,10 @@ def control_predecessors(tail: str) -> tuple[str, ...]:
 
 
 def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
-    """Like `split_attributes`, but refuses what cannot be told apart.
+    """Like `split_attributes`, but refuses text that cannot be split.
 
     Raises:
-        AttributeSyntaxError: where attributes cannot be told apart.
+        AttributeSyntaxError: if attributes cannot be split.
     """
     spans, error = _split(tail)
     if error is not None:
@@ -117,34 +117,34 @@ def split_attributes_strictly(tail: str) -> dict[str, tuple[int, int]]:
 def _split(tail: str) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
     spans: dict[str, tuple[int, int]] = {}
     match = _match_attribute()
-    at, end = 0, len(tail)
-    while at < end:
-        attribute = match(tail, at)
+    offset, end = 0, len(tail)
+    while offset < end:
+        attribute = match(tail, offset)
         if attribute is None:
-            return _scan(tail, at, spans)
+            return _scan(tail, offset, spans)
         spans.setdefault(attribute[1], attribute.span(2))
-        at = attribute.end()
+        offset = attribute.end()
     return spans, None
 
 
 def _scan(
-    tail: str, at: int, spans: dict[str, tuple[int, int]]
+    tail: str, offset: int, spans: dict[str, tuple[int, int]]
 ) -> tuple[dict[str, tuple[int, int]], _Malformed | None]:
     try:
-        while at < len(tail):
-            at = _scan_attribute(tail, at, spans)
+        while offset < len(tail):
+            offset = _scan_attribute(tail, offset, spans)
     except _Malformed as error:
         return spans, error
     return spans, None
 
 
-def _scan_attribute(tail: str, at: int, spans: dict[str, tuple[int, int]]) -> int:
-    head = _match_head(tail, at)
+def _scan_attribute(tail: str, offset: int, spans: dict[str, tuple[int, int]]) -> int:
+    head = _match_head(tail, offset)
     if head is None:
-        blank = _match_blank(tail, at)
+        blank = _match_blank(tail, offset)
         if blank is not None and blank.end() == len(tail):
             return len(tail)
-        raise _Malformed("expected `, name=value`", at)
+        raise _Malformed("expected `, name=value`", offset)
     start = head.end()
     end = -1
     if head[1] in COUNTS_BRACES and tail.startswith("{", start):

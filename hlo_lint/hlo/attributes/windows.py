@@ -10,17 +10,17 @@ from hlo_lint.text.patterns import late
 
 
 class WindowDimension(NamedTuple):
-    """A window along one dimension, in elements."""
+    """A window along a dimension, in elements."""
 
     size: int
     stride: int = 1
     padding_low: int = 0
-    """May be negative, which takes away; likewise `padding_high`."""
+    """May be negative, which crops; likewise `padding_high`."""
     padding_high: int = 0
     base_dilation: int = 1
-    """`lhs_dilate`: the elements of what the window moves over lie so far apart."""
+    """`lhs_dilate`: the distance between elements of the base area."""
     window_dilation: int = 1
-    """`rhs_dilate`: the elements of the window lie so far apart."""
+    """`rhs_dilate`: the distance between elements of the window."""
     is_reversed: bool = False
 
 
@@ -36,17 +36,17 @@ _DEFAULTS = {
     "rhs_dilate": (1,),
     "rhs_reversal": (0,),
 }
-"""A part that is left out, in each dimension (hlo_parser.cc: ParseWindow)."""
+"""The default of each part, per dimension (hlo_parser.cc: ParseWindow)."""
 
 
 def read_window(text: str) -> Window:
-    """The value of `window={…}`, one entry for each dimension.
+    """The value of `window={…}`, with an entry for each dimension.
 
     >>> read_window("{size=3x3 pad=1_1x0_2}")[1].padding_high
     2
 
     Raises:
-        AttributeSyntaxError: where it is not a window, or its parts differ in length.
+        AttributeSyntaxError: if it is not a window, or its parts differ in length.
     """
     cursor = Cursor(text, "expected a window, like {size=3x3 stride=2x2 pad=1_1x1_1}")
     cursor.demand("{")
@@ -59,7 +59,7 @@ def read_window(text: str) -> Window:
             "expected size, stride, pad, lhs_dilate, rhs_dilate or rhs_reversal",
         )
         if name in parts:
-            cursor.refuse(f"{name} stands there twice", begin)
+            cursor.refuse(f"{name} is given twice", begin)
         cursor.demand("=")
         if name == "pad":
             parts[name] = cursor.grid(_is_pad, "expected low_high for each dimension, like 1_1x0_0")
@@ -108,7 +108,7 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
     (2,)
 
     Raises:
-        AttributeSyntaxError: where a label is missing, doubled or none.
+        AttributeSyntaxError: if a label is missing, repeated or unknown.
     """
     match = _is_dim_labels(text)
     if match is None:
@@ -138,7 +138,7 @@ def read_dim_labels(text: str) -> ConvolutionDimensionNumbers:
 
 
 class OperandSparsity(NamedTuple):
-    """Of each `block` elements along a dimension at most `non_zero` are not 0."""
+    """A sparse operand: at most `non_zero` of each `block` elements along a dimension."""
 
     non_zero: int
     block: int
@@ -167,7 +167,7 @@ class OperandScaling(NamedTuple):
 
 
 class BlockScalingConfig(NamedTuple):
-    """The operands of a convolution that are scaled block by block."""
+    """The operands of a convolution with scales for blocks."""
 
     lhs: OperandScaling | None = None
     rhs: OperandScaling | None = None
@@ -180,7 +180,7 @@ def read_sparsity_config(text: str) -> SparsityConfig:
     """The value of `sparsity_config={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not such a configuration.
+        AttributeSyntaxError: if it is not such a configuration.
     """
     lengths = {"sparsity": 2, "dimension": 1, "stride": 1, "idx": 1}
     sides = _read_sides(text, lengths, "expected sparsity=2x4 dimension=1 stride=1 idx=2")
@@ -199,7 +199,7 @@ def read_block_scaling_config(text: str) -> BlockScalingConfig:
     """The value of `block_scaling_config={…}`.
 
     Raises:
-        AttributeSyntaxError: where it is not such a configuration.
+        AttributeSyntaxError: if it is not such a configuration.
     """
     lengths = {"scale_idx": 1, "zero_idx": 1, "strides": 0, "steps": 0}
     sides = _read_sides(text, lengths, "expected scale_idx=2 zero_idx=3 strides=1x2 steps=32x1")
@@ -262,9 +262,9 @@ def spelled_dim_labels(labels: ConvolutionDimensionNumbers) -> str:
     'b0f_0io->bf0'
     """
 
-    def side(letters: str, one: int, other: int, spatial: Sequence[int]) -> str:
+    def side(letters: str, first: int, second: int, spatial: Sequence[int]) -> str:
         digits = {place: str(number) for number, place in enumerate(spatial)}
-        named = {one: letters[0], other: letters[1], **digits}
+        named = {first: letters[0], second: letters[1], **digits}
         return "".join(named[place] for place in sorted(named))
 
     image, kernel, result = side("bf", *labels[:3]), side("io", *labels[3:6]), labels[6:]

@@ -1,1 +1,1 @@
-"""Bytes to modules: a fast parser for text as XLA prints it, a general one for any other."""
+"""Bytes to modules: a fast parser for text as XLA prints it, a general parser for any other."""

@@ -1,4 +1,4 @@
-"""The statements of a computation while it is read, and the computation that they become."""
+"""The statements of a computation during parsing, and the resulting computation."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hlo_lint.hlo.records import InstructionRecord, name_of, opcode_of
 from hlo_lint.text.source import ParseError, Span
 
 NAMELESS = "\0"
-"""Begins what stands for a name until all names of the computation are known."""
+"""The prefix of a placeholder name, until all names of the computation are known."""
 
 
 class StatementPlace(NamedTuple):
-    """The place of one statement, or of several lines that hold one each."""
+    """The place of a statement, or of several lines with a statement each."""
 
     start: int
     end: int
@@ -24,7 +24,7 @@ class StatementPlace(NamedTuple):
 
 
 class ParsedBody:
-    """The statements of one computation that were read so far."""
+    """The statements of a computation that were read so far."""
 
     __slots__ = ("inline", "nested", "parse_errors", "places", "rows")
 
@@ -33,9 +33,9 @@ class ParsedBody:
         self.places: list[StatementPlace] = []
         self.parse_errors: list[ParseError] = []
         self.nested: set[int] = set()
-        """Rows that stand in the operands of another."""
+        """Rows that are nested in the operands of another."""
         self.inline: list[tuple[int, int, Computation]] = []
-        """Computations written into an attribute: the row's number, and where each begins."""
+        """Inline computations in attributes, with the row's number and the beginning of each."""
 
     def add(
         self,
@@ -44,13 +44,13 @@ class ParsedBody:
         end: int,
         inline: Sequence[tuple[int, Computation]],
     ) -> None:
-        """Add a statement, with the computations in its attributes and where each begins."""
-        self.inline += [(len(self.rows), at, computation) for at, computation in inline]
+        """Add a statement, with its inline computations and their beginnings."""
+        self.inline += [(len(self.rows), offset, computation) for offset, computation in inline]
         self.rows.append(row)
         self.places.append(StatementPlace(begin, end))
 
     def forget(self, number: int, places: int) -> None:
-        """Drop what stands in the operands of a statement that could not be read to its end."""
+        """Drop the rows of a statement that was not read to its end."""
         del self.rows[number:], self.places[places:]
         self.nested = {row for row in self.nested if row < number}
         self.inline = [call for call in self.inline if call[0] < number]
@@ -64,7 +64,7 @@ class ParsedBody:
         signature: str,
         tail: str,
     ) -> Computation:
-        """The computation that is this part of the text."""
+        """The computation in this part of the text."""
         if self.nested:
             self._name_rows()
         start = part[0]
@@ -87,12 +87,12 @@ class ParsedBody:
 
     def _inline(self, start: int) -> dict[int, tuple[Inline, ...]]:
         by_row: dict[int, list[Inline]] = {}
-        for row, at, computation in self.inline:
-            by_row.setdefault(row, []).append(Inline(at - start, computation))
+        for row, offset, computation in self.inline:
+            by_row.setdefault(row, []).append(Inline(offset - start, computation))
         return {row: tuple(calls) for row, calls in by_row.items()}
 
     def _name_rows(self) -> None:
-        """Give what the text leaves nameless the name that XLA has for it."""
+        """Give nameless instructions XLA's names for them."""
         names = {name_of(row) for row in self.rows if name_of(row)[:1] != NAMELESS}
         numbers: dict[str, int] = {}
         given = {
@@ -111,11 +111,11 @@ class ParsedBody:
 
 
 def _anonymous_name(opcode: str, names: set[str], numbers: dict[str, int]) -> str:
-    """XLA's name for what the text leaves nameless: `negate.anon`, `negate.anon.1`; it is noted.
+    """XLA's name for a nameless instruction: `negate.anon`, `negate.anon.1`.
 
     Args:
-        names: all that the computation has so far.
-        numbers: the last one for each name that had to be told from another.
+        names: all names of the computation so far; the new name is added.
+        numbers: the last suffix for each base name; updated.
     """
     base = name = f"{opcode}.anon"
     while name in names:
@@ -132,10 +132,10 @@ def _spans(places: tuple[StatementPlace, ...], start: int, text: str) -> tuple[S
         if not lines:
             spans.append(Span(begin - start, end - start))
             continue
-        at = begin - start
-        for line in text[at : end - start].split("\n"):
+        offset = begin - start
+        for line in text[offset : end - start].split("\n"):
             if statement := line.strip():
-                first = at + line.index(statement)
+                first = offset + line.index(statement)
                 spans.append(Span(first, first + len(statement)))
-            at += len(line) + 1
+            offset += len(line) + 1
     return tuple(spans)

@@ -1,4 +1,4 @@
-"""HLO in another text: in a log whose lines begin with a time or a rank, in a page of Markdown."""
+"""HLO inside another text: a log whose lines begin with a time or a rank, or a Markdown page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _prefix = late(rf"(?:{_TIME}|{_RANK})*").match
 _shows_other_text = late(
     rf"\n(?:(?:{_TIME}|{_RANK})+HloModule |(?:{_RANK})*(?:{_TIME})|```.*\n\s*HloModule )"
 ).search
-"""A line that is not of HLO, after the break before it: `^` would be looked for everywhere."""
+"""A line that is not HLO, after its line break: `^` would be tried at each character."""
 _in_computation = late(r"[ \t]*(?:(?:ROOT[ \t]+)?%?[A-Za-z_][\w.\-]*:?[ \t]*=(?!=)|\})").match
 _between_computations = late(
     r"\s*$|//|\d+ [\"{]|(?:FileNames|FunctionNames|FileLocations|StackFrames)\s*$"
@@ -23,7 +23,7 @@ _between_computations = late(
 
 
 def only_hlo(text: str) -> str | None:
-    r"""The text with blanks in place of what is not HLO; None where no line shows other text.
+    r"""The text with non-HLO parts replaced by blanks; None if no line shows such parts.
 
     >>> only_hlo("Dump:\n[rank0] HloModule m\n[rank0] ENTRY e { ROOT c = s32[] constant(0) }")
     '     \n        HloModule m\n        ENTRY e { ROOT c = s32[] constant(0) }'
@@ -37,7 +37,7 @@ def only_hlo(text: str) -> str | None:
 
 
 def _in_fences(lines: list[str]) -> Iterator[int]:
-    """The place in each line at which HLO begins: the end where it has none."""
+    """The offset in each line at which HLO begins; its length if it has no HLO."""
     is_open = is_hlo = False
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if line.startswith("```"):
@@ -49,7 +49,7 @@ def _in_fences(lines: list[str]) -> Iterator[int]:
 
 
 def _in_log(lines: list[str]) -> Iterator[int]:
-    """The place in each line at which HLO begins: the end where it has none."""
+    """The offset in each line at which HLO begins; its length if it has no HLO."""
     in_module = in_computation = False
     for line in lines:
         prefix = _prefix(line)

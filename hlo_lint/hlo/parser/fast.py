@@ -1,11 +1,11 @@
-"""The fast path: computations as XLA's printer writes them, one `findall` for many lines.
+"""The fast path: computations as XLA's printer writes them, with a single `findall` for many lines.
 
-It is sound because nothing is guessed: every line between head and closing brace must match from
-its first to its last character, the matches must be as many as the lines, and names are checked in
-bulk. What a printer does not write this way goes to the general parser (`general.py`).
+It is sound because it guesses nothing: every line between head and closing brace must match from
+its first to its last character, the numbers of matches and lines must agree, and names are checked
+in bulk. Other text goes to the general parser (`general.py`).
 
-Computations are read together, as many as the processor's second cache holds with what is made of
-them: most are a few lines long, and a call for each would cost more than its lines.
+Computations are read together, as many as fit into the processor's second cache with their results:
+most are a few lines long, and a call for each would cost more than its lines.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hlo_lint.text.patterns import late
 
 # Groups: root, name, type, opcode, operands, tail. A tuple type ends at the first `)` before a
 # space, and only a buffer's has a parenthesis before a bracket: `add(f32[2] …` begins with an
-# opcode. Classes that shut out a single character are the fastest there are. They let a match run
-# on into the next line: then there are fewer matches than lines, and the text is not taken.
+# opcode. Classes that exclude a single character are the fastest. They let a match run on into the
+# next line: then there are fewer matches than lines, and the text is rejected.
 _LINE = (
     r"\n  (ROOT )?%%?([^ ]++) = ([^ (\[]++(?:\[[^ ]*+)?|b\([^ ]*+|\((?:[^)]*\))+?(?= )) ([^(]++)"
     r"\((%s)\)(, [^\n]*+|(?=\n))"
@@ -36,35 +36,35 @@ _is_opcode = re.compile(r"[a-z][a-z\d\-]*").fullmatch
 _match_head = re.compile(r"(ENTRY )?%?([A-Za-z_][\w.\-]*+) (\(.*)?\{(?=\n  [^ \t])", re.A).match
 _begins_line = re.compile(r"\n[ \t]*+(?:ROOT )?%?[A-Za-z_][\w.\-]* = ", re.A).match
 _closing_line = re.compile(r"\n[ \t]*+\}").search
-# A pattern that begins with one literal is searched for three times as fast as by `str.find`.
+# A search for a pattern that begins with a literal is three times as fast as `str.find`.
 _search_close = re.compile(r"\n\}").search
 _match_tail = re.compile(r"\}(, execution_thread=\"[^\"\n]*\")?(?: //[^\n]*)?").fullmatch
 
 _NO_BRACKETS: Final = bytes(set(range(256)).difference(b"()[]{}"))
 MAX_WORD: Final = 1 << 12
-"""Characters of the first word of a computation that is compared with the last one of its name."""
+"""The largest length of the first word of a computation that is looked up in `latest`."""
 
 MAX_TOGETHER: Final = 1 << 16
-"""Number of characters of computations that are read together."""
+"""The number of characters of computations that are read together."""
 _FIRST_TOGETHER: Final = 1 << 8
-"""Of those after a computation that no printer writes this way: more of its kind may follow, and
-what was read together with them is read again."""
+"""The number of characters after a computation that failed the fast path: more failures may follow,
+and a failure repeats the work of the whole group."""
 
 
 class Spelling:
-    """The facts of the lines so far that the next ones are read with."""
+    """Facts of earlier lines that speed up reading the next lines."""
 
     __slots__ = ("has_nested", "shared")
 
     def __init__(self) -> None:
         self.has_nested = False
-        """True if operands held parentheses: to look for others first would take twice as long."""
+        """True if operands had parentheses: the pattern without them is then not tried first."""
         self.shared: dict[str, str] = {}
-        """Opcodes and types: each text once, so that to compare or hash it takes no time."""
+        """Opcodes and types, interned: equal texts are one object, which is fast to compare."""
 
 
 class LineMemo(Spelling):
-    """A cache of earlier reads: rows by line, computations by name. One for each directory."""
+    """A cache of earlier reads, for a directory: rows by line, computations by name."""
 
     __slots__ = ("latest", "lines")
 
@@ -72,23 +72,23 @@ class LineMemo(Spelling):
         super().__init__()
         self.lines = SharedLines()
         self.latest: dict[str, Computation] = {}
-        """The last computation whose text begins with a word: with its name, or ENTRY."""
+        """The last computation for each first word: its name, or ENTRY."""
 
-    def known(self, text: str, at: int) -> Computation | None:
-        """The computation that begins here, if an earlier text had it up to an empty line.
+    def known(self, text: str, offset: int) -> Computation | None:
+        """The computation that begins here, if it repeats the latest of its name.
 
-        Most computations of a dump are as the last dump had them, so each is compared first with
-        the last one of its name: neither a copy nor a hash of its text is made.
+        Most computations of a dump are unchanged, so each is compared first with the latest of its
+        name, without a copy or a hash of its text.
         """
-        space = text.find(" ", at, at + MAX_WORD)
-        computation = self.latest.get(text[at:space]) if space > at else None
-        if computation is None or not text.startswith(computation.text, at):
+        space = text.find(" ", offset, offset + MAX_WORD)
+        computation = self.latest.get(text[offset:space]) if space > offset else None
+        if computation is None or not text.startswith(computation.text, offset):
             return None
-        end = at + len(computation.text)
+        end = offset + len(computation.text)
         return computation if text[end : end + 2] in ("\n\n", "\n", "") else None
 
     def add(self, computation: Computation) -> None:
-        """Remember a computation; the text of the one before it is let go."""
+        """Store a computation as the latest of its name; release the text of the previous."""
         text = computation.text
         word = text[: text.find(" ")]
         if (earlier := self.latest.get(word)) is not None:
@@ -97,7 +97,7 @@ class LineMemo(Spelling):
 
 
 def _is_signature(text: str) -> bool:
-    """False where the general parser would refuse the head: a bracket is not closed."""
+    """False if the general parser would reject the head: a bracket is not closed."""
     brackets = utf8(text).translate(None, _NO_BRACKETS)
     count = brackets.count
     return (
@@ -115,7 +115,7 @@ class _Outline(NamedTuple):
     start: int
     end: int
     lines: int
-    """Of its body."""
+    """The number of lines of its body."""
     name: str
     is_entry: bool
     signature: str
@@ -123,22 +123,22 @@ class _Outline(NamedTuple):
     """The text after the closing brace."""
 
 
-def _find_close(text: str, at: int) -> int:
-    """The closing brace of a computation whose body begins here; -1 if it has none of its own.
+def _find_close(text: str, offset: int) -> int:
+    """The closing brace of a computation whose body begins here; -1 if it is missing.
 
-    Where no brace stands at the first column, each computation would look to the end of the text:
-    none does that may be seen to end before another begins.
+    If no brace is at the first column, each computation would search to the end of the text: the
+    search stops early if another computation begins first.
     """
-    end = at + MAX_TOGETHER
-    close = _search_close(text, at, end)
-    if close is None and end < len(text) and text.find(" {\n", at, end) < 0:
+    end = offset + MAX_TOGETHER
+    close = _search_close(text, offset, end)
+    if close is None and end < len(text) and text.find(" {\n", offset, end) < 0:
         close = _search_close(text, end - 1)
     return close.start() if close is not None else -1
 
 
-def _outline_at(text: str, at: int) -> _Outline | None:
-    """The outline of a computation that begins here as a dump spells it, up to an empty line."""
-    head = _match_head(text, at)
+def _outline_at(text: str, offset: int) -> _Outline | None:
+    """The outline of a computation that begins here, if it is spelled as in a dump."""
+    head = _match_head(text, offset)
     if head is None:
         return None
     entry, name, signature = head.groups("")
@@ -158,16 +158,16 @@ def _outline_at(text: str, at: int) -> _Outline | None:
         if closing is None:
             return None
         tail = closing[1] or ""
-    return _Outline(at, end, text.count("\n", first, close), name, bool(entry), signature, tail)
+    return _Outline(offset, end, text.count("\n", first, close), name, bool(entry), signature, tail)
 
 
 _Group = list[_Outline | tuple[int, Computation]]
-"""Computations that follow one another: outlines of those to read, and those known with where they
-begin."""
+"""Successive computations: outlines of new computations, and known computations with their
+beginnings."""
 
 
 class PrintedReader:
-    """Reads the computations of one text that are as a printer writes them."""
+    """Reads the computations of a text that are spelled as XLA prints them."""
 
     def __init__(self, text: str, memo: LineMemo | None) -> None:
         self._text = text
@@ -175,42 +175,42 @@ class PrintedReader:
         self._spelling = Spelling() if memo is None else memo
         self._together = MAX_TOGETHER
 
-    def read(self, at: int, computations: list[tuple[int, Computation]]) -> int:
-        """Add the computations from `at` on, and where they begin; give the place after them.
+    def read(self, offset: int, computations: list[tuple[int, Computation]]) -> int:
+        """Add the computations from `offset` on with their beginnings; return the end.
 
-        That is the end of the text, or the place where something else begins than a computation as
-        a printer writes it.
+        It is the end of the text, or the beginning of the first text that is not a computation as
+        XLA prints it.
         """
         text, memo, size = self._text, self._memo, len(self._text)
         group: _Group = []
         unread = 0
-        while at < size:
-            if text[at] == "\n":
-                at += 1
+        while offset < size:
+            if text[offset] == "\n":
+                offset += 1
                 continue
-            computation = memo.known(text, at) if memo is not None else None
+            computation = memo.known(text, offset) if memo is not None else None
             if computation is not None:
-                group.append((at, computation))
-                at += len(computation.text) + 2
+                group.append((offset, computation))
+                offset += len(computation.text) + 2
                 continue
-            outline = _outline_at(text, at)
+            outline = _outline_at(text, offset)
             if outline is None:
                 break
             group.append(outline)
-            unread += outline.end - at
-            at = outline.end + 2
+            unread += outline.end - offset
+            offset = outline.end + 2
             if unread > self._together:
                 stuck = self._read_group(group, computations)
                 if stuck is not None:
                     return stuck
                 group, unread = [], 0
         stuck = self._read_group(group, computations)
-        return min(at, size) if stuck is None else stuck
+        return min(offset, size) if stuck is None else stuck
 
     def _read_group(self, group: _Group, computations: list[tuple[int, Computation]]) -> int | None:
-        """Add a group of computations; give the start of the first that no printer writes.
+        """Add a group of computations; return the start of the first that fails, if any.
 
-        They are read together, and one by one where one of them is not as a printer writes it.
+        They are read together, and one by one if that fails.
         """
         outlines = [item for item in group if isinstance(item, _Outline)]
         rows = self._rows(outlines) if outlines else []
@@ -234,13 +234,13 @@ class PrintedReader:
         if self._memo is not None:
             texts = [self._text[outline.start : outline.end] for outline in outlines]
             return _read_lines(texts, self._memo)
-        # Without a memo nothing is known, and no other computation stands between them.
+        # Without a memo, all computations are new, so the group is contiguous.
         count = sum(outline.lines for outline in outlines)
         return _find_rows(self._text, outlines[0].start, outlines[-1].end, count, self._spelling)
 
     def _computation(self, outline: _Outline, rows: tuple[InstructionRecord, ...]) -> Computation:
         start, end, _, name, is_entry, signature, tail = outline
-        if self._memo is None:  # its text is not copied: it is a part of the whole
+        if self._memo is None:  # its text is a part of the whole text, without a copy
             return Computation(self._text, name, is_entry, signature, rows, tail, part=(start, end))
         text, lines = self._text[start:end], self._memo.lines
         computation = Computation(text, name, is_entry, signature, rows, tail, lines=lines)
@@ -248,39 +248,39 @@ class PrintedReader:
         return computation
 
 
-def read_lines(text: str, at: int, size: int) -> tuple[list[InstructionRecord], int]:
-    """The instructions of the lines from `at` on, and the end of the last one.
+def read_lines(text: str, offset: int, size: int) -> tuple[list[InstructionRecord], int]:
+    """The instructions of the lines from `offset` on, and the end of the last line.
 
-    None are read unless each of about `size` characters is a line that a printer writes but for
-    the white space around it, up to a closing brace or to the next instruction.
+    About `size` characters are read, up to a closing brace or to the next instruction. The list is
+    empty unless each line is spelled as XLA prints it, apart from white space around it.
 
     Args:
-        at: the first character of an instruction.
+        offset: the first character of an instruction.
     """
-    end = text.find("\n", at + size)
+    end = text.find("\n", offset + size)
     end = len(text) if end < 0 else end
-    close = _closing_line(text, at, end)
+    close = _closing_line(text, offset, end)
     if close is not None:
         end = close.start()
     elif not _begins_line(text, end):
-        return [], at
-    # A statement of several lines has brackets or a string that end in another line.
-    if any(text.count(a, at, end) != text.count(b, at, end) for a, b in ("{}", "()", "[]")):
-        return [], at
-    if text.count('"', at, end) % 2:
-        return [], at
-    lines = [line for line in map(str.strip, text[at:end].split("\n")) if line]
+        return [], offset
+    # A statement of several lines has brackets or a string that end in a later line.
+    if any(text.count(a, offset, end) != text.count(b, offset, end) for a, b in ("{}", "()", "[]")):
+        return [], offset
+    if text.count('"', offset, end) % 2:
+        return [], offset
+    lines = [line for line in map(str.strip, text[offset:end].split("\n")) if line]
     printed = "".join([f"\n  {line}" for line in lines]) + "\n"
-    # The patterns do not see that an attribute lacks its value.
+    # The patterns accept an attribute without a value.
     if "\r" in printed or "=\n" in printed or "=, " in printed:
-        return [], at
+        return [], offset
     return (_find_rows(printed, 0, len(printed) - 1, len(lines), Spelling()) or []), end
 
 
 def _find_rows(
     text: str, begin: int, end: int, lines: int, spelling: Spelling
 ) -> list[InstructionRecord] | None:
-    """The rows of a stretch that holds so many lines of instructions and no other indented ones."""
+    """The rows of a stretch with `lines` lines of instructions, and no other indented lines."""
     rows: list[InstructionRecord] = []
     start = begin
     while begin < end:  # each line is read with the line breaks around it
@@ -288,12 +288,12 @@ def _find_rows(
         stop = text.find("\n", begin + MAX_TOGETHER, end) if is_long else -1
         if stop < 0:
             stop, count = end, lines - len(rows)
-        else:  # after the first part there is no head: the last computation goes on
+        else:  # after the first part there is no head: the last computation continues
             count = text.count("\n" if begin > start else "\n  ", begin, stop)
-        made = _rows_of_part(text, begin, stop, count, spelling)
-        if made is None:
+        fresh = _rows_of_part(text, begin, stop, count, spelling)
+        if fresh is None:
             return None
-        rows += made
+        rows += fresh
         begin = stop
     return rows
 
@@ -319,39 +319,39 @@ def _read_lines(texts: list[str], memo: LineMemo) -> list[InstructionRecord] | N
     rows = list(map(by_line.get, lines))
     missing = rows.count(None)
     if not missing:
-        return rows  # type: ignore[return-value]  # none is None
+        return rows  # type: ignore[return-value]  # all are rows
     places = range(len(lines)) if missing == len(lines) else _places_of_none(rows, missing)
-    new_lines = lines if missing == len(lines) else [lines[at] for at in places]
+    new_lines = lines if missing == len(lines) else [lines[number] for number in places]
     new = "\n".join(["", *new_lines, ""])
     fresh = _find_rows(new, 0, len(new) - 1, missing, memo)
     if fresh is None:
         return None
     by_line.update(zip(new_lines, fresh, strict=True))
-    for at, line in zip(places, new_lines, strict=True):
-        rows[at] = by_line[line]  # one record for a line that is new twice
-    return rows  # type: ignore[return-value]  # none is None any more
+    for number, line in zip(places, new_lines, strict=True):
+        rows[number] = by_line[line]  # a single record for a repeated new line
+    return rows  # type: ignore[return-value]  # all are rows now
 
 
 def _places_of_none(rows: list[InstructionRecord | None], count: int) -> list[int]:
     places = []
-    at = -1
+    index = -1
     for _ in range(count):
-        at = rows.index(None, at + 1)
-        places.append(at)
+        index = rows.index(None, index + 1)
+        places.append(index)
     return places
 
 
 def _make_rows(
     groups: list[tuple[str, ...]], shared: dict[str, str], is_flat: bool
 ) -> list[InstructionRecord] | None:
-    """The rows of matches; None if one is not as a dump spells it, or is not flat."""
+    """The rows of matches; None if any is not spelled as in a dump, or is not flat."""
     if not groups:
         return []
     roots, names, types, opcodes, operands, tails = zip(*groups, strict=True)
     if utf8("\n".join(names)).translate(None, NAME_BYTES):
         return None
-    one = shared.setdefault
-    words = list(map(one, opcodes, opcodes))
+    interned = shared.setdefault
+    words = list(map(interned, opcodes, opcodes))
     different = set(words)
     if not all(map(_is_opcode, different)):
         return None
@@ -368,12 +368,12 @@ def _make_rows(
         return None
     if " = " in "\n".join(tails) and not all(map(_is_one_tail, tails)):
         return None
-    shapes = map(one, types, types)
+    shapes = map(interned, types, types)
     return list(zip(roots, names, shapes, words, operands, tails, references, strict=True))
 
 
 def _are_flat(operands: Sequence[str]) -> bool:
-    """True if the pattern without parentheses has found each list of operands to its end."""
+    """True if the pattern without parentheses matched each list of operands to its end."""
     text = "".join(operands)
     if "\n" in text:
         return False
@@ -381,7 +381,7 @@ def _are_flat(operands: Sequence[str]) -> bool:
 
 
 def _is_one_tail(tail: str) -> bool:
-    """True if it is nothing but attributes, and no instruction stands in it or after it."""
+    """True if it has only attributes, without an instruction in them or after them."""
     from hlo_lint.hlo.parser.general import Scanner
     from hlo_lint.hlo.parser.pieces import Unreadable
 

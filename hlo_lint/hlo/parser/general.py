@@ -1,11 +1,11 @@
 """The general parser: HLO as people write it, character by character.
 
-It knows no lines: comments, line breaks and white space may stand anywhere. What it cannot read it
-leaves as text, says so, and goes on at the next line. No text makes it raise or recurse.
+Comments, line breaks and white space may be anywhere. Unreadable text becomes a parse error, and
+parsing continues at the next line. It never raises, and its recursion is bounded.
 
-A statement may look as far as the next line that begins one. Only where a bracket or string is
-still open there (a string of several lines, say) may it look to the end of the text, and once that
-was in vain no later statement may: so the time stays linear.
+A statement is searched up to the next line that begins a statement. Only if a bracket or string is
+still open there (a string of several lines, for example) the search goes to the end of the text,
+and after such a search fails no later statement may repeat it: so the time stays linear.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ _statement_line = re.compile(
 _line_comment = re.compile(r"(?:^|,)[ \t]*(//)", re.M).search
 _CALLS = frozenset(CALLING_ATTRIBUTES)
 FEW = 1 << 10
-"""Characters of statements that are read one by one before lines are read together again."""
+"""The number of characters that are read by statement before lines are read together again."""
 _MAX_DEPTH = 64
-"""Maximum depth of instructions and computations written into each other: Python's stack is short,
-and what people write stays below five."""
+"""Maximum nesting of instructions and computations: Python's stack is short, and real texts stay
+below five."""
 SINGLE = "_"
 """XLA's name for the module and the computation around a single instruction."""
 
 
 class Scanner(TextPieces):
-    """Reads the computations of one text; `parse_errors` collects what it could not read."""
+    """Reads the computations of a text; `parse_errors` collects unreadable parts."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._lines_from = 0 if len(text) > MAX_TOGETHER else len(text) + 1
-        """From where on statements may be lines of a dump."""
+        """The offset from which statements may be lines of a dump."""
         self._together = MAX_TOGETHER
-        """Number of characters of lines that are read together next."""
+        """The number of characters of lines to read together next."""
         self.may_look_on = True
-        """True if a statement may look beyond the next line that begins one."""
+        """True if a statement may extend beyond the next line that begins a statement."""
         self.next_statement = -1
         self.is_bare = False
-        """True if statements are read that no computation is around."""
+        """True while statements outside of computations are read."""
         self.parse_errors: list[ParseError] = []
 
     # Statements
@@ -69,90 +69,90 @@ class Scanner(TextPieces):
     def computations(
         self, start: int, enough: int | None = None
     ) -> tuple[list[tuple[int, Computation]], int]:
-        """The computations from `start` on, with where each begins, and the place after.
+        """The computations from `start` on with their beginnings, and the end.
 
         Args:
-            start: a place between computations.
-            enough: one that begins after this place is not read; all are if it is None.
+            start: an offset between computations.
+            enough: computations that begin after this offset are not read; None for no limit.
         """
         computations: list[tuple[int, Computation]] = []
-        at = self.skip(start)
+        offset = self.skip(start)
         enough = len(self.text) if enough is None else min(enough, len(self.text))
-        while at < enough:
+        while offset < enough:
             try:
-                end, computation = self._computation(at)
+                end, computation = self._computation(offset)
             except Unreadable as unreadable:
-                at = self._pass_over(at, unreadable, self.parse_errors)
+                offset = self._pass_over(offset, unreadable, self.parse_errors)
                 continue
-            computations.append((at, computation))
-            at = self.skip(end)
-        return computations, at
+            computations.append((offset, computation))
+            offset = self.skip(end)
+        return computations, offset
 
     def header(self, start: int) -> tuple[str, int]:
-        """The name in `HloModule name, attribute=…` and where that ends, as far as it is read."""
-        at = self.skip(start) + len("HloModule")
+        """The name in `HloModule name, attribute=…`, and the end of the readable part."""
+        offset = self.skip(start) + len("HloModule")
         self._bound(start)
         name = ""
         try:
-            named = self._expect(_name, self.skip(at), "a module needs a name")
+            named = self._expect(_name, self.skip(offset), "a module needs a name")
             name = named[1]
-            at = named.end()
-            at += self.text.startswith(":", at)
+            offset = named.end()
+            offset += self.text.startswith(":", offset)
             try:
-                return name, self.attributes(at)
+                return name, self.attributes(offset)
             except Unreadable as unreadable:
                 if not unreadable.ran_out:
                     raise
-                self.end = len(self.text)  # a table of recovery holds whole modules, in a string
-                return name, self.attributes(at)
+                self.end = len(self.text)  # a recovery table has whole modules in a string
+                return name, self.attributes(offset)
         except Unreadable as unreadable:
             return name, self._pass_over(start, unreadable, self.parse_errors)
 
     def _computation(self, start: int) -> tuple[int, Computation]:
         text = self.text
-        name, is_entry, signature, at = self._head(start)
-        body, at = self._body(at, name)
-        tail_start = at
-        self._bound(at)
+        name, is_entry, signature, offset = self._head(start)
+        body, offset = self._body(offset, name)
+        tail_start = offset
+        self._bound(offset)
         try:
-            at = self.attributes(at)
+            offset = self.attributes(offset)
         except Unreadable:
-            at = tail_start
-        tail = text[tail_start:at].strip()
-        return at, body.computation(text, (start, at), name, is_entry, signature, tail)
+            offset = tail_start
+        tail = text[tail_start:offset].strip()
+        return offset, body.computation(text, (start, offset), name, is_entry, signature, tail)
 
     def _head(self, start: int) -> tuple[str, bool, str, int]:
-        """Name, whether it is the entry, signature, and where the statements begin."""
+        """Name, whether it is the entry, signature, and the beginning of the statements."""
         self._bound(start)
         text = self.text
         named = self._expect(_name, start, "expected a computation")
         is_entry = named[0] == "ENTRY"
-        at = named.end()
+        offset = named.end()
         if is_entry:
-            at = self.skip(at)
-            if at >= self.end:
-                self._bound(at)  # its name stands on a line of its own
-            named = self._expect(_name, at, "a computation needs a name")
-            at = named.end()
-        at += text.startswith(":", at)
+            offset = self.skip(offset)
+            if offset >= self.end:
+                self._bound(offset)  # its name stands on a line of its own
+            named = self._expect(_name, offset, "a computation needs a name")
+            offset = named.end()
+        offset += text.startswith(":", offset)
         signature = ""
-        at = self.skip(at)
-        if text.startswith("(", at):
-            begin = at
-            at = self.skip(self._balanced(at))
-            if not text.startswith("->", at):
-                raise Unreadable("expected `->` and the shape of the result", at)
-            at = self._shape(self.skip(at + 2))
-            signature = text[begin:at]
-            at = self.skip(at)
-        if not text.startswith("{", at):
-            raise Unreadable("expected a computation: a name, a signature and `{`", at)
-        return named[1], is_entry, signature, self.skip(at + 1)
+        offset = self.skip(offset)
+        if text.startswith("(", offset):
+            begin = offset
+            offset = self.skip(self._balanced(offset))
+            if not text.startswith("->", offset):
+                raise Unreadable("expected `->` and the shape of the result", offset)
+            offset = self._shape(self.skip(offset + 2))
+            signature = text[begin:offset]
+            offset = self.skip(offset)
+        if not text.startswith("{", offset):
+            raise Unreadable("expected a computation: a name, a signature and `{`", offset)
+        return named[1], is_entry, signature, self.skip(offset + 1)
 
     def statements(self, start: int) -> tuple[int, Computation] | None:
-        """Statements with no computation around them, to the end of the text; None at others.
+        """Statements outside of computations, to the end of the text; None for other text.
 
-        XLA reads one such statement, and makes parameters of operands that nothing defines.
+        XLA reads a single such statement, and makes parameters of undefined operands.
         """
         begin = self.skip(start)
         if not (_inline_start(self.text, begin) or _bare_start(self.text, begin)):
@@ -163,58 +163,58 @@ class Scanner(TextPieces):
         end = self._back(end)
         if not body.rows:
             return None
-        if len(body.rows) - len(body.nested) > 1:  # parameters, too, are written into operands
+        if len(body.rows) - len(body.nested) > 1:  # the implicit parameters are nested, too
             message = "these instructions have no computation around them: `ENTRY main {` and `}`"
             body.parse_errors.append(ParseError(message, begin, begin))
         return end, body.computation(self.text, (begin, end), SINGLE, False, "", "")
 
-    def _body(self, at: int, name: str, depth: int = 0) -> tuple[ParsedBody, int]:
+    def _body(self, offset: int, name: str, depth: int = 0) -> tuple[ParsedBody, int]:
         body = ParsedBody()
         text = self.text
         while True:
             if not self.is_bare:
-                at = self._lines(at, body)
-            if text.startswith("}", at) and not self.is_bare:
-                return body, at + 1
-            if at >= len(text) or self._begins_computation(at):
-                at = self._back(at)
+                offset = self._lines(offset, body)
+            if text.startswith("}", offset) and not self.is_bare:
+                return body, offset + 1
+            if offset >= len(text) or self._begins_computation(offset):
+                offset = self._back(offset)
                 if not self.is_bare:
                     message = f"the braces of %{name} never close"
-                    body.parse_errors.append(ParseError(message, at, at))
-                return body, at
+                    body.parse_errors.append(ParseError(message, offset, offset))
+                return body, offset
             read = len(body.rows), len(body.places)
             try:
-                end = self._statement(at, body, depth)
+                end = self._statement(offset, body, depth)
             except Unreadable as unreadable:
                 body.forget(*read)
-                at = self._pass_over(at, unreadable, body.parse_errors)
+                offset = self._pass_over(offset, unreadable, body.parse_errors)
                 continue
-            at = self.skip(end)
+            offset = self.skip(end)
 
-    def _lines(self, at: int, body: ParsedBody) -> int:
-        """Read the instructions from `at` on that are a line each, and give the place after them.
+    def _lines(self, offset: int, body: ParsedBody) -> int:
+        """Read the instructions from `offset` on that are a line each, and return the end.
 
-        Where lines are not all as a printer writes them, fewer are read together: a single odd one
-        costs those next to it.
+        If not all lines are spelled as XLA prints them, fewer are read together: an odd line only
+        slows down its neighbours.
         """
-        while at >= self._lines_from:
-            rows, end = read_lines(self.text, at, self._together)
+        while offset >= self._lines_from:
+            rows, end = read_lines(self.text, offset, self._together)
             if rows:
                 body.rows += rows
-                body.places.append(StatementPlace(at, end, len(rows)))
-                at = self.skip(end)
+                body.places.append(StatementPlace(offset, end, len(rows)))
+                offset = self.skip(end)
                 self._together = min(8 * self._together, MAX_TOGETHER)
             elif self._together > FEW:
                 self._together //= 8
             else:
-                self._lines_from = at + FEW
-        return at
+                self._lines_from = offset + FEW
+        return offset
 
-    def _statement(self, at: int, body: ParsedBody, depth: int) -> int:
-        self._bound(at)
+    def _statement(self, offset: int, body: ParsedBody, depth: int) -> int:
+        self._bound(offset)
         read = len(body.rows), len(body.places)
         try:
-            return self._instruction(at, body, depth)
+            return self._instruction(offset, body, depth)
         except Unreadable as unreadable:
             if not unreadable.ran_out or not self.may_look_on:
                 raise
@@ -222,7 +222,7 @@ class Scanner(TextPieces):
         self.end = len(self.text)
         body.forget(*read)
         try:
-            return self._instruction(at, body, depth)
+            return self._instruction(offset, body, depth)
         except Unreadable:
             self.may_look_on = False
             raise first from None
@@ -232,48 +232,48 @@ class Scanner(TextPieces):
         if self.is_bare and not depth and not body.rows and not _inline_start(text, start):
             return self._right_side(start, SINGLE, "", start, body, depth)
         named = self._expect(_name, start, "expected an instruction")
-        at = named.end()
+        offset = named.end()
         root = "ROOT " if named[0] == "ROOT" else ""
         if root:
-            at = self.skip(at)
-            if at >= self.end:
-                self._bound(at)  # its name stands on a line of its own
-            named = self._expect(_name, at, "ROOT needs an instruction")
-            at = named.end()
-        at = self.skip(at + text.startswith(":", at))
-        if not text.startswith("=", at):
-            raise Unreadable("expected `=` after the name of an instruction", at)
-        return self._right_side(self.skip(at + 1), named[1], root, start, body, depth)
+            offset = self.skip(offset)
+            if offset >= self.end:
+                self._bound(offset)  # its name stands on a line of its own
+            named = self._expect(_name, offset, "ROOT needs an instruction")
+            offset = named.end()
+        offset = self.skip(offset + text.startswith(":", offset))
+        if not text.startswith("=", offset):
+            raise Unreadable("expected `=` after the name of an instruction", offset)
+        return self._right_side(self.skip(offset + 1), named[1], root, start, body, depth)
 
     def _right_side(
-        self, at: int, name: str, root: str, start: int, body: ParsedBody, depth: int
+        self, offset: int, name: str, root: str, start: int, body: ParsedBody, depth: int
     ) -> int:
         text = self.text
-        end = self._shape_end(at)
-        type_text = text[at:end]
-        at = self.skip(end)
-        opcode = self._expect(_word, at, "expected an opcode")
-        at = self.skip(opcode.end())
-        if not text.startswith("(", at):
-            raise Unreadable("expected `(` after the opcode", at)
-        close = self._balanced(at)
-        operands = text[at + 1 : close - 1]
+        end = self._shape_end(offset)
+        type_text = text[offset:end]
+        offset = self.skip(end)
+        opcode = self._expect(_word, offset, "expected an opcode")
+        offset = self.skip(opcode.end())
+        if not text.startswith("(", offset):
+            raise Unreadable("expected `(` after the opcode", offset)
+        close = self._balanced(offset)
+        operands = text[offset + 1 : close - 1]
         references: tuple[str, ...] = ()
         if opcode[0] not in LITERAL_OPERANDS:
-            references = self._references(at + 1, close - 1, body, depth)
+            references = self._references(offset + 1, close - 1, body, depth)
         end, inline = self.attributes_and_computations(close, depth)
         tail = text[close:end].lstrip()
         row = (root, name, type_text, opcode[0], operands, tail, references)
         body.add(row, start, end, inline)
         return end
 
-    def _references(self, at: int, end: int, body: ParsedBody, depth: int) -> tuple[str, ...]:
+    def _references(self, offset: int, end: int, body: ParsedBody, depth: int) -> tuple[str, ...]:
         names = []
         text = self.text
-        for begin, stop in self._parts(at, end):
+        for begin, stop in self._parts(offset, end):
             begin = self.skip(begin)
             if begin >= stop:
-                continue  # XLA's parser drops what has no name, and goes on at the comma
+                continue  # XLA's parser drops a nameless operand, and continues at the comma
             shape_end = self._shape_end(begin)
             named_at = self.skip(shape_end)
             operand = _operand(text, named_at, stop)
@@ -296,7 +296,7 @@ class Scanner(TextPieces):
         return tuple(names)
 
     def _parameter(self, name: str, begin: int, end: int, body: ParsedBody) -> str:
-        """The parameter that XLA makes of an operand which nothing defines; the name may be ""."""
+        """The parameter that XLA makes of an undefined operand; the name may be ""."""
         if not name or all(name_of(row) != name for row in body.rows):
             number = sum(opcode_of(row) == "parameter" for row in body.rows)
             name = name or f"{SINGLE}{number}"
@@ -306,62 +306,62 @@ class Scanner(TextPieces):
         return name
 
     def _nested(self, begin: int, shape_end: int, stop: int, body: ParsedBody, depth: int) -> str:
-        """Read an operand that is an instruction of its own, without attributes; gives its name."""
+        """Read an operand that is a nested instruction, without attributes; return its name."""
         text = self.text
         if depth > _MAX_DEPTH:
-            raise Unreadable(f"instructions stand in each other deeper than {_MAX_DEPTH}", begin)
+            raise Unreadable(f"instructions nest deeper than {_MAX_DEPTH}", begin)
         opcode = self._expect(_word, self.skip(shape_end), "expected an opcode")
-        at = self.skip(opcode.end())
-        if not text.startswith("(", at):
-            raise Unreadable("expected `(` after the opcode", at)
-        close = self._balanced(at)
+        offset = self.skip(opcode.end())
+        if not text.startswith("(", offset):
+            raise Unreadable("expected `(` after the opcode", offset)
+        close = self._balanced(offset)
         if self.skip(close) < stop:
             raise Unreadable("expected `,` or `)` after an operand", close)
         references: tuple[str, ...] = ()
         if opcode[0] not in LITERAL_OPERANDS:
-            references = self._references(at + 1, close - 1, body, depth)
+            references = self._references(offset + 1, close - 1, body, depth)
         name = f"{NAMELESS}{len(body.rows)}"
         body.nested.add(len(body.rows))
-        type_text, operands = text[begin:shape_end], text[at + 1 : close - 1]
+        type_text, operands = text[begin:shape_end], text[offset + 1 : close - 1]
         body.add(("", name, type_text, opcode[0], operands, "", references), begin, close, ())
         return name
 
-    def attributes(self, at: int) -> int:
+    def attributes(self, offset: int) -> int:
         """The end of `, name=value, name=value`.
 
         Raises:
-            Unreadable: where it is something else.
+            Unreadable: for other text.
         """
-        return self.attributes_and_computations(at, _MAX_DEPTH)[0]
+        return self.attributes_and_computations(offset, _MAX_DEPTH)[0]
 
     def attributes_and_computations(
-        self, at: int, depth: int = 0
+        self, offset: int, depth: int = 0
     ) -> tuple[int, Sequence[tuple[int, Computation]]]:
-        """The end of `, name=value`, and the computations written there with where they begin.
+        """The end of `, name=value`, and the inline computations with their beginnings.
 
         Raises:
-            Unreadable: where it is something else.
+            Unreadable: for other text.
         """
         inline: list[tuple[int, Computation]] = []
         while True:
-            comma = self.skip(at)
+            comma = self.skip(offset)
             if not self.text.startswith(",", comma):
-                return at, inline
+                return offset, inline
             begin = self.skip(comma + 1)
             attribute = _attribute(self.text, begin)
             if attribute is None:
                 raise Unreadable("expected an attribute: a name and `=`", begin)
             begin = self.skip(attribute.end())
-            at = -1
+            offset = -1
             if attribute[1] in COUNTS_BRACES and self.text.startswith("{", begin):
-                at = end_of_braces(self.text, begin, self.end)
-            if at < 0:
-                at = self._value(begin)
+                offset = end_of_braces(self.text, begin, self.end)
+            if offset < 0:
+                offset = self._value(begin)
             if attribute[1] in _CALLS and self.text.startswith("{", begin) and depth < _MAX_DEPTH:
-                inline += self._inline(begin, at, depth + 1)
+                inline += self._inline(begin, offset, depth + 1)
 
     def _inline(self, begin: int, end: int, depth: int) -> list[tuple[int, Computation]]:
-        """The computations of `{ x = … ROOT y = … }`, or of several such in braces."""
+        """The computations of `{ x = … ROOT y = … }`, or of several of these in braces."""
         text = self.text
         inside = self.skip(begin + 1)
         if text.startswith("{", inside):
@@ -380,16 +380,16 @@ class Scanner(TextPieces):
         self.end, self.is_bare = bound, bare
         return [(begin, body.computation(text, (begin, close), "_", False, "", ""))]
 
-    # Going on after what could not be read
+    # Recovery after unreadable text
 
-    def _begins_computation(self, at: int) -> bool:
-        """True if a computation begins here, at the first column, although one is open."""
-        first_column = at == 0 or self.text[at - 1] == "\n"
-        return first_column and _computation_line(self.text, at) is not None
+    def _begins_computation(self, offset: int) -> bool:
+        """True if a computation begins here, at the first column, although another is open."""
+        first_column = offset == 0 or self.text[offset - 1] == "\n"
+        return first_column and _computation_line(self.text, offset) is not None
 
-    def _bound(self, at: int) -> None:
-        """Let the statement at `at` look as far as the next line that begins one."""
-        line_end = self.text.find("\n", at)
+    def _bound(self, offset: int) -> None:
+        """Bound the statement at `offset` by the next line that begins a statement."""
+        line_end = self.text.find("\n", offset)
         if line_end < 0:
             self.end = len(self.text)
             return
@@ -404,24 +404,26 @@ class Scanner(TextPieces):
                 line_end = following.end()
         self.end = self.next_statement
 
-    def _follows_comma(self, at: int) -> bool:
-        """True if a comma stands before `at`; blanks and `//` comments may be between."""
-        end = self._back(at)
+    def _follows_comma(self, offset: int) -> bool:
+        """True if a comma precedes `offset`, apart from blanks and `//` comments."""
+        end = self._back(offset)
         while comment := _line_comment(self.text, self.text.rfind("\n", 0, end) + 1, end):
             end = self._back(comment.start(1))
         return self.text[end - 1 : end] == ","
 
-    def _pass_over(self, at: int, unreadable: Unreadable, parse_errors: list[ParseError]) -> int:
-        """Note the unreadable line at `at` and go to the next one."""
+    def _pass_over(
+        self, offset: int, unreadable: Unreadable, parse_errors: list[ParseError]
+    ) -> int:
+        """Record the unreadable line at `offset`, and return the beginning of the next."""
         text = self.text
-        line_end = text.find("\n", at)
+        line_end = text.find("\n", offset)
         line_end = len(text) if line_end < 0 else line_end
-        stop = max(at, self._back(line_end))
+        stop = max(offset, self._back(line_end))
         before = parse_errors[-1] if parse_errors else None
-        if before is not None and before.end <= at and not text[before.end : at].strip():
+        if before is not None and before.end <= offset and not text[before.end : offset].strip():
             parse_errors[-1] = ParseError(before.message, before.start, stop)
         else:
             parse_errors.append(
-                ParseError(unreadable.message, min(max(unreadable.at, at), stop), stop)
+                ParseError(unreadable.message, min(max(unreadable.at, offset), stop), stop)
             )
         return self.skip(line_end)

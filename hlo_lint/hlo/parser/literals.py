@@ -1,9 +1,9 @@
 """The text of a constant as numpy: every type of element, nested braces, tuples, NaN payloads.
 
-`grammars/literal.lark` specifies the syntax. Here the whole text is read at once: what is not a
-number must be the braces that the shape asks for, and numpy reads the numbers, so that the time is
-linear and small. numpy is imported when somebody asks for a value; the types that it lacks (bf16,
-f8…, s4 …) are those of ml_dtypes.
+`grammars/literal.lark` specifies the syntax. Here the whole text is read at once: apart from the
+numbers it must be the braces of the shape, and numpy reads the numbers, so the time is linear and
+small. numpy is imported with the first value; types that it lacks (bf16, f8…, s4 …) are from
+ml_dtypes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class LiteralError(TextError):
 
 
 class Elided(Enum):
-    """A value that was left out when the text was printed."""
+    """A value that was elided when the text was printed."""
 
     ELIDED = "{...}"
 
@@ -34,7 +34,7 @@ class Elided(Enum):
 ELIDED: Final = Elided.ELIDED
 
 LiteralValue: TypeAlias = "NDArray[Any] | Elided | tuple[LiteralValue, ...] | None"
-"""An array (a scalar has no dimensions), what was left out, a tuple, or None for a token."""
+"""An array (a scalar has no dimensions), an elided value, a tuple, or None for a token."""
 
 _INTEGER = re.compile(r"[su]([0-9]+)").fullmatch
 
@@ -61,7 +61,7 @@ def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
     """The numpy type of an element type of XLA.
 
     Raises:
-        LiteralError: there is no such type, in this release of ml_dtypes at least.
+        LiteralError: the type is unknown, or missing in this release of ml_dtypes.
         ImportError: numpy, or ml_dtypes for a type that needs it, is not installed.
     """
     import numpy as np
@@ -84,7 +84,7 @@ def numpy_dtype(dtype: str) -> numpy.dtype[Any]:
 
 
 def read_literal(shape: Shape, text: str) -> LiteralValue:
-    """The value that the text between the brackets of a `constant` spells.
+    """The value of the text between the parentheses of a `constant`.
 
     >>> from hlo_lint.hlo.shape import parse_shape
     >>> read_literal(parse_shape("s32[2,2]"), "{ { 1, 2 }, { 3, 4 } }")
@@ -92,8 +92,8 @@ def read_literal(shape: Shape, text: str) -> LiteralValue:
            [3, 4]], dtype=int32)
 
     Raises:
-        LiteralError: where the text is not a value of the shape.
-        ImportError: where numpy, or ml_dtypes for a type that needs it, is not installed.
+        LiteralError: if the text is not a value of the shape.
+        ImportError: if numpy, or ml_dtypes for a type that needs it, is not installed.
     """
     if len(text) < 64 and text.replace(" ", "").strip() in ("{...}", "..."):
         return ELIDED
@@ -141,7 +141,7 @@ def _elements(text: str, count: int) -> list[str]:
 
 
 _MOST_AROUND_A_NUMBER: Final = 1 << 20
-"""Elements of an array of which only the first is written: XLA's parser sets the others to 0."""
+"""The largest array with a single printed number: XLA's parser sets the other elements to 0."""
 
 
 def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
@@ -180,15 +180,15 @@ def _array(shape: ArrayShape, text: str) -> NDArray[Any]:
 
 
 def _check_structure(shape: ArrayShape, data: bytes, is_complex: bool, text: str) -> None:
-    """True if braces and commas stand as the shape asks for."""
+    """Check that braces and commas match the shape."""
     structure = data.translate(None, _NOT_STRUCTURE)
     expected = b"(,)" if is_complex else b""
     dims = shape.dims
     if 0 in dims:
-        dims = dims[: dims.index(0) + 1]  # braces of nothing hold no braces
+        dims = dims[: dims.index(0) + 1]  # empty braces have no inner braces
     for size in reversed(dims):
         if size and len(expected) * size + size - 1 > len(structure):
-            expected = b"?"  # longer than the text is: never equal, never built
+            expected = b"?"  # longer than the text: never equal, so never built
             break
         expected = b"{" + b",".join([expected] * size) + b"}"
     if structure != expected:
@@ -214,7 +214,7 @@ def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) 
     numpy_type = np.dtype("uint64" if unsigned else "int64")
     if unsigned and b"-" in numbers:
         raise LiteralError("an unsigned number has no sign", text, text.find("-"))
-    if _has_long_number(numbers):  # numpy would clip what does not fit
+    if _has_long_number(numbers):  # numpy would clip numbers that do not fit
         if numbers.translate(None, _WHOLE_SIGNS + _BLANKS + b","):
             raise LiteralError("expected integers", text, 0)
         try:
@@ -233,7 +233,7 @@ def _integers(numbers: bytes, count: int, unsigned: bool, bits: int, text: str) 
 def _floats(
     numbers: bytes, count: int, dtype: str, numpy_type: numpy.dtype[Any], text: str
 ) -> NDArray[Any]:
-    """Read as XLA reads them: as doubles, which are then rounded."""
+    """Read floats as XLA does: as doubles, which are then rounded."""
     import numpy as np
 
     nans = _nans(numbers) if b"nan" in numbers else []
@@ -292,7 +292,7 @@ def _read(
 
 
 def spelled_literal(literal: NDArray[Any], dtype: str) -> str:
-    """An array as the text of a constant; of a float the very value that its type holds."""
+    """An array as the text of a constant; floats round-trip exactly."""
     if literal.ndim == 0:
         return _spelled_number(literal, dtype)
     return "{" + ", ".join(spelled_literal(part, dtype) for part in literal) + "}"

@@ -1,7 +1,7 @@
-"""A dictionary of MLIR attributes: what each value is, and where it stands in the text.
+"""A dictionary of MLIR attributes: the values with their positions in the text.
 
 `grammars/mlir_dictionary.lark` specifies the syntax and reads it: there are few such dictionaries
-in a dump. One value can be spelled anew; all the rest stays as it was, byte for byte.
+in a dump. A single value can be replaced; all other text is kept byte for byte.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 MlirValue: TypeAlias = (
     "bool | int | float | bytes | str | tuple[MlirValue, ...] | Mapping[str, MlirValue] | None"
 )
-"""A string is bytes; what stays text, `#gpu.address_space<global>`, is str; a unit is None."""
+"""A string is bytes; an attribute kept as text, `#gpu.address_space<global>`, is str; a unit is
+None."""
 
 MAX_DIGITS: Final = 4000
-"""Python itself reads no longer numbers unless told to."""
+"""The longest number that Python reads by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One named value."""
+    """A named value."""
 
     value: MlirValue
     type: str
@@ -40,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Dictionary:
-    """The text and what it says. Of duplicate names the first wins."""
+    """The text and its entries. The first of duplicate names wins."""
 
     text: str
     entries: Mapping[str, Entry]
@@ -53,17 +54,17 @@ class Dictionary:
 
     @property
     def values(self) -> Mapping[str, MlirValue]:
-        """Name and value of each, in order."""
+        """The names and values, in order."""
         return {name: entry.value for name, entry in self.entries.items()}
 
     def with_value(self, name: str, value: MlirValue) -> Dictionary:
-        """The same text with one value spelled anew; its type stays.
+        """The text with a value replaced; the value's type is kept.
 
         >>> read_dictionary("{n = 1 : i32, s = unit}").with_value("n", 8).text
         '{n = 8 : i32, s = unit}'
 
         Raises:
-            KeyError: there is no such name.
+            KeyError: if the name is missing.
         """
         start, end = self.entries[name].start, self.entries[name].end
         text = spelled(value)
@@ -74,13 +75,13 @@ class Dictionary:
 
 
 def read_dictionary(text: str) -> Dictionary:
-    """The value that the text spells.
+    """The dictionary in a text.
 
     >>> read_dictionary("{on = true, n = 3 : i32}").values
     {'on': True, 'n': 3}
 
     Raises:
-        PayloadError: it is not a dictionary of attributes; says at which character.
+        PayloadError: if it is not a dictionary of attributes, with the character.
     """
     from lark import UnexpectedInput
 
@@ -90,8 +91,8 @@ def read_dictionary(text: str) -> Dictionary:
         for entry in trees(dictionary):
             entries.setdefault(_name(entry), _entry(entry, text))
     except UnexpectedInput as error:
-        at = offset_of(error, text)
-        raise PayloadError("expected `name = value` of MLIR", at, "character") from None
+        offset = offset_of(error, text)
+        raise PayloadError("expected `name = value` of MLIR", offset, "character") from None
     except RecursionError:
         raise PayloadError("its brackets are nested too deep", 0, "character") from None
     return Dictionary(text, entries)
@@ -118,7 +119,7 @@ def spelled(value: MlirValue) -> str:
             return f"{value:.6e}" if float(f"{value:.6e}") == value else f"{value:.17e}"
         case tuple():
             return f"[{', '.join(map(spelled, value))}]"
-    return f"{{{', '.join(f'{name} = {spelled(one)}' for name, one in value.items())}}}"
+    return f"{{{', '.join(f'{name} = {spelled(item)}' for name, item in value.items())}}}"
 
 
 def _name(entry: Tree[Token]) -> str:
@@ -128,7 +129,7 @@ def _name(entry: Tree[Token]) -> str:
 
 def _entry(entry: Tree[Token], text: str) -> Entry:
     values = trees(entry)
-    if not values:  # a unit: the name says it all
+    if not values:  # a unit has only a name
         end = terminals(entry)[0].end_pos or 0
         return Entry(None, "", end, end)
     (tree,) = values
@@ -149,12 +150,12 @@ def _value(tree: Tree[Token], text: str) -> MlirValue:
             try:
                 return mlir_unescape(token[1:-1])
             except PayloadError as error:
-                at = (token.start_pos or 0) + 1 + (error.offset or 0)
-                raise PayloadError(error.message, at, "character") from None
+                offset = (token.start_pos or 0) + 1 + (error.offset or 0)
+                raise PayloadError(error.message, offset, "character") from None
         case "integer" | "float" | "boolean":
             return _scalar(leaves[0])
         case "list":
-            return tuple(_value(one, text) for one in trees(tree))
+            return tuple(_value(child, text) for child in trees(tree))
         case "numbers":
             return tuple(map(_scalar, leaves[1:]))
         case "dictionary":

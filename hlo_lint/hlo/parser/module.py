@@ -1,4 +1,4 @@
-"""Text to modules, losslessly: each file is cut into pieces, and the pieces are read."""
+"""Text to modules, losslessly: each file is cut into pieces, and the pieces are parsed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _first_line_of_module = late(r"[ \t]*HloModule\b").match
 _part_starts = late(r"\n(?:// -----[ \t]*\r?$|[ \t]*HloModule\b)", re.M).finditer
-"""Line breaks before parts: `^` would be looked for at each character."""
+"""Line breaks before parts: `^` would be tried at each character."""
 _begins_module = re.compile(r"HloModule(?![\w.\-])", re.A).match
 _module_name = re.compile(r"HloModule %?([A-Za-z_][\w.\-]*)(?=[,:]|\Z)", re.A).match
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -27,25 +27,25 @@ _table = late(rf"(?:{'|'.join(_TABLES)})[ \t]*\r?\n(?:[ \t]*\d+ [^\n]*(?:\n|$))*
 
 
 class Memo(LineMemo):
-    """A cache of earlier reads, shared by the files of one directory, whole files included."""
+    """A cache of earlier reads, shared by the files of a directory, whole files included."""
 
     __slots__ = ("files",)
 
     def __init__(self) -> None:
         super().__init__()
         self.files: dict[tuple[int, int], tuple[Module, ...]] = {}
-        """By length and hash. The first text of a length is not hashed, and stands at 0: most are
-        alone with theirs, and to compare a text with one other takes no longer."""
+        """By length and hash. The first text of a length is not hashed, and has the hash 0: most
+        lengths are unique, and a comparison of texts is as fast as a hash."""
 
     def clear(self) -> None:
-        """Forget everything: what is read from now on shares nothing with what was read before."""
-        self.lines = SharedLines()  # computations that are still held keep theirs
+        """Clear the cache: later reads are independent of earlier reads."""
+        self.lines = SharedLines()  # living computations keep the old lines
         for held in (self.latest, self.shared, self.files):
             held.clear()
 
 
 def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = None) -> HloFile:
-    """All modules of a file; what cannot be read is in their `problems`."""
+    """All modules of a file; unreadable parts are in their `problems`."""
     text = decode(data) if isinstance(data, bytes) else data
     if memo is None:
         modules = _modules(text, None)
@@ -71,18 +71,18 @@ def parse_file(data: bytes | str, path: Path | None = None, memo: Memo | None = 
 
 
 def _is_text_of(modules: tuple[Module, ...], text: str) -> bool:
-    """True if a text is that of these modules; its length is."""
-    at = 0
+    """True if a text, of the right length, is the text of these modules."""
+    offset = 0
     for piece in chain.from_iterable([module.pieces for module in modules]):
         own = piece if isinstance(piece, str) else piece.text
-        if not text.startswith(own, at):
+        if not text.startswith(own, offset):
             return False
-        at += len(own)
+        offset += len(own)
     return True
 
 
 def _split(text: str) -> list[str]:
-    """One part for each module: `// -----` and a second `HloModule` begin a new one."""
+    """A part for each module: `// -----` and a second `HloModule` begin a new part."""
     if "\nHloModule" not in text and "// -----" not in text:
         return [text]
     cuts = []
@@ -96,7 +96,7 @@ def _split(text: str) -> list[str]:
         return [text]
     bounds = [0, *cuts, len(text)]
     parts = [text[begin:end] for begin, end in pairwise(bounds)]
-    # A part of nothing but comments and white space is not a module: it goes with the one before.
+    # A part of only comments and white space is not a module: it is merged with the previous.
     merged: list[list[str]] = []
     is_void = False
     for part in parts:
@@ -118,7 +118,7 @@ def _is_void(part: str) -> bool:
 def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     """All modules of a text."""
     reader = _ModuleReader(text, memo)
-    # Where a printer wrote all of it, no second module begins.
+    # If XLA printed all of it, there is no second module.
     if reader.at < len(text) and (hlo := _only_hlo(text)) is not None:
         modules, start = _modules(hlo, None), 0
         for module in modules:
@@ -129,7 +129,7 @@ def _modules(text: str, memo: Memo | None) -> tuple[Module, ...]:
     if len(parts) > 1:
         modules = tuple([_ModuleReader(part, memo).module() for part in parts])
         if any(module.header or module.computations for module in modules):
-            return modules  # a log has separators, too, and no part of it is HLO
+            return modules  # a log has separators, too, but no HLO between them
     return (reader.module(),)
 
 
@@ -140,25 +140,25 @@ def _only_hlo(text: str) -> str | None:
 
 
 class _ModuleReader:
-    """Reads one module, from the first character of a text to the last."""
+    """Reads a module, from the first character of a text to the last."""
 
     def __init__(self, text: str, memo: Memo | None) -> None:
-        """Read as far as a printer wrote it; `module` reads the rest."""
+        """Read the part that XLA printed; `module` reads the rest."""
         self.text = text
         self.memo = memo
         self.name = self.header = ""
         self.tables: list[str] = []
         self.computations: list[tuple[int, Computation]] = []
-        """With the first character of each; without those written into their attributes."""
+        """Computations with the first character of each; without inline computations."""
         self.parse_errors: list[ParseError] = []
         self.printed = PrintedReader(text, memo)
         self.at = self._read_printed_head()
-        """The first character that was not read; 0 if no printer wrote the header."""
+        """The first unread character; 0 if the header is not as XLA prints it."""
         if self.at:
             self.at = self.printed.read(self.at, self.computations)
 
     def _read_printed_head(self) -> int:
-        """Read header and tables as a printer writes them; gives the place after, or 0."""
+        """Read header and tables as XLA prints them; return the end, or 0."""
         text = self.text
         end = text.find("\n\n") if text.startswith("HloModule") else 0
         end = len(text) if end < 0 else end
@@ -167,7 +167,7 @@ class _ModuleReader:
         if name is None or "\n" in header or "\r" in header or "//" in header:
             return 0
         if header.count('"') % 2 or (end == len(text) and " ENTRY " in header):
-            return 0  # a string goes on below, or all of the module is one line
+            return 0  # a string continues below, or the whole module is one line
         tables = []
         while text.startswith(_TABLES, end + 2):
             begin = end + 2
@@ -175,7 +175,7 @@ class _ModuleReader:
             end = len(text) if end < 0 else end
             tables.append(text[begin:end].strip("\n"))
         if text.startswith((" ", "\t"), end + 2):
-            return 0  # a table that is indented
+            return 0  # an indented table
         self.name, self.header, self.tables = name[1], header, tables
         return min(end + 2, len(text))
 
@@ -195,11 +195,11 @@ class _ModuleReader:
         )
 
     def _read_rest(self) -> None:
-        """Read what no printer wrote, a computation at a time, and what stands between."""
+        """Read the rest with the general parser, a computation at a time."""
         from hlo_lint.hlo.parser.general import Scanner
 
         text, scanner = self.text, Scanner(self.text)
-        # Nobody writes so much by hand: a printer did, and somebody added a comment.
+        # A text this long is not written by hand: XLA printed it, and a comment was added.
         is_printed = self.at > 0 or len(text) > MAX_TOGETHER
         self.parse_errors = scanner.parse_errors
         if not self.at:
@@ -213,28 +213,28 @@ class _ModuleReader:
             self.parse_errors = [_not_hlo(text, scanner.skip(0))]
 
     def _read_head(self, scanner: Scanner) -> int:
-        """Read header, tables and statements without a computation; gives the place after."""
+        """Read header, tables and statements without a computation; return the end."""
         text = self.text
-        at = scanner.skip(0)
-        if text.startswith("<", at):
+        offset = scanner.skip(0)
+        if text.startswith("<", offset):
             return len(text)  # a page of HTML, whose scripts have braces
-        if _begins_module(text, at):
-            self.name, end = scanner.header(at)
-            self.header = text[at:end]
-            at = scanner.skip(end)
-        while table := _table(text, at):
+        if _begins_module(text, offset):
+            self.name, end = scanner.header(offset)
+            self.header = text[offset:end]
+            offset = scanner.skip(end)
+        while table := _table(text, offset):
             self.tables.append(table[0].strip("\n"))
-            at = scanner.skip(table.end())
-        bare = None if self.header else type(scanner)(text).statements(at)
+            offset = scanner.skip(table.end())
+        bare = None if self.header else type(scanner)(text).statements(offset)
         if bare is not None:
             end, computation = bare
             self.name = computation.name
-            self.computations.append((at, computation))
-            at = end
-        return at
+            self.computations.append((offset, computation))
+            offset = end
+        return offset
 
     def _all_computations(self) -> list[tuple[int, Computation]]:
-        """The computations of the module, each once, and where they begin."""
+        """The computations of the module, each once, and their beginnings."""
         computations = self.computations
         if any(computation.inline for _, computation in computations):
             computations = [*chain.from_iterable(_with_inline(*place) for place in computations)]
@@ -242,32 +242,32 @@ class _ModuleReader:
         if self.memo is not None:
             seen: set[Computation] = set()
             for number, (start, computation) in enumerate(computations):
-                if computation in seen:  # the memo knows both as one, and they stand apart
+                if computation in seen:  # the memo shares it, but it occurs twice in the text
                     computations[number] = start, computation.copy()
                 seen.add(computation)
         return computations
 
     def _pieces(self) -> tuple[str | Computation, ...]:
-        """The text, cut so that texts of one memo share those of their computations."""
+        """The text, cut so that texts with the same memo share their computations."""
         if self.memo is None:
             return (self.text,)
         pieces: list[str | Computation] = []
-        at = 0
+        offset = 0
         for start, computation in self.computations:
-            pieces += (self.text[at:start], computation)
-            at = start + computation.size
-        return (*pieces, self.text[at:])
+            pieces += (self.text[offset:start], computation)
+            offset = start + computation.size
+        return (*pieces, self.text[offset:])
 
 
 def _with_inline(start: int, computation: Computation) -> Iterator[tuple[int, Computation]]:
-    """A computation after those in its attributes, as in XLA's modules, and where each begins."""
+    """A computation after its inline computations, as in XLA's modules, with their beginnings."""
     for call in chain.from_iterable(computation.inline.values()):
         yield from _with_inline(start + call.start, call.computation)
     yield start, computation
 
 
 def _name_inline(computations: list[tuple[int, Computation]], outer: set[Computation]) -> None:
-    """Give computations that the text leaves nameless XLA's names: `_`, `_.1` …"""
+    """Give nameless computations XLA's names: `_`, `_.1` …"""
     taken = {computation.name for computation in outer}
     number = 0
     for _, computation in computations:
@@ -297,7 +297,7 @@ _FORMATS = {
     r"(?s).*?\b(?:stablehlo|mhlo|vhlo|sdy)\.": "StableHLO",
     r"\{ ?lambda\b|let\b": "a jaxpr",
 }
-"""The formats that jax prints besides HLO, by how their texts begin."""
+"""Other formats that jax prints, by the beginning of their texts."""
 
 
 def _other_format(head: str) -> str:

@@ -1,4 +1,4 @@
-"""The names that lists of operands refer to, of many instructions at once."""
+"""The names in lists of operands, of many instructions at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from hlo_lint.text.patterns import late
 
 _is_no_index = late(r"#(?:(?<=[ \n]#)|(?<=\A#)|(?![0-9]+(?:[# \n]|\Z)))").search
-# One after part of a name stays, and makes the list one that is not read here.
+# A comment inside a name is kept, so the list is left to the general parser.
 _remove_comments = late(r"/\*(?<![\w.\-#%]/\*)[^*\n]*\*/").sub
 _no_name = late(r"%(?:(?<![ \n/]%)(?<!\A%)|(?![A-Za-z_]))").search
 _ARRAY = (
@@ -18,7 +18,7 @@ _ARRAY = (
 
 
 def _shape() -> str:
-    """A pattern of arrays, and of tuples of them, at most six deep."""
+    """A pattern of arrays, and of tuples of these, at most six deep."""
     shape = _ARRAY
     for _ in range(6):
         shape = rf"(?:{_ARRAY}|b?\((?:{shape}|[^()\[\]{{}}\n])*+\))"
@@ -30,7 +30,7 @@ _remove_shapes = late(rf", ?+{_shape()} ").sub
 NAME_BYTES: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-\n"
 _REFERENCE_BYTES = NAME_BYTES + b"# "
 _FIRST_LETTERS = bytes.maketrans(b"0123456789.-\n", b"0" * 12 + b" ")
-"""Makes `0` of what no name begins with, and a blank of what ends a line of operands."""
+"""Maps characters that cannot begin a name to `0`, and line breaks to blanks."""
 
 
 def utf8(text: str) -> bytes:
@@ -39,10 +39,10 @@ def utf8(text: str) -> bytes:
 
 
 def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
-    """The names that each list of operands refers to; None if one is not plain enough.
+    """The names in each list of operands; None if any list is not plain enough.
 
-    Operands are names that `, ` stands between, each after its shape or without one, as releases
-    before jax 0.5 print it. No list has a line break in it.
+    Operands are names separated by `, `, each with or without its shape (releases before jax 0.5
+    print shapes). Lists have no line breaks.
 
     >>> read_references(["%a, b#1", "", "f32[2]{0} %x, (f32[], s32[]) %y"])
     [('a', 'b#1'), (), ('x', 'y')]
@@ -51,7 +51,7 @@ def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
     if "/" in joined:
         joined = _remove_comments("", joined)
     if is_typed := joined.count(" ") != joined.count(", "):
-        # With a comma before each operand, the pattern is looked for at commas alone.
+        # With a comma before each operand, the pattern is only tried at commas.
         joined = joined.replace(", ", ",").replace("\n", "\n,")
         joined = _remove_shapes(",", f",{joined}")[1:]
         if " " in joined:
@@ -73,7 +73,7 @@ def read_references(operands: Iterable[str]) -> list[tuple[str, ...]] | None:
 
 
 def _has_a_gap(joined: str) -> bool:
-    """True if an operand is missing between two others, or before or after one."""
+    """True if an operand is missing between, before or after others."""
     if joined[:1] == " " or joined[-1:] == " ":
         return True
     return "  " in joined or "\n " in joined or " \n" in joined

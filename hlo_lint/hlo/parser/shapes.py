@@ -1,9 +1,8 @@
-"""Every spelling of a shape that XLA prints, and what is wrong with a text that is none.
+"""All spellings of a shape, and the errors of malformed shapes.
 
-`hlo_lint.hlo.shape.parse_shape` reads plain arrays by itself and asks here for the rest. Tuples are
-taken apart at their own commas and each element goes back to `parse_shape`, which remembers it:
-a tuple of thousands holds few different elements. Only what is left goes through
-`grammars/shape.lark`.
+`hlo_lint.hlo.shape.parse_shape` reads plain arrays itself and leaves the rest to this module.
+Tuples are split at their commas and each element goes back to `parse_shape`, which caches it: a
+tuple of thousands has few distinct elements. Only the rest goes through `grammars/shape.lark`.
 """
 
 from __future__ import annotations
@@ -83,7 +82,8 @@ EXAMPLES = {
     "a buffer holds one array": ["b()", "b(token[])", "b((f32[2]))", "b(b(f32[2]))", "b(2"],
     "nothing may follow a shape": ["f32[2] x", "f32[2],", "f32[2]{0}{0}", "token[]{", "b(f32[2])x"],
 }
-"""Messages for malformed shapes: texts that fail in the same state get the same message."""
+"""Messages for malformed shapes, by examples: a text gets the message of the example that fails in
+the same state."""
 
 _STRUCTURE = late(r"/\*(?:.*?\*/)?|//[^\n]*|[(){}\[\],]", re.S)
 _BLANK = late(BLANK)
@@ -93,23 +93,23 @@ _is_laid_out = late(
     r"([^{}(]+\{[0-9,]*)"
     rf":(?:T((?:{_TILE})++))?(?:E\(({_NUMBER})\))?(?:S\(({_NUMBER})\))?\}}"
 ).fullmatch
-"""Tiles, size of elements and memory space: all that TPUs and host memory print in a layout."""
+"""Tiles, element size and memory space: all parts of layouts on TPUs and in host memory."""
 _OPAQUE = {f"{kind}[]": OpaqueShape(kind) for kind in ("token", "opaque")}
 _INDEX = late(r"/\*index=\d+\*/")
 _nests = re.compile(r"\((?![\d*])").search
-"""Finds a tuple or a buffer: parentheses of a layout hold numbers."""
+"""Finds a tuple or a buffer: the parentheses of a layout contain numbers."""
 _OPENS = {"(", "[", "{"}
 _CLOSES = {")", "]", "}"}
 
 
 def read_shape(text: str) -> Shape:
-    """The shape that `text` spells, however it is spelled.
+    """The shape in a text, in any spelling.
 
     >>> str(read_shape("(f32 [2]{0:T(8,128)}, /*index=1*/(), token[])"))
     '(f32[2]{0:T(8,128)}, (), token[])'
 
     Raises:
-        ShapeSyntaxError: where it is not a shape.
+        ShapeSyntaxError: if it is not a shape.
     """
     if text.startswith("(") and (printed := _read_printed_tuple(text)) is not None:
         return printed
@@ -118,7 +118,7 @@ def read_shape(text: str) -> Shape:
 
 
 def _read_printed_tuple(text: str) -> TupleShape | None:
-    """A tuple of arrays as XLA prints it; None where it has to be taken apart."""
+    """A tuple of arrays as XLA prints it; None if it has to be split."""
     if not text.endswith(")") or _nests(text, 1):
         return None
     elements = [shape_or_none(element) for element in _INDEX.sub("", text[1:-1]).split(", ")]
@@ -133,22 +133,22 @@ def _blank_end(text: str, start: int) -> int:
 
 
 def _read_tuple(text: str, start: int) -> TupleShape:
-    """Takes a tuple apart without recursion: a hostile text may nest as deep as it is long."""
+    """Split a tuple without recursion: a hostile text may nest as deep as it is long."""
     open_tuples: list[list[Shape]] = []
     brackets = 0  # that the element at hand has opened
     begin = start  # of the element at hand
     complete = False  # the element at hand is a tuple that has closed
     for match in _STRUCTURE.finditer(text, start):
-        sign, at = match[0], match.start()
+        sign, offset = match[0], match.start()
         if sign.startswith("/"):
             if sign == "/*":
-                raise ShapeSyntaxError("a comment never ends", text, at)
-            if not text[begin:at].strip():
+                raise ShapeSyntaxError("a comment never ends", text, offset)
+            if not text[begin:offset].strip():
                 begin = match.end()
             continue
-        if sign == "(" and not (brackets or complete or text[begin:at].strip()):
+        if sign == "(" and not (brackets or complete or text[begin:offset].strip()):
             if len(open_tuples) == MAX_DEPTH:
-                raise ShapeSyntaxError(f"tuples nest deeper than {MAX_DEPTH}", text, at)
+                raise ShapeSyntaxError(f"tuples nest deeper than {MAX_DEPTH}", text, offset)
             open_tuples.append([])
             begin = match.end()
             continue
@@ -159,12 +159,12 @@ def _read_tuple(text: str, start: int) -> TupleShape:
             brackets -= sign in _CLOSES
             continue
         if sign == "]" or sign == "}":
-            raise ShapeSyntaxError("nothing opens this bracket", text, at)
+            raise ShapeSyntaxError("nothing opens this bracket", text, offset)
         if complete:
-            if text[begin:at].strip():
+            if text[begin:offset].strip():
                 raise ShapeSyntaxError("nothing may follow a shape", text, begin)
-        elif sign == "," or open_tuples[-1] or text[begin:at].strip():
-            open_tuples[-1].append(_element(text, begin, at))
+        elif sign == "," or open_tuples[-1] or text[begin:offset].strip():
+            open_tuples[-1].append(_element(text, begin, offset))
         begin = match.end()
         complete = sign == ")"
         if complete:
@@ -197,7 +197,7 @@ def _check_rank(shape: ArrayShape, text: str, offset: int) -> None:
 
 
 def _read_single(text: str) -> Shape:
-    if not text:  # of a tuple without elements, or of an instruction whose type is left out
+    if not text:  # an empty tuple, or an instruction without a type
         raise ShapeSyntaxError("expected a shape", text, 0)
     if text.count("(") > MAX_DEPTH:
         _check_depth(text)
@@ -205,7 +205,7 @@ def _read_single(text: str) -> Shape:
 
 
 def _read_laid_out(text: str) -> ArrayShape | None:
-    """An array with a layout of tiles; None where the grammar has to say what it is."""
+    """An array with a tiled layout; None if the grammar has to read it."""
     match = _is_laid_out(text)
     if match is None:
         return None
@@ -231,7 +231,7 @@ def _check_depth(text: str) -> None:
 
 
 def read_by_grammar(text: str) -> Shape:
-    """The shape that `text` spells, all of it read by the grammar: the slow and exact way."""
+    """The shape in a text, read only by the grammar: slow, and the specification."""
     from lark import UnexpectedInput
 
     try:
@@ -258,7 +258,7 @@ def _brackets_left_open(text: str) -> bool:
 
 
 class _Values:
-    """Turns a tree of `shape.lark` into values; each method is named as its rule."""
+    """Turns a tree of `shape.lark` into values; each method is named after its rule."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -16,7 +16,7 @@ _field = re.compile(r"(\w+)=\s*(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One frame of a Python stack."""
+    """A frame of a Python stack."""
 
     file: str
     line: int
@@ -24,7 +24,7 @@ class Frame:
 
 
 class StackFrames:
-    """The tables FileNames, FunctionNames, FileLocations and StackFrames of one module.
+    """The tables FileNames, FunctionNames, FileLocations and StackFrames of a module.
 
     >>> frames = read_stack_frames((
     ...     'FileNames\\n1 "model.py"', 'FunctionNames\\n1 "<module>"\\n2 "attention"',
@@ -46,11 +46,11 @@ Frame(file='model.py', line=9, function='<module>'))
         self._frames = _records(texts.get("StackFrames", ""))
 
     def stack(self, frame_id: int) -> tuple[Frame, ...]:
-        """The frames from the innermost outwards; empty where the tables do not know the id."""
+        """The frames from the innermost outwards; empty for an unknown id."""
         return tuple(self.frames(frame_id))
 
     def frames(self, frame_id: int) -> Iterator[Frame]:
-        """The same, each read when it is asked for."""
+        """The frames from the innermost outwards, read on demand."""
         seen: set[int] = set()
         while frame_id in self._frames and frame_id not in seen:
             seen.add(frame_id)
@@ -60,7 +60,7 @@ Frame(file='model.py', line=9, function='<module>'))
             if file is not None:
                 function = self._functions.get(place.get("function_name_id", 0), "")
                 yield Frame(file, place.get("line", 0), function)
-            # Printed ids of parents are one too high: the first frame, which has none, says 1.
+            # Printed parent ids are off by one: the first frame, without a parent, has 1.
             frame_id = record.get("parent_frame_id", 1) - 1
 
 
@@ -69,7 +69,7 @@ def _names(table: str) -> dict[int, str]:
 
 
 def _records(table: str) -> dict[int, str]:
-    """The text between the braces of each row: few of them are ever read."""
+    """The text between the braces of each row: few rows are ever read."""
     return {int(number): fields for number, _, fields in _row.findall(table)}
 
 
@@ -79,5 +79,5 @@ def _fields(record: str) -> dict[str, int]:
 
 @lru_cache(maxsize=64)
 def read_stack_frames(tables: tuple[str, ...]) -> StackFrames:
-    """The tables of one module, read once; no text makes it raise."""
+    """The tables of a module, cached; never raises."""
     return StackFrames(tables)

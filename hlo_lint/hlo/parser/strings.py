@@ -3,7 +3,7 @@ r"""The spelling of bytes in a `backend_config`.
     backend_config={opaque = "x\9C\ED…", n = 1 : i32}    MLIR: a backslash and two hex digits
     backend_config="x\234\355…"                          C: a backslash and three octal digits
 
-MLIR spells the attributes of a typed-FFI call, `absl::CEscape` what does not look like a
+MLIR spells the attributes of a typed-FFI call, `absl::CEscape` any text that does not look like a
 dictionary in braces (`HloInstruction::BackendConfig` in `hlo_instruction.cc`).
 """
 
@@ -20,7 +20,7 @@ from hlo_lint.text.source import decode, encode
 
 
 def mlir_escape(data: bytes) -> str:
-    r"""As `llvm::printEscapedString` spells it, without the quotes.
+    r"""Bytes escaped as by `llvm::printEscapedString`, without quotes.
 
     >>> mlir_escape(b'x\x9c\n"\\')
     'x\\9C\\0A\\22\\\\'
@@ -41,7 +41,7 @@ def mlir_unescape(text: str) -> bytes:
 
 
 def c_escape(data: bytes) -> str:
-    r"""As `absl::CEscape` spells it, without the quotes.
+    r"""Bytes escaped as by `absl::CEscape`, without quotes.
 
     >>> c_escape(b"x\x9c\n'")
     "x\\234\\n\\'"
@@ -62,7 +62,7 @@ def c_unescape(text: str) -> bytes:
 
 
 def c_unescape_all(text: str) -> bytes:
-    r"""The same, where a backslash that begins no escape is left out.
+    r"""The bytes of a C string; a backslash that does not begin an escape is dropped.
 
     >>> c_unescape_all(r"a\q\x41")
     b'aqA'
@@ -90,7 +90,7 @@ _C_ESCAPE: Final = late(
     r"|u(?![dD][89a-fA-F])[0-9A-Fa-f]{4}|U00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}|[abfnrtv?'\"\\])|(.?))",
     re.S,
 )
-"""An escape without its backslash, or a character that begins none."""
+"""An escape without its backslash, or a character that does not begin an escape."""
 _LETTERS: Final = dict(zip("abfnrtv", b"\a\b\f\n\r\t\v", strict=True))
 
 
@@ -113,7 +113,7 @@ def _letter(letter: str) -> int:
 
 
 def _character(byte: int) -> str:
-    """The character that `encode` turns into one byte."""
+    """The character that `encode` turns into a given byte."""
     return decode(bytes((byte,)))
 
 
@@ -124,16 +124,18 @@ def _unescaped(
     *,
     is_strict: bool = True,
 ) -> bytes:
-    pieces = escapes.split(text)  # text, escape, what begins none, text, …
+    pieces = escapes.split(text)  # text, escape, other character, text, …
     if not is_strict:
         others = zip(pieces[1::3], pieces[2::3], strict=True)
-        pieces[1::3] = [character_of(one) if one else other for one, other in others]
+        pieces[1::3] = [
+            character_of(escape) if escape else character for escape, character in others
+        ]
         del pieces[2::3]
         return encode("".join(pieces))
-    if any(other is not None for other in pieces[2::3]):
-        at = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
-        shown = ascii(text[at : at + 3])[1:-1]
-        raise PayloadError(f"{shown} is not an escape", at, "character")
+    if any(character is not None for character in pieces[2::3]):
+        offset = next(match.start() for match in escapes.finditer(text) if match[2] is not None)
+        shown = ascii(text[offset : offset + 3])[1:-1]
+        raise PayloadError(f"{shown} is not an escape", offset, "character")
     pieces[1::3] = map(character_of, pieces[1::3])
     del pieces[2::3]
     return encode("".join(pieces))

@@ -1,7 +1,7 @@
 """The tokens of an instruction's text with their positions, and the spans of its parts.
 
-`InstructionSpans` goes by the record that the parser made of the text; `instruction_tokens` and
-`head_tokens` go by the text alone, so that a line that is being typed has tokens, too.
+`InstructionSpans` uses the parser's record of the text; `instruction_tokens` and `head_tokens` use
+only the text, so that a line that is being typed has tokens, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _is_reference = late(r"%?[A-Za-z_][\w.\-]*(?:#\d+)*", re.A).fullmatch
 
 
 class OperandSpan(NamedTuple):
-    """The span of an operand that is written as a name, in characters of the text around it."""
+    """The span of an operand that is a name, in characters of the surrounding text."""
 
     shape_start: int
     """The start of its shape; `start` if none is printed."""
@@ -57,7 +57,7 @@ class OperandSpan(NamedTuple):
 
 
 class InstructionSpans:
-    """The spans of the parts of one instruction, in characters of its text."""
+    """The spans of the parts of an instruction, in characters of its text."""
 
     def __init__(self, text: str, record: InstructionRecord) -> None:
         self.text = text
@@ -69,29 +69,29 @@ class InstructionSpans:
         operands = operands_of(record)
         self.operands = Span(self.close - len(operands), self.close)
         """The text between the parentheses."""
-        at = text.rfind(opcode_of(record), 0, self.operands.start)
-        self.opcode = Span(at, at + len(opcode_of(record)))
-        at = text.rfind(type_of(record), 0, at) if type_of(record) else at
-        self.shape = Span(at, at + len(type_of(record)))
+        start = text.rfind(opcode_of(record), 0, self.operands.start)
+        self.opcode = Span(start, start + len(opcode_of(record)))
+        start = text.rfind(type_of(record), 0, start) if type_of(record) else start
+        self.shape = Span(start, start + len(type_of(record)))
         """Empty if the shape is left out."""
 
     @cached_property
     def name(self) -> Span | None:
-        """The name with its `%`; None for an instruction inside the operands of another."""
+        """The name with its `%`; None for an instruction nested in the operands of another."""
         name = _match_name(self.text, 0, self.shape.start)
         return Span(*name.span(1)) if name else None
 
     @cached_property
     def operand_spans(self) -> tuple[OperandSpan | None, ...]:
-        """One for each operand; None for one that is an instruction of its own.
+        """The span of each operand; None for a nested instruction.
 
-        Empty if the text does not show which text is which operand.
+        Empty if the text cannot be matched with the operands.
         """
         numbers = range(len(references_of(self.record)))
         return tuple(map(self.operand_span, numbers)) if self._spans_in_operands else ()
 
     def operand_span(self, number: int) -> OperandSpan | None:
-        """The span of one operand; None where `operand_spans` has none for it."""
+        """The span of an operand, as in `operand_spans`, or None."""
         spans, begin = self._spans_in_operands, self.operands.start
         span = spans[number] if number < len(spans) else None
         return span and OperandSpan(begin + span.shape_start, begin + span.start, begin + span.end)
@@ -113,13 +113,13 @@ class InstructionSpans:
 
 
 def operand_spans(operands: str) -> tuple[OperandSpan | None, ...]:
-    """The spans of the operands in a list; None for what is not a name but an instruction.
+    """The spans of the operands in a list; None for a nested instruction.
 
     >>> operand_spans("f32[2]{0} %a, b#1")
     (OperandSpan(shape_start=0, start=10, end=12), OperandSpan(shape_start=14, start=14, end=17))
     """
     spans: list[OperandSpan | None] = []
-    for tokens in filter(None, _parts(operands)):  # XLA passes over what is empty
+    for tokens in filter(None, _parts(operands)):  # XLA skips empty operands
         start, end = tokens[-1]
         is_name = _is_reference(operands, start, end)
         spans.append(OperandSpan(tokens[0][0], start, end) if is_name else None)
@@ -157,7 +157,7 @@ def top_level_commas(text: str) -> int:
 
 
 def _parts(text: str) -> list[list[tuple[int, int]]]:
-    """The tokens between top-level commas, without comments; brackets with contents are one."""
+    """The tokens between top-level commas, without comments; a pair of brackets is a token."""
     parts: list[list[tuple[int, int]]] = [[]]
     depth = start = 0
     for token in _token.finditer(text):
@@ -181,15 +181,15 @@ def _parts(text: str) -> list[list[tuple[int, int]]]:
 
 
 class Role(Enum):
-    """The part that a token plays in its instruction."""
+    """The role of a token in its instruction."""
 
     KEYWORD = "keyword"
     NAME = "name"
-    """The name that an instruction or a head gives."""
+    """The name that an instruction or a head defines."""
     TYPE = "type"
     OPCODE = "opcode"
     OPERAND = "operand"
-    """A word among the operands: mostly a name that is read."""
+    """A word among the operands: mostly a name."""
     ATTRIBUTE = "attribute"
     CALLED = "called"
     """A computation in an attribute that calls it."""
@@ -204,14 +204,14 @@ class Role(Enum):
 
 
 class Token(NamedTuple):
-    """A word, string or comment of a text, in characters of it."""
+    """A word, string or comment of a text, with its position."""
 
     role: Role
     text: str
     start: int
     end: int
     attribute: str = ""
-    """The attribute whose value it stands in."""
+    """The attribute whose value contains it."""
 
     @property
     def name(self) -> str:
@@ -243,7 +243,7 @@ _ROLES = {
 def instruction_tokens(
     text: str, record: InstructionRecord | None = None, *, named: bool = True
 ) -> Iterator[Token]:
-    """The tokens of an instruction; it is not `named` inside another's operands.
+    """The tokens of an instruction; a nested instruction is not `named`.
 
     >>> text = "ROOT %r = f32[2] reduce(%x#1, c), to_apply=%add"
     >>> [(token.role.value, token.name) for token in instruction_tokens(text)][2:]
@@ -251,9 +251,9 @@ def instruction_tokens(
 ('attribute', 'to_apply'), ('called', 'add')]
     """
     stage = Role.NAME if named else Role.TYPE
-    depth, at, attribute = 0, 0, ""
-    while match := _token.search(text, at):
-        at, group = match.end(), match.lastgroup
+    depth, offset, attribute = 0, 0, ""
+    while match := _token.search(text, offset):
+        offset, group = match.end(), match.lastgroup
         word = match[0]
         role: Role | None = None
         match group:
@@ -272,22 +272,22 @@ def instruction_tokens(
             case "comma" if not depth and stage is Role.VALUE:
                 stage = Role.ATTRIBUTE
             case "word" if stage is Role.NAME:
-                is_root = word == "ROOT" and not _assigns(text, at)
+                is_root = word == "ROOT" and not _assigns(text, offset)
                 role = Role.KEYWORD if is_root else Role.NAME
             case "word" if stage is Role.TYPE:
-                is_opcode = not depth and _opens(text, at) is not None
+                is_opcode = not depth and _opens(text, offset) is not None
                 if is_opcode and (record is None or opcode_of(record) == word):
                     role, stage = Role.OPCODE, Role.OPERAND
                     if record is not None and word in LITERAL_OPERANDS and operands_of(record):
-                        # A literal may be as long as a file, and no word of it is a name.
-                        yield Token(role, word, match.start(), at)
-                        at = text.find(operands_of(record), at) + len(operands_of(record))
+                        # A literal may be as long as a file, and has no names.
+                        yield Token(role, word, match.start(), offset)
+                        offset = text.find(operands_of(record), offset) + len(operands_of(record))
                         depth, role = 1, None
                 else:
                     role = Role.TYPE
             case "word" if stage is Role.ATTRIBUTE and not depth:
                 role, attribute = Role.ATTRIBUTE, word
-                if _assigns(text, at):
+                if _assigns(text, offset):
                     stage = Role.VALUE
             case "word" if stage is Role.VALUE:
                 role = _ROLES.get(attribute, Role.VALUE)
@@ -295,7 +295,7 @@ def instruction_tokens(
                 role = stage
         if role is not None:
             within = attribute if stage is Role.VALUE else ""
-            yield Token(role, word, match.start(), at, within)
+            yield Token(role, word, match.start(), offset, within)
 
 
 def head_tokens(text: str) -> Iterator[Token]:
@@ -327,14 +327,14 @@ def head_tokens(text: str) -> Iterator[Token]:
             yield Token(role, word, *match.span())
 
 
-# A string or a comment that never ends is taken up to the end: each character is looked at once.
+# An unclosed string or comment extends to the end: each character is read once.
 _brackets = late(
     r'"(?:[^"\\\n]++|\\.)*+"?|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+|[({\[]|[)}\]]', re.S
 ).findall
 
 
 def nests_deeper(text: str, levels: int) -> bool:
-    """True if brackets of a text stand in each other deeper than so many levels.
+    """True if brackets of a text nest deeper than `levels`.
 
     >>> nests_deeper("{ { ( /* [ */ ) } }", 2), nests_deeper("{ [ ] ( ) }", 2)
     (True, False)
