@@ -1,4 +1,4 @@
-"""Findings of several rules about one mistake: one stays, and the others are its notes."""
+"""Merge findings of several rules about the same mistake into a single finding with notes."""
 
 from __future__ import annotations
 
