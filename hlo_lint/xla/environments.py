@@ -1,11 +1,15 @@
 """Pythons with a release of jax: those at hand, and environments made once in the user's cache.
 
-jaxlib alone comes to 300 MB of disk for each release, with the GPU compiler to 1.0 GB (300 MB of
-downloads), with the TPU compiler to 1.3 GB.
+jaxlib alone takes 300 MB of disk for each release, with the GPU compiler 1.2 GB (380 MB of
+downloads), with the TPU compiler 1.3 GB.
+
+Packages that a script imports beside jax are installed in an environment of their own, which reads
+the one of the release: that one stays as it was made, for every other script and for comparisons.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -14,7 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +30,8 @@ from hlo_lint.xla.pjrt import plugin_path
 
 PTX_ASSEMBLER = "nvidia-cuda-nvcc-cu12"
 """Has `ptxas`, without which XLA:GPU compiles nothing where no CUDA toolkit is installed."""
+MOSAIC_GPU = "absl-py"
+"""Imported by Pallas kernels for GPUs up to jax 0.10, which does not require it."""
 
 
 class Platform(Enum):
@@ -37,7 +43,10 @@ class Platform(Enum):
         "GPU",
         "jax-{}",
         (0, 4, 38),
-        ("jax=={}", "jaxlib=={}", "jax-cuda12-plugin=={}", "jax-cuda12-pjrt=={}", PTX_ASSEMBLER),
+        (
+            *("jax=={}", "jaxlib=={}", "jax-cuda12-plugin=={}", "jax-cuda12-pjrt=={}"),
+            *(PTX_ASSEMBLER, MOSAIC_GPU),
+        ),
     )
     TPU = ("TPU", "jax-{}-tpu", (0, 5, 3), ("jax[tpu]=={}", "jaxlib=={}"))
 
@@ -64,6 +73,22 @@ FROM_PYTHON_3_12 = (0, 11)
 TO_PYTHON_3_14 = (0, 7, 1)
 """The first release of jax for Python 3.14."""
 _download = re.compile(r"\s*Downloading (\S+) \(([\d.]+ ?\w+)\)").match
+_unpacking = re.compile(r"Installing collected packages: (.*)").match
+MODULES = frozenset(
+    "jax jaxlib jax_plugins jax_cuda12_plugin jax_cuda12_pjrt nvidia libtpu "
+    "numpy scipy ml_dtypes opt_einsum absl pip setuptools pkg_resources "
+    "requests certifi idna urllib3 charset_normalizer".split()
+)
+"""Modules outside the standard library that an environment may have: jax's, and what it needs."""
+PACKAGES = {
+    "PIL": "pillow",
+    "absl": "absl-py",
+    "cv2": "opencv-python",
+    "orbax": "orbax-checkpoint",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
+"""Packages that have another name than the module that they install."""
 INSTALLED = "installed"
 """The file that says that nothing is missing."""
 
@@ -75,6 +100,16 @@ from importlib.util import find_spec
 plugins = [find_spec("jax_plugins") and find_spec("jax_plugins.xla_cuda" + n) for n in ("12", "13")]
 print(json.dumps([metadata.version("jax"), any(plugins), bool(find_spec("libtpu"))]))
 """
+
+
+_SITES = """
+import json, sys
+from importlib import metadata
+print(json.dumps([metadata.version("jaxlib"), [p for p in sys.path if p.endswith("-packages")]]))
+"""
+
+
+_PIP = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check")
 
 
 @dataclass(frozen=True)
@@ -126,12 +161,8 @@ def environment_of(
         UsageError: for what is not a release, or one that is too old.
         CaptureError: where it cannot be made.
     """
-    if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
-        raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
-    if version_of(release) < platform.oldest:
-        absent = " that is not there" if platform is not Platform.CPU else ""
-        raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
-    if release == _release_here() and platform.is_here:
+    check_release(release, platform)
+    if _is_here(release, platform):
         here = Path(sys.executable)
         return Interpreter(here, release) if platform is Platform.CPU else interpreter_at(here)
     for other in Platform if platform is Platform.CPU else ():
@@ -145,6 +176,84 @@ def environment_of(
     if platform is Platform.CPU:
         return Interpreter(_python_in(folder), release)
     return interpreter_at(_python_in(folder))
+
+
+def check_release(release: str, platform: Platform) -> None:
+    """Check that a release can compile for a platform, whether its environment is there or not.
+
+    Raises:
+        UsageError: for what is not a release, or one that is too old.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+(\.\w+)*", release):
+        raise UsageError(f"{release} is not a release of jax; give one as in 0.11.2")
+    if version_of(release) < platform.oldest:
+        absent = " that is not there" if platform is not Platform.CPU else ""
+        raise UsageError(f"jax {release} is too old to compile for a {platform.title}{absent}")
+
+
+def needs_download(release: str, platform: Platform) -> bool:
+    """True if `environment_of` has to make an environment."""
+    return not _is_here(release, platform) and not (platform.folder(release) / INSTALLED).exists()
+
+
+def _is_here(release: str, platform: Platform) -> bool:
+    return release == _release_here() and platform.is_here
+
+
+def with_packages(
+    interpreter: Interpreter, packages: Sequence[str], announce: Callable[[str], None]
+) -> Interpreter:
+    """An interpreter with more packages, in an environment that reads that of another.
+
+    It is made once for each interpreter and set of packages. jax stays as it is: packages that
+    need another release of it are refused.
+
+    Raises:
+        UsageError: for a package that pip would take for an option.
+        CaptureError: where they cannot be installed.
+    """
+    if options := [package for package in packages if package.startswith("-")]:
+        raise UsageError(f"--with {options[0]}: give a package, as in --with optax==0.2.6")
+    done = subprocess.run([str(interpreter.path), "-c", _SITES], capture_output=True, check=True)
+    jaxlib, sites = json.loads(done.stdout)
+    content = "\n".join([f"{interpreter.path}", *sites, interpreter.jax, *sorted(packages)])
+    folder = cache_folder() / f"with-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+    # A package that is read from a folder may have changed since.
+    is_fresh = any("/" in package and Path(package).exists() for package in packages)
+    with _locked(folder.with_suffix(".lock")):
+        if is_fresh or not (folder / INSTALLED).exists():
+            announce(f"installing {', '.join(packages)} beside jax {interpreter.jax}, once …")
+            shutil.rmtree(folder, ignore_errors=True)
+            python = _python_in(folder)
+            without_pip = ("-m", "venv", "--without-pip", str(folder))
+            run_installer(interpreter.jax, [str(interpreter.path), *without_pip], announce)
+            (own,) = folder.glob("lib/python*/site-packages")
+            added = "; ".join(["import site", *(f"site.addsitedir({site!r})" for site in sites)])
+            (own / "jax.pth").write_text(f"{added}\n", "utf-8")
+            (folder / "constraints").write_text(
+                f"jax=={interpreter.jax}\njaxlib=={jaxlib}\n", "utf-8"
+            )
+            chosen = ("--constraint", str(folder / "constraints"), "--", *packages)
+            # pip sees that jax is installed. uv does not, and links it from its cache once more.
+            has_pip = subprocess.run([python, "-c", "import pip"], capture_output=True)
+            command = [str(python), *_PIP] if has_pip.returncode == 0 else _uv(python)
+            run_installer(interpreter.jax, [*command, *chosen], announce)
+            (folder / INSTALLED).write_text(content, "utf-8")
+    return replace(interpreter, path=_python_in(folder))
+
+
+def _uv(python: Path) -> list[str]:
+    """The start of a command that installs packages with uv."""
+    uv = shutil.which("uv")
+    if uv is None:
+        raise CaptureError(f"{python} has no pip to install packages with; install pip or uv")
+    return [uv, "pip", "install", "--python", str(python)]
+
+
+def package_of(module: str) -> str:
+    """The package that installs a module: `optax` for `optax.losses`."""
+    name = module.partition(".")[0]
+    return PACKAGES.get(name, name)
 
 
 def _release_here() -> str:
@@ -173,8 +282,7 @@ def _make(
     folder.parent.mkdir(parents=True, exist_ok=True)
     python = _python_in(folder)
     wanted = [package.format(release) for package in packages]
-    oldest = (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11)
-    newest = (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13)
+    oldest, newest = _pythons_of(release)
     base = python_between(oldest, newest)
     if uv := shutil.which("uv"):
         try:
@@ -197,9 +305,21 @@ def _make(
         )
     shutil.rmtree(folder, ignore_errors=True)
     run_installer(release, [base, "-m", "venv", str(folder)], announce)
-    install = ("-m", "pip", "install", "--progress-bar=off", "--disable-pip-version-check")
-    run_installer(release, [str(python), *install, *wanted], announce)
+    run_installer(release, [str(python), *_PIP, *wanted], announce)
     (folder / INSTALLED).touch()
+
+
+def python_of(release: str) -> str | None:
+    """The Python of which an environment is made; None where none of those here will do."""
+    return python_between(*_pythons_of(release))
+
+
+def _pythons_of(release: str) -> tuple[tuple[int, int], tuple[int, int]]:
+    """The oldest and the newest Python that a release of jax runs in."""
+    return (
+        (3, 12) if version_of(release) >= FROM_PYTHON_3_12 else (3, 11),
+        (3, 14) if version_of(release) >= TO_PYTHON_3_14 else (3, 13),
+    )
 
 
 def python_between(
@@ -244,8 +364,11 @@ def run_installer(release: str, command: Sequence[str], announce: Callable[[str]
             lines.append(line.strip())
             if download := _download(line):
                 announce(f"downloading {shown(download[1].rpartition('/')[2])} ({download[2]})")
+            elif unpacking := _unpacking(line):
+                announce(f"unpacking {shown(unpacking[1].strip())}")
     if running.returncode:
-        errors = [line for line in lines if "error" in line.lower()]
+        # pip's last line about a conflict only says where to read on.
+        errors = [line for line in lines if re.search("(?i)error(?!: ResolutionImpossible)", line)]
         reason = (errors or [line for line in lines if line] or ["no reason given"])[-1]
         raise CaptureError(f"no environment for jax {release}: {reason}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import threading
 import zipfile
@@ -21,6 +22,7 @@ from hlo_lint.xla.environments import (
     interpreter_at,
     python_between,
     run_installer,
+    with_packages,
 )
 
 
@@ -83,15 +85,43 @@ def test_the_newest_python_that_a_release_takes_is_found(
     assert python_between((3, 15), (3, 15), this=(3, 11)) is None
 
 
-@pytest.mark.slow
-def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
-    """By pip itself, from an index of one package."""
-    record = "tiny-1.0.dist-info/{}"
-    about = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
-    with zipfile.ZipFile(tmp_path / "tiny-1.0-py3-none-any.whl", "w") as wheel:
+def wheel_of(package: str, folder: Path) -> Path:
+    """A wheel with one empty module."""
+    path = folder / f"{package}-1.0-py3-none-any.whl"
+    record = f"{package}-1.0.dist-info/{{}}"
+    about = f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr(f"{package}.py", "")
         wheel.writestr(record.format("METADATA"), about)
         wheel.writestr(record.format("WHEEL"), "Wheel-Version: 1.0\nTag: py3-none-any\n")
         wheel.writestr(record.format("RECORD"), "")
+    return path
+
+
+@pytest.mark.slow
+def test_packages_lie_beside_an_environment_that_stays_as_it_is(
+    tmp_path: Path, cache: Path
+) -> None:
+    jax = pytest.importorskip("jax")
+    here = interpreter_at(sys.executable)
+    wheel = wheel_of("tinybeside", tmp_path)
+    announced: list[str] = []
+    beside = with_packages(here, [str(wheel)], announced.append)
+    assert beside.path.is_relative_to(cache)
+    assert (beside.jax, beside.has_gpu_compiler) == (here.jax, here.has_gpu_compiler)
+    code = "import jax, tinybeside; print(jax.__file__)"
+    done = subprocess.run([beside.path, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == jax.__file__, done.stderr
+    assert subprocess.run([here.path, "-c", code], capture_output=True).returncode == 1
+    assert announced[0] == f"installing {wheel} beside jax {here.jax}, once …"
+    with pytest.raises(UsageError, match="--with -e: give a package"):
+        with_packages(here, ["-e"], announced.append)
+
+
+@pytest.mark.slow
+def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
+    """By pip itself, from an index of one package."""
+    wheel_of("tiny", tmp_path)
     handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
     announced: list[str] = []
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
@@ -105,5 +135,6 @@ def test_what_is_downloaded_is_announced_with_its_size(tmp_path: Path) -> None:
                 run_installer("0.11.2", [*command, "huge"], announced.append)
         finally:
             server.shutdown()
-    (line,) = announced
-    assert re.fullmatch(r"downloading tiny-1\.0-py3-none-any\.whl \(\d+ bytes\)", line)
+    downloading, unpacking = announced
+    assert re.fullmatch(r"downloading tiny-1\.0-py3-none-any\.whl \(\d+ bytes\)", downloading)
+    assert unpacking == "unpacking tiny"

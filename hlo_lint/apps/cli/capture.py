@@ -15,16 +15,31 @@ import click
 
 from hlo_lint.apps.cli import common, parameters
 from hlo_lint.apps.cli.tables import print_table
-from hlo_lint.apps.jax.capture.children import Job
-from hlo_lint.apps.jax.capture.comparison import ProgramTrials, Question, Winner, compare_releases
+from hlo_lint.apps.jax.capture.children import Job, check_text
+from hlo_lint.apps.jax.capture.comparison import (
+    ProgramTrials,
+    Question,
+    Values,
+    Winner,
+    compare_releases,
+)
 from hlo_lint.apps.jax.capture.jit import empty_folder, for_one_compile
-from hlo_lint.apps.jax.capture.targets import Chip, target_of
+from hlo_lint.apps.jax.capture.targets import target_of
 from hlo_lint.hlo.parser.literals import numpy_name
 from hlo_lint.hlo.shape import ArrayShape, Shape, ShapeSyntaxError, TupleShape, parse_shape
 from hlo_lint.report.text import print_text, summary
 from hlo_lint.text.errors import UsageError
 from hlo_lint.text.source import shown
-from hlo_lint.xla.environments import Interpreter, Platform, environment_of, interpreter_at
+from hlo_lint.xla.environments import (
+    Interpreter,
+    Platform,
+    check_release,
+    environment_of,
+    interpreter_at,
+    needs_download,
+    python_of,
+    with_packages,
+)
 
 BACKENDS = ("default", "cublaslt")
 
@@ -42,6 +57,14 @@ BACKENDS = ("default", "cublaslt")
 )
 @parameters.release_option("releases", multiple=True)
 @parameters.python_option("pythons", multiple=True)
+@click.option(
+    "--with",
+    "packages",
+    multiple=True,
+    metavar="PACKAGE",
+    help="Install a package that the script imports beside jax, in an environment of its own "
+    "(repeatable).",
+)
 @click.option(
     "--backend",
     "backends",
@@ -71,6 +94,14 @@ BACKENDS = ("default", "cublaslt")
     show_default=True,
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
+@click.option(
+    "--seconds",
+    type=parameters.seconds(1),
+    metavar="SECONDS",
+    default=60.0,
+    show_default="60",
+    help="Time for comparing values, for all programs together.",
+)
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @parameters.output_format("text", "json")
 @parameters.color_option
@@ -84,10 +115,12 @@ def command(
     shapes: tuple[str, ...],
     releases: tuple[str, ...],
     pythons: tuple[str, ...],
+    packages: tuple[str, ...],
     backends: tuple[str, ...],
     options: tuple[str, ...],
     keep: Path | None,
     runs: bool,
+    seconds: float,
     output_format: str,
     shared: common.SharedOptions,
 ) -> None:
@@ -111,11 +144,11 @@ def command(
     if job.target.is_tpu:
         winners = [Winner.DEFAULT]  # XLA:TPU has one backend for GEMMs, and no autotuner
     settings = for_one_compile(common.settings_of([str(job.script)], shared))
-    question = Question(job, winners, settings, runs)
-    interpreters = _interpreters(releases, pythons, job.target)
+    question = Question(job, winners, settings, seconds if runs else 0)
+    interpreters = _interpreters(job, releases, pythons, packages)
     is_kept = keep is not None
     with _folder(keep) as folder:
-        with common.status_line() as progress:
+        with common.status_line(line_after=common.LINE_AFTER) as progress:
             comparisons = compare_releases(
                 question, interpreters, Path(folder), progress, keep=is_kept
             )
@@ -127,6 +160,7 @@ def command(
                 if number:
                     click.echo()
                 _show(comparison, has_winners=not job.target.is_tpu)
+            _show_left_out(comparisons, seconds)
     ctx.exit(0 if all(comparison.clean for comparison in comparisons) else 1)
 
 
@@ -183,15 +217,23 @@ def _shape(text: str) -> Any:
 
 
 def _interpreters(
-    releases: Sequence[str], pythons: Sequence[str], target: Chip
+    job: Job, releases: Sequence[str], pythons: Sequence[str], packages: Sequence[str]
 ) -> list[Interpreter]:
     announce = partial(click.echo, err=True)
-    platform = Platform.TPU if target.is_tpu else Platform.GPU
-    interpreters = [
-        environment_of(release, announce, platform) for release in dict.fromkeys(releases)
-    ]
+    platform = Platform.TPU if job.target.is_tpu else Platform.GPU
+    chosen = list(dict.fromkeys(releases))
+    for release in chosen:
+        check_release(release, platform)
+    # A mistake in the script is reported before hundreds of MB are downloaded.
+    downloaded = [release for release in chosen if needs_download(release, platform)]
+    for python in dict.fromkeys(filter(None, map(python_of, downloaded))):
+        check_text(python, job, has_packages=bool(packages))
+    interpreters = [environment_of(release, announce, platform) for release in chosen]
     interpreters += [interpreter_at(path) for path in dict.fromkeys(pythons)]
-    return interpreters or [interpreter_at(sys.executable)]
+    interpreters = interpreters or [interpreter_at(sys.executable)]
+    if packages:
+        return [with_packages(python, packages, announce) for python in interpreters]
+    return interpreters
 
 
 def _folder(keep: Path | None) -> AbstractContextManager[str]:
@@ -205,7 +247,8 @@ def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
     rows: list[tuple[str, ...]] = [("jax", "GEMM backend", "outcome", "values", "findings")]
     for trial in comparison.trials:
         findings = "" if trial.report is None else summary(trial.report).partition(" in ")[0]
-        rows.append((trial.jax, trial.winner.value, trial.state.value, trial.values, findings))
+        values = "" if trial.values is None else trial.values.value
+        rows.append((trial.jax, trial.winner.value, trial.state.value, values, findings))
     if not has_winners:
         rows = [(jax, *rest) for jax, _, *rest in rows]
     print_table(rows)
@@ -213,7 +256,22 @@ def _show(comparison: ProgramTrials, *, has_winners: bool) -> None:
         if trial.message:
             reason = shown(trial.message.splitlines()[0])
             click.echo(f"{trial.title}: {trial.state.value}: {reason}")
+        if trial.values_note:
+            click.echo(f"{trial.title}: values not run: {shown(trial.values_note)}")
     click.echo(click.style(shown(comparison.verdict), bold=True))
+
+
+def _show_left_out(comparisons: Sequence[ProgramTrials], seconds: float) -> None:
+    """The programs for whose values there was no time."""
+    left_out = [
+        f"{trial.program} ({trial.title})"
+        for comparison in comparisons
+        for trial in comparison.trials
+        if trial.values is Values.NO_TIME
+    ]
+    if left_out:
+        names = shown(", ".join(left_out))
+        click.echo(f"values not compared: {names}: {seconds:g} s were over (--seconds)")
 
 
 def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:
@@ -226,7 +284,8 @@ def _as_dict(comparison: ProgramTrials, is_kept: bool) -> dict[str, Any]:
                 "backend": trial.winner.value,
                 "outcome": trial.state.value,
                 "message": trial.message or None,
-                "values": trial.values or None,
+                "values": trial.values and trial.values.value,
+                "values_note": trial.values_note or None,
                 "dump": str(trial.folder) if is_kept and trial.folder else None,
                 "report": trial.report and json.loads(trial.report.to_json()),
             }

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hlo_lint.apps.jax.capture import worker
+from hlo_lint.apps.jax.capture import script_text, worker
 from hlo_lint.apps.jax.capture.targets import Chip, readable_part
 from hlo_lint.text.errors import CaptureError, HloLintError, UsageError
 from hlo_lint.text.source import shown
 from hlo_lint.xla.child import Child, ChildDied, ChildError
-from hlo_lint.xla.environments import Interpreter
+from hlo_lint.xla.environments import MODULES, Interpreter, package_of
 from hlo_lint.xla.limits import ChildLimits
 
 MAX_SECONDS = 3600.0
@@ -23,6 +23,9 @@ MAX_SECONDS = 3600.0
 SHORTENED = "JAX_HLO_SOURCE_FILE_CANONICALIZATION_REGEX"
 """The variable that says what of the name of a source file is left out of the HLO."""
 
+_diagnostic = re.compile(r"^loc\((.*?)\): error: (.*)", re.M).search
+_place = re.compile(r'"([^"]+)":(\d+):\d+').search
+_missing = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'").search
 _parsing = re.compile(r"Error parsing text-format \S+: (.*)")
 
 
@@ -61,10 +64,50 @@ class JobResult:
     log: str
 
 
+def check_text(python: str | Path, job: Job, *, has_packages: bool) -> None:
+    """Look for mistakes in the text of a script, without jax.
+
+    Args:
+        python: an interpreter of the release that will import the script.
+        has_packages: True if packages will be installed beside jax, for the script to import.
+
+    Raises:
+        CaptureError: for a syntax error, or a module, a function or arguments that are missing.
+    """
+    with Child(python, limits=ChildLimits.by_default(MAX_SECONDS)) as child:
+        reason, _ = child.call(
+            script_text.mistake,
+            script=str(job.script),
+            function=job.function,
+            has_shapes=job.shapes is not None,
+            modules=None if has_packages else sorted(MODULES),
+        )
+    if reason is not None:
+        raise CaptureError(with_advice(shown(reason)))
+
+
+def with_advice(message: str) -> str:
+    """A message that names a missing module, with the option that installs it.
+
+    >>> with_advice("model.py:1: ModuleNotFoundError: No module named 'optax.losses'")
+    "model.py:1: ModuleNotFoundError: No module named 'optax.losses'; --with optax installs it"
+    """
+    missing = _missing(message)
+    if missing is None or missing[1].partition(".")[0] in ("jax", "jaxlib"):
+        return message
+    return f"{message}; --with {package_of(missing[1])} installs it"
+
+
 def run_job(
-    interpreter: Interpreter, job: Job, folder: Path, environment: Mapping[str, str]
+    interpreter: Interpreter,
+    job: Job,
+    folder: Path,
+    environment: Mapping[str, str],
+    progress: Callable[[str], None] = lambda _: None,
 ) -> JobResult:
-    """Compiles the programs of a job, each into a folder below `folder`.
+    """Compile the programs of a job, each into a folder below `folder`.
+
+    `progress` is called with each step: `compiling step (2 of 6)`.
 
     Raises:
         UsageError: for an option or a target that this jax does not take.
@@ -77,6 +120,7 @@ def run_job(
     target: dict[str, str] | None = None
     with Child(interpreter.path, limits=limits, environment=_kept(given)) as child:
         try:
+            progress(f"importing {job.script}")
             names, _ = child.call(
                 worker.load_script,
                 script=str(job.script),
@@ -86,7 +130,9 @@ def run_job(
             )
             logs.append(child.log())
             target = _read_target(child, job.target.topology())
+            of = f" ({{}} of {len(names)})" if len(names) > 1 else ""
             for number, name in enumerate(names):
+                progress(f"compiling {name}{of.format(number + 1)}")
                 (failure, not_lowered), _ = child.call(
                     worker.compile_loaded,
                     number=number,
@@ -95,6 +141,7 @@ def run_job(
                     folder=str(folder / name),
                 )
                 logs.append(child.log())
+                failure = with_diagnostic(failure, logs[-1])
                 outcomes.append(ProgramOutcome(name, folder / name, failure, not_lowered))
         except ChildError as error:
             raise _refusal(error, child.log(), interpreter) from None
@@ -151,11 +198,29 @@ class Compiler(Child):
                 parameters=parameters,
                 results=results,
             )
+            log = self.log()
         except ChildDied as death:
             return f"{death}"
         except ChildError as error:
             raise _exception(error) from None
-        return None if failure is None else str(failure)
+        return with_diagnostic(failure, log)
+
+
+def with_diagnostic(failure: str | None, log: str) -> str | None:
+    """A failure with MLIR's error in the log of the compile, if XLA's message leaves it out.
+
+    A Mosaic kernel for a GPU fails with "Pass pipeline failed"; the reason is only in the log.
+
+    >>> with_diagnostic("INTERNAL: Pass failed", 'loc("model.py":7:3): error: no such instruction')
+    'INTERNAL: Pass failed: model.py:7: no such instruction'
+    """
+    diagnostic = _diagnostic(log)
+    if failure is None or diagnostic is None or diagnostic[2] in failure:
+        return failure
+    place = _place(diagnostic[1])
+    where = f"{place[1].removeprefix(f'{Path.cwd()}/')}:{place[2]}: " if place else ""
+    first_line, newline, rest = failure.partition("\n")
+    return f"{first_line}: {where}{diagnostic[2]}{newline}{rest}"
 
 
 def _read_target(child: Child, target: Mapping[str, str]) -> dict[str, str]:
@@ -190,7 +255,7 @@ def _refusal(error: ChildError, log: str, interpreter: Interpreter) -> HloLintEr
     if error.class_name == "OptionRefused":
         return UsageError(f"jax {interpreter.jax}: {message}")
     if error.class_name != "TargetRefused":
-        return CaptureError(message)
+        return CaptureError(with_advice(message))
     where = _parsing.search(log)
     detail = f": {where[1]}" if where else ""
     return UsageError(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import partial
 from pathlib import Path
 
 from hlo_lint.apps.api import lint
@@ -24,7 +24,7 @@ from hlo_lint.dumps.directory import open_dump
 from hlo_lint.engine.findings import Diagnostic
 from hlo_lint.report.report import Report
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import DumpError, UsageError
+from hlo_lint.text.errors import CaptureError, DumpError, UsageError
 from hlo_lint.xla.environments import Interpreter, version_of
 
 TWO_FORMATS = (0, 11)
@@ -42,6 +42,17 @@ class Winner(Enum):
     DEFAULT = "default"
     """The first one that XLA takes where it cannot measure: Triton."""
     CUBLASLT = "cuBLASLt"
+
+
+class Values(Enum):
+    """The verdict on the values of a program before and after optimization."""
+
+    SAME = "same"
+    CHANGED = "changed"
+    NOT_RUN = "not run"
+    """The program, or one of its steps, does not run on the CPU."""
+    NO_TIME = "no time"
+    """The seconds for comparing values were over."""
 
 
 class State(Enum):
@@ -66,9 +77,10 @@ class Trial:
     """XLA's message, or the reason that it was not tried."""
     folder: Path | None = None
     report: Report | None = None
-    values: str = ""
-    """`same` or `changed`: the values of the optimized program, where it could be run; `not run`
-    where it could not."""
+    values: Values | None = None
+    """None where they were not asked for, and where it does not compile."""
+    values_note: str = ""
+    """The reason why it was not run."""
 
     @property
     def title(self) -> str:
@@ -96,8 +108,8 @@ class Question:
     job: Job
     winners: Sequence[Winner]
     settings: Settings = field(default_factory=Settings)
-    runs: bool = False
-    """True to run the program before and after optimization as well, and compare the values."""
+    seconds: float = 0
+    """Time for running all programs before and after optimization, and comparing the values."""
 
 
 @dataclass
@@ -149,14 +161,15 @@ def compare_releases(
     *,
     keep: bool,
 ) -> list[ProgramTrials]:
-    """Compiles with each interpreter, and with each winner, into folders below `folder`.
+    """Compile with each interpreter, and with each winner, into folders below `folder`.
 
-    `progress` is called with what is done next.
+    `progress` is called with what is done next. A script that fails with some of several
+    interpreters is not tried with those.
 
     Raises:
         UsageError: for an interpreter without the GPU compiler, a target or an option that it
             does not take.
-        CaptureError: where the script fails.
+        CaptureError: where the script fails with every interpreter.
     """
     is_tpu = question.job.target.is_tpu
     chip, package = ("TPU", "jax[tpu]") if is_tpu else ("GPU", "hlo-lint[gpu-compiler]")
@@ -167,114 +180,142 @@ def compare_releases(
                 f"install {package} there (Linux), or give --jax RELEASE for an environment of its "
                 "own"
             )
-    comparisons: dict[str, ProgramTrials] = {}
+    trials: list[Trial] = []
+    failures: list[CaptureError] = []
+    comparer = _Comparer(question, folder, progress, keep, question.seconds)
     for interpreter in interpreters:
-        for trial in _trials(question, interpreter, folder, progress, keep=keep):
-            name = question.job.target.name
-            comparisons.setdefault(trial.program, ProgramTrials(trial.program, name))
-            comparisons[trial.program].trials.append(trial)
+        try:
+            trials += comparer.trials(interpreter)
+        except CaptureError as error:
+            failures.append(error)
+            if len(failures) == len(interpreters):
+                raise failures[0] from None
+            name = question.job.function or question.job.script.stem
+            trials.append(Trial(name, interpreter.jax, Winner.DEFAULT, State.UNTRIED, f"{error}"))
+    comparisons: dict[str, ProgramTrials] = {}
+    for trial in trials:
+        name = question.job.target.name
+        comparisons.setdefault(trial.program, ProgramTrials(trial.program, name))
+        comparisons[trial.program].trials.append(trial)
     return list(comparisons.values())
 
 
-def _trials(
-    question: Question,
-    interpreter: Interpreter,
-    folder: Path,
-    progress: Callable[[str], None],
-    *,
-    keep: bool,
-) -> Iterator[Trial]:
-    release = interpreter.jax
-    job = question.job
-    if version_of(release) >= TWO_FORMATS and not job.target.is_tpu:
-        job = replace(job, options={**OLD_FORMAT, **job.options})
-    begun = partial(_trial, question, release, folder, keep, progress)
-    progress(f"jax {release}: compiling")
-    first = run_job(interpreter, job, folder / f"jax{release}", LOGGING)
-    defaults = {outcome.name: begun(outcome, Winner.DEFAULT) for outcome in first.outcomes}
-    forced: Mapping[str, ProgramOutcome] = {}
-    if Winner.CUBLASLT in question.winners:
-        progress(f"jax {release}: compiling with cuBLASLt")
-        forced = _forced(interpreter, job, first, folder)
-    for outcome in first.outcomes:
-        default = defaults[outcome.name]
-        if Winner.DEFAULT in question.winners or default.state is State.DIES:
-            yield default
-        if Winner.CUBLASLT not in question.winners or default.state is not State.COMPILES:
-            continue
-        other = forced.get(outcome.name)
-        if not _mentions(outcome.folder, CHOICE):
-            yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
-        elif other is None:
-            reason = f"the autotuner of jax {release} does not log which results it looks up"
-            yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
-        elif not _mentions(other.folder, CUBLASLT_CALL.encode()):
-            reason = f"XLA did not take it: {other.failure or 'it chose another backend'}"
-            yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
-        else:
-            yield begun(other, Winner.CUBLASLT)
+@dataclass
+class _Comparer:
+    """Compiles and checks the programs of a question, with an interpreter at a time."""
 
+    question: Question
+    folder: Path
+    progress: Callable[[str], None]
+    keep: bool
+    seconds_left: float
+    """For comparing values."""
 
-def _forced(
-    interpreter: Interpreter, job: Job, first: JobResult, folder: Path
-) -> Mapping[str, ProgramOutcome]:
-    """The same with cuBLASLt as the winner; in a new process, since XLA reads results once."""
-    results = cublaslt_wins(first.log)
-    if results is None:
-        return {}
-    path = folder / f"jax{interpreter.jax}-cublaslt.pbtxt"
-    path.write_text(results, "utf-8")
-    job = replace(job, options={**job.options, RESULTS_FROM: str(path.absolute())})
-    answer = run_job(interpreter, job, folder / f"jax{interpreter.jax}-cublaslt", {})
-    return {outcome.name: outcome for outcome in answer.outcomes}
-
-
-def _trial(
-    question: Question,
-    release: str,
-    folder: Path,
-    keep: bool,
-    progress: Callable[[str], None],
-    outcome: ProgramOutcome,
-    winner: Winner,
-) -> Trial:
-    begun = partial(Trial, outcome.name, release, winner)
-    if outcome.not_lowered is not None:
-        return begun(State.UNTRIED, outcome.not_lowered)
-    progress(f"jax {release}: checking {outcome.name}")
-    report = lint(open_dump(outcome.folder), settings=question.settings)
-    values = ""
-    if question.runs and outcome.failure is None:
-        progress(f"jax {release}: comparing the values of {outcome.name}")
-        report, values = _with_values(report, outcome.folder, question.settings)
-    if not keep:
-        report = without_folder(report, folder)
-    state = State.COMPILES if outcome.failure is None else State.DIES
-    return begun(state, outcome.failure or "", outcome.folder, report, values)
-
-
-def _with_values(report: Report, folder: Path, settings: Settings) -> tuple[Report, str]:
-    """The report with the first pass that changed what the program computes, and the verdict.
-
-    The module before optimization and the optimized one run on the same inputs, by XLA:CPU of the
-    installed jaxlib; the passes between them run only where these differ.
-    """
-    try:
-        ran = validate(open_dump(folder), settings=settings)
-    except DumpError:
-        return report, "not run"
-    findings = ran.report.findings
-    if findings:
-        stats = {
-            name: count + (ran.report.stats[name] if name in _COUNTS else 0)
-            for name, count in report.stats.items()
+    def trials(self, interpreter: Interpreter) -> Iterator[Trial]:
+        release, winners = interpreter.jax, self.question.winners
+        job = self.question.job
+        if version_of(release) >= TWO_FORMATS and not job.target.is_tpu:
+            job = replace(job, options={**OLD_FORMAT, **job.options})
+        note = self._noting(f"jax {release}")
+        first = run_job(interpreter, job, self.folder / f"jax{release}", LOGGING, note)
+        defaults = {
+            outcome.name: self._trial(outcome, release, Winner.DEFAULT)
+            for outcome in first.outcomes
         }
-        return replace(report, findings=(*findings, *report.findings), stats=stats), "changed"
-    is_whole = any(
-        validation.compared and validation.compared == validation.counts.total()
-        for validation in ran.validations
-    )
-    return report, "same" if is_whole else "not run"
+        forced: Mapping[str, ProgramOutcome] = {}
+        if Winner.CUBLASLT in winners:
+            forced = self._forced(interpreter, job, first)
+        for outcome in first.outcomes:
+            default = defaults[outcome.name]
+            if Winner.DEFAULT in winners or default.state is State.DIES:
+                yield default
+            if Winner.CUBLASLT not in winners or default.state is not State.COMPILES:
+                continue
+            won = forced.get(outcome.name)
+            if not _mentions(outcome.folder, CHOICE):
+                yield Trial(outcome.name, release, Winner.CUBLASLT, State.MOOT)
+            elif won is None:
+                reason = f"the autotuner of jax {release} does not log which results it looks up"
+                yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+            elif not _mentions(won.folder, CUBLASLT_CALL.encode()):
+                reason = f"XLA did not take it: {won.failure or 'it chose another backend'}"
+                yield Trial(outcome.name, release, Winner.CUBLASLT, State.UNTRIED, reason)
+            else:
+                yield self._trial(won, release, Winner.CUBLASLT)
+
+    def _noting(self, subject: str) -> Callable[[str], None]:
+        return lambda step: self.progress(f"{subject}: {step}")
+
+    def _forced(
+        self, interpreter: Interpreter, job: Job, first: JobResult
+    ) -> Mapping[str, ProgramOutcome]:
+        """The outcomes where cuBLASLt wins; of a new process, since XLA reads results once."""
+        results = cublaslt_wins(first.log)
+        if results is None:
+            return {}
+        path = self.folder / f"jax{interpreter.jax}-cublaslt.pbtxt"
+        path.write_text(results, "utf-8")
+        job = replace(job, options={**job.options, RESULTS_FROM: str(path.absolute())})
+        note = self._noting(f"jax {interpreter.jax} with {Winner.CUBLASLT.value}")
+        folder = self.folder / f"jax{interpreter.jax}-cublaslt"
+        answer = run_job(interpreter, job, folder, {}, note)
+        return {outcome.name: outcome for outcome in answer.outcomes}
+
+    def _trial(self, outcome: ProgramOutcome, release: str, winner: Winner) -> Trial:
+        trial = Trial(outcome.name, release, winner, State.COMPILES)
+        if outcome.not_lowered is not None:
+            return replace(trial, state=State.UNTRIED, message=outcome.not_lowered)
+        note = self._noting(trial.title)
+        note(f"checking {outcome.name}")
+        report = lint(open_dump(outcome.folder), settings=self.question.settings)
+        trial = replace(trial, folder=outcome.folder, report=report)
+        if outcome.failure is not None:
+            trial = replace(trial, state=State.DIES, message=outcome.failure)
+        elif self.question.seconds:
+            note(f"comparing the values of {outcome.name}")
+            trial = self._with_values(trial)
+        assert trial.report is not None
+        return (
+            trial if self.keep else replace(trial, report=without_folder(trial.report, self.folder))
+        )
+
+    def _with_values(self, trial: Trial) -> Trial:
+        """The trial with the first pass that changed what the program computes, and the verdict.
+
+        The module before optimization and the optimized one run on the same inputs, by XLA:CPU of
+        the installed jaxlib; the passes between them run only where these differ.
+        """
+        assert trial.folder is not None
+        assert trial.report is not None
+        if self.seconds_left <= 0:
+            return replace(trial, values=Values.NO_TIME)
+        begun = time.monotonic()
+        settings = self.question.settings
+        try:
+            ran = validate(open_dump(trial.folder), seconds=self.seconds_left, settings=settings)
+        except DumpError as error:
+            return replace(trial, values=Values.NOT_RUN, values_note=f"{error}")
+        self.seconds_left -= time.monotonic() - begun
+        notes = [skip.reason for skip in ran.report.skipped]
+        if ran.report.findings:
+            report = replace(
+                trial.report,
+                findings=(*ran.report.findings, *trial.report.findings),
+                stats={
+                    name: count + (ran.report.stats[name] if name in _COUNTS else 0)
+                    for name, count in trial.report.stats.items()
+                },
+            )
+            return replace(trial, report=report, values=Values.CHANGED)
+        is_whole = any(
+            validation.compared and validation.compared == validation.counts.total()
+            for validation in ran.validations
+        )
+        if is_whole:
+            return replace(trial, values=Values.SAME)
+        if self.seconds_left <= 0:
+            return replace(trial, values=Values.NO_TIME)
+        return replace(trial, values=Values.NOT_RUN, values_note="; ".join(notes))
 
 
 def _mentions(folder: Path, word: bytes) -> bool:

@@ -58,6 +58,11 @@ def target_of(name: str) -> Chip:
     lower, names = name.lower(), (*target_names(), *TPUS)
     if lower in TPUS or _topology.fullmatch(lower):
         return Chip(name, True, TPUS.get(lower, lower))
+    if lower == "cpu":
+        raise UsageError(
+            "the CPU needs no description: dump the program with "
+            "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_pass_re=.*', and check DIR"
+        )
     if "/" in name or "." in name:
         path = Path(name)
     elif lower in target_names():

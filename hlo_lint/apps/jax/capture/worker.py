@@ -16,10 +16,11 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hlo_lint.apps.jax.capture.script_text import unknown_arguments
 from hlo_lint.xla.pjrt import ABSENT
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ def compile_lowered(
     try:
         with uncached():
             return lowered.compile({**EVERYTHING, **dumping, **options}), None
-    except _xla_error() as error:
+    except Exception as error:
+        # jax raises MosaicError from XLA's error, with the kernel's lines as its traceback.
+        if not isinstance(error, _xla_error()) and not isinstance(error.__cause__, _xla_error()):
+            raise
         return None, _message(error)
 
 
@@ -73,12 +77,15 @@ def _message(error: Exception) -> str:
     """XLA's error.
 
     Raises:
-        OptionRefused: it is that of a compiler option.
+        OptionRefused: the error is about a compiler option.
     """
     message = str(error).strip()
     if BAD_OPTION.match(message):
         raise OptionRefused(message.partition(": ")[2]) from error
-    return message
+    if isinstance(error, _xla_error()):
+        return message
+    *_, kernel = traceback.extract_tb(error.__traceback__)
+    return f"{kernel.filename.removeprefix(f'{Path.cwd()}/')}:{kernel.lineno}: {message}"
 
 
 @contextmanager
@@ -115,7 +122,8 @@ def lower_for(
     """
     jax = _jax()
     sharding = jax.sharding
-    whole = sharding.NamedSharding(_mesh(target), sharding.PartitionSpec())
+    mesh = _mesh(target)
+    whole = sharding.NamedSharding(mesh, sharding.PartitionSpec())
     is_placed = False
 
     def placed(leaf: Any) -> Any:
@@ -125,18 +133,33 @@ def lower_for(
 
     arguments, keywords = jax.tree.map(placed, (tuple(arguments), dict(keywords)))
     is_jitted = hasattr(function, "lower")
-    if is_placed:
-        jitted: Any = function if is_jitted else jax.jit(function)
-        return jitted.lower(*arguments, **keywords)
-    # Nothing but the results says where it is to run.
-    if not is_jitted:
-        return jax.jit(function, out_shardings=whole).lower(*arguments, **keywords)
+    with _current_device(mesh):
+        if is_placed:
+            jitted: Any = function if is_jitted else jax.jit(function)
+            return jitted.lower(*arguments, **keywords)
+        # Nothing but the results says where it is to run.
+        if not is_jitted:
+            return jax.jit(function, out_shardings=whole).lower(*arguments, **keywords)
 
-    def call() -> Any:
-        return function(*arguments, **keywords)  # some of them may be static
+        def call() -> Any:
+            return function(*arguments, **keywords)  # some of them may be static
 
-    call.__name__ = getattr(function, "__name__", call.__name__)
-    return jax.jit(call, out_shardings=whole).lower()
+        call.__name__ = getattr(function, "__name__", call.__name__)
+        return jax.jit(call, out_shardings=whole).lower()
+
+
+def _current_device(mesh: Any) -> AbstractContextManager[Any]:
+    """A context in which Pallas lowers kernels for the chip of a mesh.
+
+    Without it Pallas asks for the default device, which is the CPU. The abstract mesh has no axes:
+    it gives the device, and leaves the shardings of the program alone.
+    """
+    abstract: Any = getattr(mesh, "abstract_mesh", None)
+    if getattr(abstract, "abstract_device", None) is None:  # an older jax has none
+        return nullcontext()
+    context: AbstractContextManager[Any]
+    context = _jax().sharding.use_abstract_mesh(abstract.update((), (), ()))
+    return context
 
 
 def _is_array(leaf: Any) -> bool:
@@ -292,10 +315,7 @@ def script_function(script: Path, name: str, shapes: list[Any] | None) -> Called
     if example is not None:
         return CalledFunction(function, tuple(example), {})
     if not _takes_none(function):
-        raise ScriptFailed(
-            f"the arguments of {name} in {script} are unknown: give --shape for each argument, "
-            "or set example_args in the script"
-        )
+        raise ScriptFailed(unknown_arguments(name, script))
     made = _guarded(script, function)
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]):
         return CalledFunction(made[0], tuple(made[1]), {})
@@ -385,15 +405,30 @@ def _guarded(script: Path, run: Callable[[], Any]) -> Any:
 def _where(error: BaseException, script: Path) -> str:
     """`script.py:12: ValueError: …`, at the last line of the script that was running."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
-    first_line = f"{type(error).__name__}: {message}".strip().splitlines()[0]
+    # The first line of some messages only announces the next: "Verification failed:".
+    said = re.sub(r":\s*\n\s*", ": ", f"{type(error).__name__}: {message}".strip(), count=1)
+    first_line = said.splitlines()[0]
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}:{error.offset}: {first_line}"
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).resolve() == script.resolve()
-    ]
-    return f"{script}:{lines[-1]}: {first_line}" if lines else f"{script}: {first_line}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if not message and frames:  # an assertion of jax
+        file = re.sub(r".*/site-packages/", "", frames[-1].filename)
+        first_line += f" {frames[-1].line} ({file}:{frames[-1].lineno})"
+    line = _line_in(script, error)
+    return f"{script}:{line}: {first_line}" if line else f"{script}: {first_line}"
+
+
+def _line_in(script: Path, error: BaseException | None) -> int | None:
+    """The last line of the script in the traceback of an error or, after that, of its causes.
+
+    What jax lowers is no longer on the stack: jax adds the line that traced it as the cause.
+    """
+    while error is not None:
+        for frame in reversed(traceback.extract_tb(error.__traceback__)):
+            if Path(frame.filename).resolve() == script.resolve():
+                return frame.lineno
+        error = error.__cause__
+    return None
 
 
 def _is_public(name: str, value: Any, module: Any) -> bool:
