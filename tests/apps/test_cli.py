@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from hlo_lint.apps.cli.common import status_line
 from hlo_lint.apps.testing import write_example
 from hlo_lint.rules.base import Bad
 from hlo_lint.rules.registry import find_rule
@@ -351,6 +352,20 @@ def test_a_pipe_gets_no_colours(crash: Path) -> None:
 
 def test_force_color_colours_a_pipe(crash: Path) -> None:
     assert b"\x1b[1;31merror[reshape-moves-data]" in run("check", "crash", FORCE_COLOR="1").output
+
+
+def test_where_there_is_no_terminal_a_slow_step_is_a_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with status_line(line_after=0.2) as note:
+        note("quick")
+        note("slow")
+        time.sleep(0.6)
+        note("quick again")
+    with status_line() as note:
+        note("slow")
+        time.sleep(0.4)
+    assert capsys.readouterr().err == "slow …\n"
 
 
 def test_a_terminal_gets_colours_unless_no_color_is_set() -> None:
