@@ -66,9 +66,11 @@ CONFIGURATION = DOCS / "configuration.md"
 COMMAND_LINE = DOCS / "command-line.md"
 SCHEMA = DOCS.parent / "hlo_lint" / "apps" / "settings" / "schema.json"
 INDEX = DOCS.parent / "hlo_lint" / "rules" / "index.py"
+README = DOCS.parent / "README.md"
 RUN = tuple(
-    DOCS / f"{name}.md"
+    README if name == "README" else DOCS / f"{name}.md"
     for name in (
+        "README",
         *("allow", "blame", "command-line", "compare", "configuration", "fixes", "live", "match"),
         *("pipeline", "reduce", "report", "run", "symptoms", "tutorial", "writing-rules"),
     )
@@ -279,4 +281,4 @@ if __name__ == "__main__":
             try:
                 page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
             except CommandFailed as error:
-                sys.exit(f"docs/{page.name}: {error}")
+                sys.exit(f"{page.name}: {error}")

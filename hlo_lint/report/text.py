@@ -33,7 +33,7 @@ WIDTH = 160
 dumps run to 100 kB."""
 MIN_WIDTH = 40
 """Columns of the narrowest terminal to which text is fitted."""
-MAX_MESSAGE = 240
+MAX_MESSAGE = 400
 """Characters that are shown of a message, and of a note."""
 MAX_RULES = 4
 """Number of rules that are named of the findings that are not shown."""
