@@ -271,8 +271,8 @@ class _Comparison:
             yield "no time is estimated: --target names the device (h100, v5e, a gpu_target_config)"
         else:
             yield (
-                f"time is the least that {self.device.name} needs for each kernel, by memory and "
-                "arithmetic: no launches, no network"
+                f"time is a lower bound for {self.device.name}, by memory and arithmetic of each "
+                "kernel: no launches, no network"
             )
         yield from flag_differences(*self.runs)
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hlo_lint.hlo.attributes.metadata import OpMetadata
 
 NOT_EDITED = (
-    "no fix without --before: layout-assignment may be still to come, and it refuses the bitcast "
-    "that the fix adds"
+    "no fix without --before: layout-assignment may still run, and it refuses the bitcast that the "
+    "fix adds"
 )
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.suppressions.apply import SuppressionResult
     from hlo_lint.engine.suppressions.baseline import Baseline
 
-_CYCLIC: Final = "it has a cycle: only rules about the form of the text looked at it"
+_CYCLIC: Final = "it has a cycle: only rules about the form of the text checked it"
 
 Progress = Callable[[int], None]
 """Called with the number of files read since the last call, also before each rule. An exception

@@ -423,7 +423,7 @@ VIEWS: dict[str, View] = {
     ),
     "Module": EachDump("each module of every dump", frozenset({STAGE})),
     VIOLATIONS: EachDump("the violations of XLA's verifier in each module of every dump"),
-    CYCLES: OfCycles("the cycles of each module that has any, which other rules do not look at"),
+    CYCLES: OfCycles("the cycles of a module with cycles, which other rules do not check"),
     "HloFile": EachDump("every file as a text"),
     "ParserVerdict": Parsed("every file, with the verdict of XLA's own parser, which needs jaxlib"),
     "BeforeAutotuner": AutotunerInput(

@@ -36,7 +36,7 @@ def render(report: Report, warn: Warn) -> str:
         part = _group(group)
         size += len(part.encode()) + 2
         if size > MAX_BYTES:
-            cut = f"{left} findings have no room here"
+            cut = f"{left} findings do not fit"
             warn(f"Markdown: {cut} ({MAX_BYTES} bytes)")
             parts.append(f"… {cut}.")
             break

@@ -54,7 +54,7 @@ def test_a_cycle_is_found_and_nothing_else_is_looked_at(text: str) -> None:
     report = lint(text)
     assert {finding.rule for finding in report.findings} <= {"dependency-cycle", "malformed-text"}
     assert [entry.reason for entry in report.skipped] == [
-        "it has a cycle: only rules about the form of the text looked at it"
+        "it has a cycle: only rules about the form of the text checked it"
     ]
     assert fix(text).text == text
 

@@ -249,7 +249,7 @@ def test_what_may_come_before_layout_assignment_is_not_edited_and_the_warning_sa
     result = hlo_lint.fix(ASSIGNED)
     (finding,) = result.findings
     assert (result.text, finding.severity, finding.fix) == (ASSIGNED, Severity.WARNING, None)
-    assert "layout-assignment may be still to come" in finding.notes[-1]
+    assert "layout-assignment may still run" in finding.notes[-1]
 
 
 def test_a_bitcast_shows_that_layouts_are_assigned() -> None:

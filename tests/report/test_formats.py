@@ -616,7 +616,7 @@ def test_a_summary_that_is_too_long_says_how_much_is_left_out(
     assert len(text.encode()) < 8_200
     shown = text.count("\n### ")
     assert 0 < shown < len(everything.findings)
-    left = f"{len(everything.findings) - shown} findings have no room here"
+    left = f"{len(everything.findings) - shown} findings do not fit"
     assert said == [f"Markdown: {left} (8000 bytes)"]
     assert text.endswith(f"… {left}.\n")
 

@@ -116,7 +116,7 @@ def _executed(before: Module, after: Module, xla: XlaCpu) -> Proof:
         executed = f"executed with seed {verdict.seed}"
         if verdict.outcome is StepOutcome.WITHIN_BOUND:
             old, new = (runs.results(p, first.inputs, verdict.seed) for p in (first, second))
-            reason = f"{executed}, {result_difference(old, new)}: no more than rounding changes"
+            reason = f"{executed}, {result_difference(old, new)}: only rounding changes"
             return Proof(None, False, (reason,))
     except (NotLowered, NotRun, DumpError) as error:
         return Proof(None, False, (f"XLA:CPU does not apply: {error}",))

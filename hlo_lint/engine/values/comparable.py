@@ -49,9 +49,9 @@ def excuse(before: Program, after: Program) -> str:
         return "constants that are left out of the text may differ"
     # Bits of another generator are computed by new nodes.
     if _generators(after) != _generators(before) and not set(after.nodes) <= set(before.nodes):
-        return "XLA:CPU's default generator of random bits need not be the backend's"
+        return "XLA:CPU's default random generator may differ from the backend's"
     if _wide_divisions(before) and not _wide_divisions(after):
-        return "an integer of 64 bits divided by 0 has no defined value, and is divided bit by bit"
+        return "a 64-bit integer divided by 0 is undefined, and the pass expanded the division"
     return ""
 
 

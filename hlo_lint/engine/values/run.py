@@ -167,7 +167,7 @@ def _arguments(
         for leaf in arrays(parameter.shape_or_none)
     ]
     if len(inputs) != len(leaves):
-        raise NoValue(f"the entry takes {len(leaves)} arrays, {len(inputs)} are given")
+        raise NoValue(f"the entry takes {len(leaves)} arrays, got {len(inputs)}")
     arguments = []
     for parameter in program.parameters:
         name, leaf = leaves[parameter.leaf]

@@ -368,7 +368,7 @@ def test_what_has_no_value_is_named_with_the_reason(run: Run) -> None:
     assert run.refusal(lines) == "%r: XLA:CPU does not run rng"
     lines = "p = f32[2] parameter(0) ROOT r = f32[3] reshape(p)"
     assert run.refusal(lines, [1, 2]) == "%r: a reshape of f32[2] to [3] changes the element count"
-    assert "takes 1 arrays, 2 are given" in run.refusal("ROOT p = f32[] parameter(0)", 1, 2)
+    assert "takes 1 arrays, got 2" in run.refusal("ROOT p = f32[] parameter(0)", 1, 2)
     recursive = "again { p = f32[] parameter(0) ROOT c = f32[] call(p), to_apply=again }"
     entry = "ENTRY e { p = f32[] parameter(0) ROOT c = f32[] call(p), to_apply=again }"
     refusal = run.refusal(f"{recursive}\n{entry}", 1)

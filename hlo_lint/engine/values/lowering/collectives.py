@@ -230,7 +230,7 @@ def listed_groups(instruction: Instruction) -> Sequence[Sequence[int]]:
     try:
         groups = instruction.attribute("replica_groups")
     except AttributeSyntaxError as error:
-        raise NotLowered(f"it is not sound: {error}", instruction.name) from error
+        raise NotLowered(f"it is malformed: {error}", instruction.name) from error
     if isinstance(groups, ReplicaGroupList | IotaReplicaGroups | MeshReplicaGroups):
         return groups.groups
     return ()

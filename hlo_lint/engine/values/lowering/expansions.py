@@ -233,7 +233,7 @@ def _scaled(nodes: Nodes, node: Node, scale: Node, block: int = 0) -> Node:
     if block and all(own >= size for own, size in zip(wide.shape.dims, dims, strict=True)):
         wide = nodes.slice(wide, [0] * len(dims), dims)
     if wide.shape.dims != dims:
-        raise NotLowered(f"scales of {scale.shape} are not those of blocks of {node.shape}")
+        raise NotLowered(f"scales of {scale.shape} do not fit blocks of {node.shape}")
     return nodes.binary("multiply", nodes.convert(node, "f32"), wide)
 
 

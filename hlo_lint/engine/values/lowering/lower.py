@@ -108,7 +108,7 @@ class Lowering:
         try:
             self.devices = 1 if self.watch is not None else self._device_count(self.devices)
         except AttributeSyntaxError as error:
-            raise NotLowered(f"it is not sound: {error}") from error
+            raise NotLowered(f"it is malformed: {error}") from error
         if self.devices > MAX_DEVICES:
             raise NotLowered(f"it runs on {self.devices} devices, more than {MAX_DEVICES}")
         inputs, arguments = self._inputs(entry)
@@ -423,7 +423,7 @@ def _named(instruction: Instruction) -> Iterator[None]:
         error.instruction = error.instruction or instruction.name
         raise
     except (ArithmeticError, AttributeSyntaxError, LookupError, StopIteration, ValueError) as error:
-        message = f"it is not sound: {type(error).__name__}: {error}"
+        message = f"it is malformed: {type(error).__name__}: {error}"
         raise NotLowered(message, instruction.name) from error
 
 
