@@ -40,8 +40,8 @@ class FixResult:
 
     def __repr__(self) -> str:
         return (
-            f"<FixResult: {counted(len(self.edits), 'edit')} in "
-            f"{counted(len(self.files), 'file')}, {counted(len(self.findings), 'finding')} left>"
+            f"<FixResult: {counted(len(self.fixed), 'finding')} fixed in "
+            f"{counted(len(self.files), 'file')}, {len(self.findings)} left>"
         )
 
     @property
@@ -59,6 +59,11 @@ class FixResult:
     def edits(self) -> tuple[Edit, ...]:
         """All edits, in characters of the texts before; file after file."""
         return tuple(edit for file in self.files for edit in file.edits)
+
+    @property
+    def fixed(self) -> tuple[Diagnostic, ...]:
+        """The findings whose fixes were applied; a defect that several dumps repeat is one."""
+        return tuple(dict.fromkeys(cause for file in self.files for cause in file.causes))
 
     @property
     def findings(self) -> tuple[Diagnostic, ...]:

@@ -15,7 +15,7 @@ from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError, UsageError, nearest, os_errors_as
 from hlo_lint.text.patterns import late
 
-Compiled = TypeVar("Compiled")
+_Module = TypeVar("_Module")
 
 _without_build = late(r"\.cl_\d+$").sub
 
@@ -78,12 +78,12 @@ def only_module(dump: Dump, name: str | None, paths: Sequence[object]) -> Dump:
 
 
 def with_name(
-    modules: Sequence[Compiled],
-    names: Callable[[Compiled], Collection[str]],
+    modules: Sequence[_Module],
+    names: Callable[[_Module], Collection[str]],
     name: str,
     paths: Sequence[object],
-) -> list[Compiled]:
-    """Those of some modules that have a name.
+) -> list[_Module]:
+    """The modules that have a name.
 
     Raises:
         UsageError: none has it; suggests the nearest name.

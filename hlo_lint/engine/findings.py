@@ -198,4 +198,4 @@ class FixedFile:
     edits: tuple[Edit, ...]
     """All edits; their spans refer to `before` if a single round was enough."""
     causes: tuple[Diagnostic, ...] = ()
-    """The findings whose fixes were applied or overlap applied fixes."""
+    """The findings whose fixes were applied."""

@@ -136,8 +136,10 @@ def _plans_by_file(
 def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | None) -> FixedFile:
     """Change the text of a file; `earlier` is the result of earlier rounds."""
     before = file.file.text
-    after, edits = apply_fixes(before, [plan.fix for plan in plans])
-    causes = tuple(plan.diagnostic for plan in plans)
+    fixes = [plan.fix for plan in plans]
+    after, edits = apply_fixes(before, fixes)
+    applied = set(without_overlaps(fixes))
+    causes = tuple(plan.diagnostic for plan in plans if plan.fix in applied)
     if earlier is not None:
         before, edits, causes = earlier.before, earlier.edits + edits, earlier.causes + causes
     fixed = FixedFile(file.file.path, before, after, edits, causes)

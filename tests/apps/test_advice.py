@@ -51,5 +51,5 @@ def test_a_text_of_a_repository_gets_none(tmp_path: Path, dump: Path) -> None:
     (file,) = dump.glob("*.0030.*.txt")
     text = shutil.copy(file, tmp_path / "reshape.hlo")
     printed = fixed("--before", "layout_normalization", str(text))
-    assert "fixed 1 instruction" in printed
+    assert "fixed 1 finding" in printed
     assert NO_COMPILE not in printed

@@ -601,7 +601,7 @@ def test_what_python_prints_of_a_result_is_short() -> None:
     assert finding is report[0]
     assert repr(finding).startswith("<Diagnostic <text>:5:39: error[reshape-moves-data]: ")
     fixed = hlo_lint.fix(LOOSE, select=["reshape-moves-data"], before=NEXT)
-    assert repr(fixed) == "<FixResult: 1 edit in 1 file, 0 findings left>"
+    assert repr(fixed) == "<FixResult: 1 finding fixed in 1 file, 0 left>"
     assert repr(hlo_lint.parse(ENTRY)).startswith("<Module graph: ")
 
 

@@ -1193,7 +1193,7 @@ def test_check_fixes_first_and_reports_what_remains() -> None:
     assert ran.output == run("fix", "--diff", "loose.hlo").output
     ran = run("check", "--fix", "loose.hlo", "--output-format", "concise")
     assert (ran.status, ran.out) == (0, "")
-    assert ran.errors == "fixed 1 instruction in loose.hlo\n"
+    assert ran.errors == "fixed 1 finding in loose.hlo\n"
     assert path.read_text() != LOOSE
     assert run("check", "--fix", "loose.hlo").errors == "nothing to fix\n"
 

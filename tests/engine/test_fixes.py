@@ -10,7 +10,9 @@ import pytest
 
 import hlo_lint
 from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
+from hlo_lint.rules.base import Bad
 from hlo_lint.rules.findings import Severity
+from hlo_lint.rules.registry import find_rule
 from hlo_lint.text.source import decode
 from tests.conftest import DUMPS
 
@@ -202,8 +204,18 @@ def test_real_crash_dumps_are_mended(folder: Path, form: str, tmp_path: Path) ->
 def test_several_modules_of_a_file_are_all_fixed() -> None:
     text = module(*SHAPES[0]) + "\n// -----\n\n" + module(*SHAPES[1])
     fixed = hlo_lint.fix(text, before=NEXT)
-    assert len(fixed.edits) == 2
+    assert (len(fixed.edits), len(fixed.fixed)) == (2, 2)
     assert hlo_lint.lint(fixed.text, before=NEXT).clean
+
+
+def test_a_fix_of_two_edits_fixes_one_finding() -> None:
+    rule = find_rule("reshape-runs-as-kernel")
+    texts = [example.text for example in rule.examples if isinstance(example, Bad)]
+    results = [hlo_lint.fix(text, [rule.name()], unsafe_fixes=True) for text in texts]
+    assert (2, 1) in [(len(result.edits), len(result.fixed)) for result in results]
+    for text, result in zip(texts, results, strict=True):
+        reported = hlo_lint.lint(text, [rule.name()])
+        assert len(result.fixed) + len(result.findings) == len(reported)
 
 
 def test_bytes_that_are_no_utf8_survive_a_fix() -> None:

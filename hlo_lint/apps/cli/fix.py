@@ -104,7 +104,7 @@ def command(
         if result.edits and not diff:
             from hlo_lint.apps.cli.advice import advice
 
-            for line in advice([cause for file in result.files for cause in file.causes], dump):
+            for line in advice(result.fixed, dump):
                 errors.print(line, highlight=False, markup=False, soft_wrap=True)
     if exit_non_zero_on_fix and result.edits:
         ctx.exit(1)
@@ -192,11 +192,10 @@ def _write_fixed(result: FixResult, inputs: Sequence[Path], out: Path | None) ->
 
 
 def _fixed(result: FixResult, written: Sequence[Path]) -> str:
-    edits = len(result.edits)
-    if not edits:
+    if not result.edits:
         return "nothing to fix"
     where = shown(str(written[0])) if len(written) == 1 else f"{len(written)} files"
-    return f"fixed {counted(edits, 'instruction')} in {where}"
+    return f"fixed {counted(len(result.fixed), 'finding')} in {where}"
 
 
 def _lines(text: str) -> list[str]:

@@ -39,7 +39,7 @@ def payload_text(path: Path, instruction: str, module: str | None = None) -> str
     for dump in (dump for pipeline in compilations for dump in pipeline.dumps):
         with os_errors_as(f"{dump.path}"):
             modules = dump.file.modules
-        for candidate in chain.from_iterable(each.instructions() for each in modules):
+        for candidate in chain.from_iterable(text.instructions() for text in modules):
             try:
                 payload = decode_payload(candidate)
             except PayloadError as error:

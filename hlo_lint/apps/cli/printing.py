@@ -118,11 +118,13 @@ def _rendered(report: Report, output_format: str, options: ReportOptions) -> str
         print(f"hlo-lint: {line}", file=sys.stderr)
 
     if output_format in NO_ROOM and not options.quiet:
-        from hlo_lint.report.text import resolved_count, skipped_lines
+        from hlo_lint.report.text import hidden_line, resolved_count, skipped_lines
 
         for line in skipped_lines(report):
             if line.startswith(NOT_LOOKED_AT):
                 warn(line)
         if count := resolved_count(report):
             warn(count)
+        if report.hidden:
+            warn(hidden_line(report.hidden))
     return render(report, output_format, warn)
