@@ -13,6 +13,7 @@ function facts(pairs) {
 function showFinding(number) {
   const found = findings[number];
   const detail = found.detail === null ? null : JSON.parse(byId(`detail-${found.detail}`).textContent);
+  const equal = findings.filter((other) => other.group === found.group).length - 1;
   const lives = found.seen_in !== null && found.module !== null && modules[found.module].dumps > 1;
   const parts = [
     make(
@@ -41,6 +42,7 @@ function showFinding(number) {
       ["resolved by", lives && (found.resolved ? behind(found.resolved, found.module) : "nothing: it is there at the end")],
       ["seen in", lives && count(found.seen_in, "dump")],
       ["file", code(`${found.file}:${found.line}:${found.column}`)],
+      ["also at", equal > 0 && `${count(equal, "other place")}, listed in its card`],
     ]),
     found.notes.length && make("ul", { class: "notes" }, ...found.notes.map((note) => make("li", {}, note))),
   ];

@@ -9,9 +9,15 @@ const LEGEND_OPCODES = 8;
 // More edges than that are drawn without arrowheads, and hidden while the drawing moves.
 const MAX_ARROWS = 40000;
 
-// Pixels: a box with an instruction's name and shape, and the margin around the drawing.
+// Pixels: a box with an instruction's name and shape, the margin around the drawing, the radius of
+// the dots of a small module, and of any dot at most.
 const BOX = { width: 190, height: 36 };
 const MARGIN = 20;
+const RADIUS = 5;
+const MAX_RADIUS = 6;
+
+// Call edges keep their colour in a drawing of at most so many computations.
+const MAX_CALLED = 30;
 
 // Layers between computations, and the positions in a layer that are as wide as one layer is high.
 const BLOCK_GAP = 3;
@@ -19,9 +25,10 @@ const STRETCH = 4;
 
 // sigma reads colours as hexadecimal only.
 function hue(degrees) {
+  const lightness = document.documentElement.dataset.theme === "dark" ? 0.63 : 0.5;
   const part = (offset) => {
     const k = (offset + degrees / 30) % 12;
-    return Math.round(255 * (0.5 - 0.35 * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
+    return Math.round(255 * (lightness - 0.35 * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
   };
   return `#${[part(0), part(8), part(4)].map((level) => level.toString(16).padStart(2, "0")).join("")}`;
 }
@@ -61,15 +68,17 @@ class ModuleView {
   // The colours in use, each with its meaning.
   legend() {
     const { passes, opcode, opcodes } = this.data;
+    const calls = this.open.size > 1 && this.open.size <= MAX_CALLED ? [[CALL, "a computation and its caller"]] : [];
     if (this.colouring === "pass") {
       const ends = [...new Set([passes[0], passes.at(-1)])];
-      return [[GREY, "in the first dump"], ...ends.map((name, last) => [scale(last), `made by ${name}`])];
+      return [[GREY, "in the first dump"], ...ends.map((name, last) => [scale(last), `made by ${name}`]), ...calls];
     }
-    if (this.colouring === "bytes") return [[scale(0), "0 B"], [scale(1), bytes(this.mostBytes)]];
+    if (this.colouring === "bytes") return [[scale(0), "0 B"], [scale(1), bytes(this.mostBytes)], ...calls];
     const counts = opcodes.map(() => 0);
     for (const number of opcode) counts[number]++;
     const frequent = [...counts.keys()].sort((a, b) => counts[b] - counts[a]).slice(0, LEGEND_OPCODES);
-    return frequent.map((number) => [opcodeHue(number), `${opcodes[number]} (${counts[number].toLocaleString("en")})`]);
+    const say = (number) => [opcodeHue(number), `${opcodes[number]} (${counts[number].toLocaleString("en")})`];
+    return [...frequent.map(say), ...calls];
   }
 
   // The place of each open computation in layers: in rows, the entry first, about as wide as the pane.
@@ -111,7 +120,9 @@ class ModuleView {
     const space = wide - 2 * MARGIN - (this.boxed() ? Math.min(BOX.width, wide / 3) : 0);
     const across = (value) => MARGIN + (right ? (space * value) / right : space / 2);
     const down = (value) => -MARGIN - (bottom ? ((high - 2 * MARGIN) * value) / bottom : high / 2 - MARGIN);
-    const size = Math.max(1, Math.min(5, 0.25 * Math.sqrt((wide * high) / this.shown)));
+    this.layer = bottom ? (high - 2 * MARGIN) / bottom : high;
+    const size = Math.max(1, Math.min(RADIUS, 0.25 * Math.sqrt((wide * high) / this.shown)));
+    this.size = size;
     for (const { start, end, left, top, low } of blocks) {
       for (let node = start; node < end; node++) {
         const folded = (this.calls.get(node) || []).some((called) => !this.open.has(called));
@@ -125,14 +136,16 @@ class ModuleView {
       }
     }
     const style = getComputedStyle(this.holder);
-    const edge = { color: this.shown > this.room() ? style.borderTopColor : GREY, size: 1 };
+    const faint = style.borderTopColor;
+    const edge = { color: this.shown > this.room() ? faint : GREY, size: 0.3 };
+    const call = { color: this.open.size > MAX_CALLED ? faint : CALL, size: 0.3 };
     for (let at = 0; at < edges.length; at += 2) {
       if (graph.hasNode(edges[at])) graph.addEdge(edges[at], edges[at + 1], edge);
     }
     for (const [caller, called] of this.calls) {
       for (const number of called) {
         const root = computations[number].end - 1;
-        if (graph.hasNode(caller) && graph.hasNode(root)) graph.addEdge(root, caller, { color: CALL, size: 1 });
+        if (graph.hasNode(caller) && graph.hasNode(root)) graph.addEdge(root, caller, call);
       }
     }
     return graph;
@@ -160,6 +173,7 @@ class ModuleView {
       defaultEdgeType: isLarge ? "line" : "arrow",
       hideEdgesOnMove: isLarge,
       stagePadding: 0,
+      zoomToSizeRatioFunction: (ratio) => Math.max(Math.sqrt(ratio), this.size / MAX_RADIUS),
       labelRenderedSizeThreshold: 0,
       labelDensity: 4,
       maxCameraRatio: 2,
@@ -212,7 +226,7 @@ class ModuleView {
     context.fill();
     context.stroke();
     context.beginPath();
-    context.arc(node.x, node.y, Math.min(node.size, 7), 0, 2 * Math.PI);
+    context.arc(node.x, node.y, node.size, 0, 2 * Math.PI);
     context.fillStyle = node.color;
     context.fill();
     context.fillStyle = style.color;
@@ -255,7 +269,7 @@ class ModuleView {
     return true;
   }
 
-  // Moves the camera to some nodes; all stay in view where they fit the pane as boxes.
+  // Moves the camera to some nodes, so near that boxes have room; all are in view that can be.
   focus(nodes) {
     const graph = this.sigma.getGraph();
     const [wide, high] = [this.holder.clientWidth, this.holder.clientHeight];
@@ -263,7 +277,8 @@ class ModuleView {
     const [left, right] = [Math.min(...places.map(({ x }) => x)), Math.max(...places.map(({ x }) => x))];
     const [low, top] = [Math.min(...places.map(({ y }) => y)), Math.max(...places.map(({ y }) => y))];
     const around = 1.3 * Math.max((right - left) / wide, (top - low) / high);
-    const ratio = Math.max(around, Math.sqrt(this.room() / this.shown));
+    const near = Math.min(Math.sqrt(this.room() / this.shown), this.layer / (1.3 * BOX.height));
+    const ratio = Math.max(around, near);
     if (ratio >= 1) return this.fit();
     const side = Math.max(wide, high);
     this.sigma.getCamera().setState({
@@ -329,7 +344,15 @@ function wholeModule(number, instruction) {
       return made;
     };
     let view = null;
-    const report = (node) => status.replaceChildren(...(view ? graphStatus(data, view, node).flat() : []));
+    const report = (node) => {
+      if (!view) return;
+      status.replaceChildren(...graphStatus(data, view, node).flat());
+      legend.replaceChildren(
+        ...view.legend().map(([colour, text]) =>
+          make("span", {}, draw("svg", { width: 10, height: 10 }, draw("circle", { cx: 5, cy: 5, r: 5, fill: colour })), text),
+        ),
+      );
+    };
     body.replaceChildren(
       make(
         "div",
@@ -344,12 +367,6 @@ function wholeModule(number, instruction) {
       status,
       legend,
     );
-    const explain = () =>
-      legend.replaceChildren(
-        ...view.legend().map(([colour, text]) =>
-          make("span", {}, draw("svg", { width: 10, height: 10 }, draw("circle", { cx: 5, cy: 5, r: 5, fill: colour })), text),
-        ),
-      );
     if (moduleView) moduleView.sigma.kill();
     moduleView = null;
     try {
@@ -363,12 +380,10 @@ function wholeModule(number, instruction) {
     colouring.addEventListener("change", () => {
       view.colouring = colouring.value;
       view.draw();
-      explain();
     });
     search.addEventListener("change", () => {
       if (search.value && !view.find(search.value)) status.textContent = `No instruction is named ${search.value}.`;
     });
-    explain();
     report(null);
     if (instruction) view.find(instruction);
   };

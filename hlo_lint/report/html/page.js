@@ -126,6 +126,7 @@ function route(asked = true) {
 function theme(dark) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   byId("theme").textContent = dark ? "Light" : "Dark";
+  if (moduleView && moduleView.holder.isConnected) moduleView.draw();
 }
 
 fill(
