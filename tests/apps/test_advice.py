@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hlo_lint.apps.cli.main import cli
 from tests.conftest import CRASH
 
-NO_COMPILE = "note: an edited dump changes no compile"
+NO_COMPILE = "note: editing a dump does not change the next compile"
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Commands of `hlo-lint`, one module each, imported when the command is asked for."""
+"""Commands of `hlo-lint`: a module for each, imported when the command runs."""

@@ -1,4 +1,4 @@
-"""Advice after a fix of a dump: what helps the next compile, which reads no dump."""
+"""Advice after a fix of a dump: editing a dump does not change the next compile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.findings import Diagnostic
 
 MAX_CAUSES = 5
-"""Maximum number of fixed findings that advice is given on."""
+"""Maximum number of fixed findings with advice."""
 _LIVE = (
     '`hlo_lint.live.install("fix")` makes such edits inside a compile, on a GPU before layout '
     "assignment"
@@ -24,13 +24,13 @@ _LIVE = (
 
 
 def advice(causes: Sequence[Diagnostic], dump: Dump) -> Iterator[str]:
-    """Lines on findings that were fixed in dumps of passes; none if no pass wrote the files."""
+    """Lines of advice on the findings that were fixed in dumps of passes."""
     runs = {str(file.path): run for run in dump for file in run.dumps}
     by_kind = {
         (cause.rule, cause.origin): runs[cause.path] for cause in causes if _is_of_pass(cause.path)
     }
     if by_kind:
-        yield "note: an edited dump changes no compile: the next one goes as this one went"
+        yield "note: editing a dump does not change the next compile"
     for (rule, place), run in list(by_kind.items())[:MAX_CAUSES]:
         demand = find_rule(rule).precondition
         line = f"note: {rule}" + (f" comes from {shown(str(place))}" if place else "")

@@ -23,15 +23,15 @@ from hlo_lint.text.source import shown
 
 
 def listing_all(settings: Settings) -> Settings:
-    """The settings of a check whose findings go into a baseline: none is hidden or listed."""
+    """The settings of a check whose findings go into a baseline: all are reported."""
     return replace(settings, baseline=None, min_severity=Severity.INFO, max_findings=None)
 
 
 def update_baseline(path: Path, report: Report, settings: Settings, *, prune: bool) -> None:
     """Write the findings of a report to a baseline, and print how many there are.
 
-    Reasons in the file are kept, and so are entries of rules that did not run. With `prune` entries
-    that were not found are removed, and none is added.
+    Reasons in the file are kept, and so are entries of rules that did not run. With `prune`,
+    entries without a finding are removed and no entry is added.
 
     Raises:
         DumpError: the file is not a baseline, or cannot be written.

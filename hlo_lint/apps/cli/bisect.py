@@ -1,4 +1,4 @@
-"""`hlo-lint bisect`: the first pass after which two runs over one program differ."""
+"""`hlo-lint bisect`: the first pass after which two runs of a program differ."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def command(
 
     Exit status: 0 they never differ, 1 they do, 2 wrong use.
     """
-    bisections = [bisect(one, other) for one, other in common.pairs_of(before, after, module)]
+    bisections = [bisect(*pair) for pair in common.pairs_of(before, after, module)]
     if output_format == "json":
         modules = [_as_dict(bisection) for bisection in bisections]
         common.print_json(modules=modules)

@@ -94,14 +94,7 @@ BACKENDS = ("default", "cublaslt")
     show_default=True,
     help="Run the module before and after optimization on the CPU, and compare the values.",
 )
-@click.option(
-    "--seconds",
-    type=parameters.seconds(1),
-    metavar="SECONDS",
-    default=60.0,
-    show_default="60",
-    help="Time for comparing values, for all programs together.",
-)
+@parameters.seconds_option(default=60.0, show_default="60")
 @parameters.shared_options(parameters.RULES, parameters.FINDINGS)
 @parameters.output_format("text", "json")
 @parameters.color_option
@@ -195,7 +188,7 @@ def _job(
 
 
 def _value(text: str) -> str | bool:
-    """XLA reads numbers and names as text, but not what flags call true and false."""
+    """Booleans as such: XLA reads numbers and names from text, but not true and false."""
     return {"true": True, "false": False}.get(text.lower(), text)
 
 

@@ -1,4 +1,4 @@
-"""`hlo-lint check`: reports what is wrong with HLO."""
+"""`hlo-lint check`: reports defects in HLO."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Check(click.Command):
-    """With `--watch`, what stands after `--` is a command and no path."""
+    """With `--watch`, the words after `--` are a command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--" in args and "--watch" in args[: args.index("--")]:
@@ -39,7 +39,7 @@ class _Check(click.Command):
 _COMMAND = "hlo_lint.command"
 
 MAX_FINDINGS = 1000
-"""Findings of one rule in one file that are reported, where the settings say nothing else."""
+"""Number of findings of a rule in a file that are reported, unless the settings say otherwise."""
 
 
 @click.command("check", cls=_Check)
@@ -115,7 +115,7 @@ def command(
     options: printing.ReportOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Report what is wrong in dump directories and files of HLO.
+    """Report defects in dump directories and files of HLO.
 
     The PATH `-` is standard input. Without one it is the folder that XLA_FLAGS dumps to
     (`--xla_dump_to`), else the working directory.
@@ -214,7 +214,7 @@ def _fix(
     options: printing.ReportOptions,
     begun: float,
 ) -> Report:
-    """Fix what can be fixed, or print what would change, and print the report of what remains."""
+    """Apply the fixes or print them as a patch; print the report of the remaining findings."""
     from hlo_lint.apps.cli.fix import refuse_dump_directories, write_diff, write_in_place
     from hlo_lint.apps.fixes import fix
 
@@ -233,7 +233,7 @@ def _fix(
 
 
 def _print_details(settings: Settings, report: Report, jobs: int, seconds: float) -> None:
-    """Print what was read, and with which settings, on standard error."""
+    """Print the numbers of files and rules and the settings, on standard error."""
     from hlo_lint.rules.registry import all_rules
 
     rules = f"{len(settings.chosen_rules())} of {len(all_rules())}"

@@ -1,4 +1,4 @@
-"""Parts that several commands share: settings, the input, the terminal."""
+"""Settings, input and terminal, as all commands use them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hlo_lint.report.report import Report
 
 _TERMINAL_VARIABLES = frozenset(("FORCE_COLOR", "TTY_COMPATIBLE"))
-"""With one of these rich may take any output for a terminal."""
+"""If one of these is set, rich may take any output for a terminal."""
 
 _COLOR = "hlo_lint.color"
 """The key of the value of `--color` in click's context."""
@@ -74,7 +74,7 @@ NO_OPTIONS = SharedOptions()
 
 
 def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
-    """The settings for paths, with what options change.
+    """The settings for paths, changed by the options.
 
     Raises:
         ConfigError: for a settings file with something wrong in it.
@@ -111,7 +111,7 @@ def settings_of(paths: Sequence[str], shared: SharedOptions) -> Settings:
 
 
 def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
-    """The settings file for paths; None if there is none, or if none is to be read."""
+    """The settings file for paths; None if it is absent, or not to be read."""
     if shared.isolated:
         return None
     if shared.config:
@@ -120,7 +120,7 @@ def settings_file(paths: Sequence[str], shared: SharedOptions) -> Path | None:
 
 
 def names(values: Iterable[str]) -> list[str] | None:
-    """The names in the values of an option, which may have commas between them; None if none."""
+    """The names in the values of an option, which may hold several; None if it is empty."""
     return [name.strip() for value in values for name in value.split(",") if name.strip()] or None
 
 
@@ -179,7 +179,7 @@ def standard_input() -> bytes:
 
 
 def write_output(content: bytes, out: Path | None) -> None:
-    """Write to a file; to standard output if there is none, or if it is `-`."""
+    """Write to a file; without a path, or for `-`, to standard output."""
     if out is None or str(out) == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -203,7 +203,7 @@ DUMP_EACH_PASS: Final = (
 
 
 def exit_status(report: Report, shared: SharedOptions, *, exit_zero: bool = False) -> int:
-    """The exit status after a report; prints what was named and not checked, which makes it 2.
+    """The exit status after a report; 2 after printing the named paths that were not checked.
 
     So does a crash of a rule, and a limit that was reached.
     """
@@ -272,7 +272,7 @@ def progress_bar(dump: Dump, *, wanted: bool = True) -> Iterator[Callable[[int],
 def status_line(
     *, wanted: bool = True, after: float = 0, line_after: float = inf
 ) -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each step of a slow command; a terminal shows the last one.
+    """Yield a function to call with each step of a slow command; a terminal shows the last step.
 
     In the first `after` seconds nothing is shown: to import rich takes as long as a check. Where
     standard error is no terminal, a step is one line, once it takes more than `line_after` seconds.
@@ -325,7 +325,7 @@ def _slow_steps(seconds: float) -> Iterator[Callable[[str], None]]:
 def paired(
     sides: Sequence[Mapping[str, Sequence[Pipeline]]], paths: Sequence[object]
 ) -> list[tuple[Pipeline, Pipeline]]:
-    """The pairs of runs of two directories that compiled a module of one name.
+    """The pairs of runs of two directories that compiled modules of equal names.
 
     Raises:
         UsageError: if there are none.
@@ -356,7 +356,7 @@ def sides_of(before: Path, after: Path, module: str | None) -> list[dict[str, li
 
 
 def pairs_of(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
-    """The modules of one name in two directories; the first of A with the first of B.
+    """The modules of equal names in two directories; the first of A with the first of B.
 
     Raises:
         UsageError: no module is in both, or none has the given name.

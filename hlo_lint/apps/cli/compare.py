@@ -1,4 +1,4 @@
-"""`hlo-lint compare`: what the final modules of two runs cost, and since which pass."""
+"""`hlo-lint compare`: costs of the final modules of two runs, and the settings of the runs."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def command(
     named = _named_device(target) if target else None
     with common.status_line() as note:
         comparisons = []
-        for one, other in pairs:
-            note(f"comparing {one.title}")
-            device = named or _device_of(other) or _device_of(one)
-            comparisons.append(compare_costs(one, other, device, measured))
+        for ours, theirs in pairs:
+            note(f"comparing {ours.title}")
+            device = named or _device_of(theirs) or _device_of(ours)
+            comparisons.append(compare_costs(ours, theirs, device, measured))
     comparisons.sort(key=lambda comparison: -comparison.weight)
     if output_format == "json":
         modules = [comparison_as_dict(comparison) for comparison in comparisons]
@@ -94,7 +94,7 @@ def command(
 
 
 def _pairs(before: Path, after: Path, module: str | None) -> list[tuple[Pipeline, Pipeline]]:
-    """The modules of one name; two files that no compiler named are one pair."""
+    """The modules of equal names; two files that no compiler named are a pair."""
     if before.is_file() and after.is_file():
         sides = [open_dump(path).pipelines for path in (before, after)]
         for path, pipelines in zip((before, after), sides, strict=True):
@@ -127,16 +127,16 @@ def _device_of(run: Pipeline) -> Device | None:
 def _show(comparisons: Sequence[CostComparison], everything: bool) -> None:
     differing = [comparison for comparison in comparisons if not comparison.same]
     same = [comparison for comparison in comparisons if comparison.same]
-    shown_ones = comparisons if everything else differing
+    listed = comparisons if everything else differing
     shared = [
         note
-        for note in (shown_ones[0].notes if shown_ones else ())
-        if all(note in comparison.notes for comparison in shown_ones)
+        for note in (listed[0].notes if listed else ())
+        if all(note in comparison.notes for comparison in listed)
     ]
-    for number, comparison in enumerate(shown_ones):
+    for number, comparison in enumerate(listed):
         if number:
             click.echo()
-        _show_one(comparison, everything)
+        _show_comparison(comparison, everything)
         _show_notes(note for note in comparison.notes if note not in shared)
     _show_notes(shared)
     if same and not everything:
@@ -146,7 +146,7 @@ def _show(comparisons: Sequence[CostComparison], everything: bool) -> None:
         click.echo(f"{counted(len(same), 'module')} {costs} the same in A and B: {names}{more}")
 
 
-def _show_one(comparison: CostComparison, everything: bool) -> None:
+def _show_comparison(comparison: CostComparison, everything: bool) -> None:
     click.echo(click.style(shown(comparison.after.title), bold=True))
     rows = shown_rows(comparison, everything=everything)
     cells = [tuple(map(shown, row_cells(row))) for row in rows]
@@ -188,7 +188,7 @@ def _compare_settings(before: Path, after: Path, module: str | None, *, as_json:
 def _runs_with_records(
     before: Path, after: Path, module: str | None
 ) -> list[tuple[Pipeline, Pipeline]]:
-    """The modules of one name in both directories; runs without a record of settings are left out.
+    """The modules of equal names in both directories; runs without recorded settings are left out.
 
     Raises:
         DumpError: a directory has no such record.

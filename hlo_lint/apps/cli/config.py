@@ -42,7 +42,7 @@ def command(
 
 
 def settings_text(settings: Settings) -> str:
-    """Every setting, as a settings file would say it; what is not set stands in a comment."""
+    """Every setting in the syntax of a settings file; a setting without a value is a comment."""
     return "\n".join(_lines(settings)) + "\n"
 
 
@@ -55,8 +55,10 @@ def _lines(settings: Settings) -> Iterator[str]:
         if key.name == "jobs" and value is None:
             value = "auto"
         if key.name == "allow":
-            stated = ({name: getattr(one, name) for name in ALLOWANCE} for one in settings.allow)
-            value = [{name: of for name, of in one.items() if of is not None} for one in stated]
+            value = [
+                {name: field for name in ALLOWANCE if (field := getattr(entry, name)) is not None}
+                for entry in settings.allow
+            ]
         origin = shown(settings.origin(key.attribute))
         if value is None:
             yield f"# {key.name} is not set"

@@ -1,4 +1,4 @@
-"""`hlo-lint diff`: what differs between two modules, names left out."""
+"""`hlo-lint diff`: the differences of two modules, apart from names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def command(
     everything: bool,
     output_format: str,
 ) -> None:
-    """Print what differs between two modules, but for names and ids.
+    """Print the differences of two modules, apart from names and ids.
 
     Exit status: 0 the same, 1 different, 2 wrong use.
     """
@@ -65,10 +65,9 @@ def command(
             f"{files[0].path} holds {len(ours)} modules, {files[1].path} {len(theirs)}"
         )
     for compared in (*ours, *theirs):
-        refuse_cycles(compared)  # nothing says if a cycle is that of the other
-    differences = [
-        diff(one, other, metadata=metadata) for one, other in zip(ours, theirs, strict=True)
-    ]
+        refuse_cycles(compared)  # a cycle has no order to compare
+    pairs = zip(ours, theirs, strict=True)
+    differences = [diff(*pair, metadata=metadata) for pair in pairs]
     if output_format == "json":
         paths = {"before": str(files[0].path), "after": str(files[1].path)}
         modules = [difference_as_dict(difference) for difference in differences]

@@ -29,8 +29,14 @@ _PASSES = "--xla_dump_hlo_pass_re"
     metavar="DIR",
     help=f"The folder for the dumps; by default {FOLDER}, or {FOLDER}-2 and so on.",
 )
-@click.option("--validate", "validates", is_flag=True, help="Then run `hlo-lint validate`.")
-@click.option("--report", "page", type=parameters.PATH, metavar="FILE", help="Write a page, too.")
+@click.option("--validate", "validates", is_flag=True, help="Also run `hlo-lint validate`.")
+@click.option(
+    "--report",
+    "page",
+    type=parameters.PATH,
+    metavar="FILE",
+    help="Also write the HTML page.",
+)
 @parameters.findings_format
 @parameters.resolved_option
 @parameters.quiet_option
@@ -49,11 +55,11 @@ def command(
     quiet: bool,
     shared: common.SharedOptions,
 ) -> None:
-    """Run a program, and check what XLA compiles in it.
+    """Run a program, and check the modules that XLA compiles in it.
 
-    In `hlo-lint exec python model.py` XLA dumps into a folder of its own; other flags in XLA_FLAGS
-    stay, and jax compiles anew what its persistent cache has. Ctrl-C ends the program; what it
-    dumped is checked. A second one ends a program that does not obey.
+    In `hlo-lint exec python model.py` XLA dumps into a folder of its own. Other flags in XLA_FLAGS
+    stay, and jax does not use its persistent cache. After Ctrl-C the dumps so far are checked; a
+    second Ctrl-C ends a program that ignores the first.
 
     Exit status: that of the program if it is not 0, else that of the check.
     """
@@ -66,7 +72,7 @@ def command(
             process.wait()
     finally:
         with suppress(OSError):
-            folder.rmdir()  # nothing is in it
+            folder.rmdir()  # fails if it has files
     died = watching.shell_status(process)
     ended = f"the program exited with {died}" if died else ""
     if not folder.exists():
@@ -131,7 +137,7 @@ def _folder(given: Path | None) -> Path:
 
 @contextmanager
 def _interrupts_passed_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Leave Ctrl-C to a program, which the terminal sends it, too; the second one ends it."""
+    """Ignore the first Ctrl-C, which the program gets too; at the second, end the program."""
     number = 0
 
     def obey(_: int, __: object) -> None:

@@ -1,4 +1,4 @@
-"""`hlo-lint explain`: the page of a rule, or what a message of XLA leads to."""
+"""`hlo-lint explain`: the page of a rule, or the rule for a message of XLA."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from hlo_lint.text.source import decode, shown
 @click.command("explain")
 @click.argument("rule", metavar="RULE|MESSAGE|-", shell_complete=completion.rules)
 def command(rule: str) -> None:
-    """Print the page of a rule, or what a message of XLA means.
+    """Print the page of a rule, or of the rule for a message of XLA.
 
-    The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of
-    one, the source file in it (`layout_normalization.cc:431`), or a log on standard input (`-`).
+    The page says why the RULE matters, with a bad and a good example. A MESSAGE may be a part of a
+    message, a source file (`layout_normalization.cc:431`), or a log on standard input (`-`).
     """
     from hlo_lint.report.messages import command_for
 
@@ -33,10 +33,10 @@ _is_name = re.compile(r"[\w-]+").fullmatch
 
 
 def _answer(log: str) -> str:
-    """The rules and the command that a message leads to; the page of a rule that is the only one.
+    """The rules and the command for a message; for a single rule, its page.
 
     Raises:
-        UsageError: if it leads to none.
+        UsageError: no rule and no command stands for it.
     """
     from hlo_lint.report.messages import command_for, messages_of, rules_for
 
@@ -44,7 +44,7 @@ def _answer(log: str) -> str:
     if len(rules) == 1:
         return f"{_asked(rules[0].name())}\n\n{render_page(rules[0])}"
     if rules:
-        lines = [f"{len(rules)} rules stand for messages like it; {_asked('RULE')} asks one:"]
+        lines = [f"{len(rules)} rules stand for such messages; {_asked('RULE')} runs one of them:"]
         for rule in rules:
             lines += [f"  {rule.name()}: {rule.summary()}"]
             lines += [f"    XLA: {message.text}" for message in messages_of(rule)]

@@ -1,4 +1,4 @@
-"""The failures of a command: each is one line on standard error and an exit status."""
+"""The failures of a command: each prints a line on standard error and sets the exit status."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Stop(click.ClickException):
 
 
 class _Ended(Exception):
-    """The command is over because of a signal, and has cleaned up."""
+    """A signal ended the command, which has cleaned up."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -29,7 +29,7 @@ class _Ended(Exception):
 
 
 def as_failure(error: BaseException) -> BaseException:
-    """The exception that says how a command ends; an `HloLintError` gives exit status 2."""
+    """The exception that ends a command; an `HloLintError` gives exit status 2."""
     interrupt = interrupt_behind(error)
     if interrupt is not None:
         return _Ended(signal_of(interrupt))

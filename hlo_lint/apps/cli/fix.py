@@ -36,17 +36,17 @@ from hlo_lint.text.stored import COMPRESSED, archive_of
 @click.option(
     "--form",
     type=click.Choice(["copy", "transpose"]),
-    help="How a move of bytes is spelled; by default as copy where layout_normalization comes "
-    "next, else as transpose.",
+    help="The spelling of a move of bytes: by default copy where layout_normalization comes next, "
+    "else transpose.",
 )
 @parameters.output_option()
 @click.option("--in-place", is_flag=True, help="Also edit the files of a dump directory.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="Apply a fix as safe only if it is proven, and print the proof of each.",
+    help="Prove each fix, print the proof, and apply only proven fixes as safe.",
 )
-@click.option("--fix-only", is_flag=True, help="Neither print nor count the findings that remain.")
+@click.option("--fix-only", is_flag=True, help="Do not report the remaining findings.")
 @parameters.exit_zero_option
 @click.option("--exit-non-zero-on-fix", is_flag=True, help="Exit with 1 if anything was fixed.")
 @parameters.quiet_option
@@ -68,7 +68,7 @@ def command(
     quiet: bool,
     shared: common.SharedOptions,
 ) -> None:
-    """Apply all safe fixes, in place to files, to a copy of a dump.
+    """Apply all safe fixes: to files in place, to dumps in a copy.
 
     Nothing else in a file changes. `-o` names the fixed file, or the folder of fixed copies. A
     directory that XLA dumped is evidence of a run: it is copied, or edited with `--in-place`.
@@ -112,10 +112,10 @@ def command(
 
 
 def refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
-    """Do nothing, if no path is a directory of passes' dumps.
+    """Refuse directories with dumps of passes.
 
     Raises:
-        UsageError: one is.
+        UsageError: a path is such a directory.
     """
     folders = [Path(path) for path in paths if Path(path).is_dir()]
     steps = [step.path for run in dump for step in run.steps] if folders else []
@@ -129,7 +129,7 @@ def refuse_dump_directories(paths: Sequence[str], dump: Dump) -> None:
 
 
 def write_diff(result: FixResult) -> None:
-    """Print what a fix would change, as `diff -u` does."""
+    """Print the fixes as `diff -u` does."""
     for file in result.files:
         name = shown(str(file.path))
         before, after = (_lines(text) for text in (file.before, file.after))
@@ -148,7 +148,7 @@ def write_in_place(dump: Dump, result: FixResult) -> str:
 
 
 def _clean_up(dump: Dump) -> None:
-    """Remove what a run that was killed left beside the inputs, even if nothing is to write."""
+    """Remove the files that a killed run left beside the inputs."""
     for folder in {file.path.parent for pipeline in dump for file in pipeline.dumps}:
         remove_left_over(folder)
 
@@ -199,5 +199,5 @@ def _fixed(result: FixResult, written: Sequence[Path]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines with their ends; only a line feed ends one, as for `diff` and `patch`."""
+    """The lines with their ends; only a line feed ends a line, as for `diff` and `patch`."""
     return [line for line in re.split(r"(?<=\n)", text) if line]

@@ -31,7 +31,7 @@ class _Commands(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """A command as lists show it, with its help alone: to import them all takes long."""
+        """A command with only its help, as lists show it: importing all commands takes long."""
         if cmd_name not in COMMANDS:
             return None
         import ast

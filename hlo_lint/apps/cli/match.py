@@ -21,7 +21,7 @@ from hlo_lint.text.errors import DumpError
 from hlo_lint.text.source import shown
 
 NEAR_MISSES = 20
-"""Maximum near misses that are printed without `--all`."""
+"""Maximum number of near misses that are printed without `--all`."""
 WIDTH = 160
 
 
@@ -43,7 +43,7 @@ class _Found:
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @click.option(
-    "--explain", is_flag=True, help="Also print near misses: the same opcode, and what differs."
+    "--explain", is_flag=True, help="Also print near misses: the same opcode, and the difference."
 )
 @parameters.all_option
 @parameters.module_option
@@ -83,7 +83,7 @@ def command(
 
 
 def _search(asked: Pattern, pipeline: Pipeline, explain: bool) -> Iterator[_Found]:
-    """Each hit and near miss once, at the first dump that has it."""
+    """Each match and near miss once, at the first dump that has it."""
     searched: dict[Computation, tuple[tuple[Instruction, Match | None, str], ...]] = {}
     reported: dict[tuple[str, str], _Found] = {}
     for dump in pipeline.dumps:

@@ -46,7 +46,7 @@ paths_argument = click.argument(
 
 
 def _or_dump(_: click.Context, __: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
-    """The paths; without any, the folder that `XLA_FLAGS` dumps to, else the working directory."""
+    """The paths; by default the folder that `XLA_FLAGS` dumps to, else the working directory."""
     if paths:
         return paths
     dumped_to = re.findall(r"--xla_dump_to=(\S+)", os.environ.get("XLA_FLAGS", ""))
@@ -185,6 +185,17 @@ def seconds(least: float) -> click.FloatRange:
     return _Seconds(least, MAX_COUNT)
 
 
+def seconds_option(**settings: Any) -> Callable[[Any], Any]:
+    """`--seconds`, the time for comparing values."""
+    return click.option(
+        "--seconds",
+        type=seconds(1),
+        metavar="SECONDS",
+        help="Time for comparing values, for all programs together.",
+        **settings,
+    )
+
+
 class _Seconds(click.FloatRange):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -207,7 +218,7 @@ color_option = click.option(
 
 
 def output_format(*formats: str, **settings: Any) -> Callable[[Any], Any]:
-    """`--output-format`, one of the given formats; the first is the default."""
+    """`--output-format` with the given formats; the first is the default."""
     return click.option(
         "--output-format",
         type=click.Choice(formats),
@@ -264,7 +275,7 @@ def _repeatable(multiple: bool) -> str:
 
 
 def release_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]:
-    """`--jax`, one release of jax or several."""
+    """`--jax`, a release of jax, or several."""
     return click.option(
         "--jax",
         name,
@@ -276,7 +287,7 @@ def release_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]
 
 
 def python_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]:
-    """`--python`, one Python or several."""
+    """`--python`, a Python, or several."""
     return click.option(
         "--python",
         name,
@@ -289,7 +300,7 @@ def python_option(name: str, *, multiple: bool = False) -> Callable[[Any], Any]:
 def target_option(
     name: str = "target", *, multiple: bool = False, **settings: Any
 ) -> Callable[[Any], Any]:
-    """`--target`, one chip or several."""
+    """`--target`, a chip, or several."""
     return click.option(
         "--target",
         name,
@@ -347,7 +358,7 @@ def several(options: Sequence[Callable[[Any], Any]]) -> Callable[[Command], Comm
 def gathered(
     name: str, of: Any, options: Sequence[Callable[[Any], Any]] = ()
 ) -> Callable[[Command], Callable[..., object]]:
-    """Adds options; the command gets those that are fields of a named tuple as one argument."""
+    """Adds options; the command gets those in a named tuple as an argument of that type."""
 
     def decorated(command: Command) -> Callable[..., object]:
         @wraps(command)

@@ -1,4 +1,4 @@
-"""`hlo-lint passes`: what each pass of a compilation did."""
+"""`hlo-lint passes`: the changes that each pass of a compilation made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NUMBERS = ("step", "fusions", "ms")
 @parameters.output_format("text", "json")
 @parameters.color_option
 def command(folder: Path, module: str | None, changed: bool, output_format: str) -> None:
-    """Print what each pass did, in instructions, bytes and time.
+    """Print the changes by each pass: instructions, bytes, time.
 
     `changed` is `names` where only names differ from the dump before. Bytes are those of arrays
     that come or go outside fusions. A profile in DIR (`*.xplane.pb`, of `jax.profiler.trace`) adds

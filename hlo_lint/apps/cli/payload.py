@@ -1,4 +1,4 @@
-"""`hlo-lint payload`: prints what a custom call carries."""
+"""`hlo-lint payload`: prints the payload of a custom call."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from hlo_lint.text.errors import DumpError, UsageError, os_errors_as
 @click.argument("instruction")
 @parameters.module_option
 def command(path: Path, instruction: str, module: str | None) -> None:
-    """Print what a custom call carries, such as a kernel.
+    """Print the payload of a custom call, such as a kernel.
 
-    INSTRUCTION is its name in the HLO in PATH. What launches and tunes the kernel is printed, too.
+    INSTRUCTION is its name in the HLO in PATH. The launch and the tuning of a kernel are printed,
+    too.
     """
     click.echo(payload_text(path, instruction, module), nl=False)
 

@@ -30,14 +30,14 @@ class ReportOptions(NamedTuple):
     quiet: bool = False
     verbose: bool = False
     fix: bool = False
-    """True to fix what can be fixed first; the report is of what remains."""
+    """True to apply the fixes first; the report lists the remaining findings."""
     unsafe_fixes: bool | None = None
     diff: bool = False
-    """True to print what a fix would change."""
+    """True to print the fixes as a patch."""
 
     @property
     def fixes(self) -> bool:
-        """True if the report is of what fixes leave."""
+        """True if the report lists the findings that remain after fixes."""
         return self.fix or self.diff
 
 

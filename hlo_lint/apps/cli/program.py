@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _BY_SIGNAL = 128
-"""Added to the number of a signal, it is the exit status of a program that the signal ended."""
+"""The exit status of a program that a signal ended, less the number of the signal."""
 SIGPIPE = 13
 """Its number, also where the system has no such signal."""
 CLEANUP_SECONDS = 1.0
@@ -28,7 +28,7 @@ _MESSAGES = {
 
 
 class Signal(KeyboardInterrupt):
-    """A signal that ends the program; whatever cleans up after Ctrl-C does so after each."""
+    """A signal that ends the program; code that cleans up after Ctrl-C also does so after it."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def _raise(number: int, _: object) -> None:
 
 
 def _give_again(lost: sys.UnraisableHookArgs) -> None:
-    """Give a signal again that came where Python drops what is raised, as in a weak reference."""
+    """Re-deliver a signal whose exception Python swallowed, as in the callback of a weakref."""
     if isinstance(lost.exc_value, Signal):
         number = lost.exc_value.number
         signal.signal(number, _raise)
@@ -117,5 +117,5 @@ def after_signal(number: int) -> int:
 
 
 def discard_output() -> None:
-    """Have Python write the rest, which it does as it ends, to nowhere."""
+    """Redirect standard output to /dev/null: Python flushes it as it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,4 +1,4 @@
-"""`hlo-lint ranks`: do the collectives of all processes agree?"""
+"""`hlo-lint ranks`: compares the collectives of all processes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _place(variant: Variant, collective: Collective | None) -> str:
 
 
 def _cause(divergence: Divergence) -> list[str]:
-    """The pass that made the difference, and what is known of the reason."""
+    """The pass that made the difference, and the reason if it is known."""
     cause = divergence.cause
     if cause is None:
         return ["the pass that introduced the difference is unknown: the passes were not dumped"]
@@ -113,7 +113,7 @@ def _cause(divergence: Divergence) -> list[str]:
 
 
 def _show_modules(modules: list[RankedModule]) -> None:
-    """The modules that were not compiled to the same text everywhere."""
+    """Print the modules that ranks compiled to different texts."""
     for module in modules:
         if len(module.variants) > 1:
             name = shown(module.name) or "the module"

@@ -55,7 +55,7 @@ class ReduceOptions(NamedTuple):
         return interpreter_at(self.python or sys.executable)
 
     def known_release(self, problem: Problem) -> str:
-        """The release of jax to show a problem with: the one named, else that of the dump."""
+        """The release of jax to show a problem with: that of the options, else that of the dump."""
         if self.release or (problem.release and not self.python):
             return self.release or problem.release
         return self.interpreter().jax
@@ -67,7 +67,7 @@ class ReduceOptions(NamedTuple):
 
     @property
     def of_xla(self) -> bool:
-        """True if the problem is one that XLA's compiler shows, and not a finding."""
+        """True if XLA's compiler shows the problem, False for a finding."""
         return self.xla_crashes or self.changes_values
 
     @contextmanager
@@ -102,15 +102,13 @@ _OPTIONS = (
     click.option(
         "--xla-crashes",
         is_flag=True,
-        help="Keep the crash, or the error, with which XLA's compiler ends for a GPU that is not "
-        "there.",
+        help="Keep the crash or the error of XLA's compiler, for a GPU that need not be present.",
     ),
     click.option(
         "--xla-changes-values",
         "changes_values",
         is_flag=True,
-        help="Keep the change of the values by a pass of XLA: the first of a dump, or that of "
-        "--passes.",
+        help="Keep the change of values by a pass of XLA: the first of a dump, or one of --passes.",
     ),
     parameters.release_option("release"),
     parameters.python_option("python"),
@@ -124,7 +122,7 @@ _OPTIONS = (
         "--state",
         type=parameters.PATH,
         metavar="FILE",
-        help="Keep verdicts and the smallest module here; a run that was ended goes on from it.",
+        help="Keep verdicts and the smallest module in this file; a later run continues from it.",
     ),
     parameters.jobs_option,
     click.option(
@@ -141,7 +139,8 @@ _OPTIONS = (
         show_default=True,
         metavar="SECONDS",
         envvar="HLO_LINT_XLA_SECONDS",
-        help="A command that takes longer says no; a compilation that does is a crash.",
+        help="The time for a command or a compilation: after it a command fails, and a compilation "
+        "counts as a crash.",
     ),
     parameters.quiet_option,
 )
@@ -159,8 +158,8 @@ reduce_options = parameters.gathered("options", ReduceOptions, _OPTIONS)
 @click.option(
     "--interesting",
     metavar="COMMAND",
-    help="Keep what makes a command end with status 0; the file is its last argument, or stands "
-    "for {}.",
+    help="Keep a module for which a command ends with status 0; the file is its last argument, or "
+    "replaces {}.",
 )
 @parameters.output_option()
 @reduce_options
@@ -173,11 +172,10 @@ def command(
     options: ReduceOptions,
     shared: common.SharedOptions,
 ) -> None:
-    """Reduce a module to what still shows a problem.
+    """Reduce a module that shows a problem.
 
-    PATH is a file or a dump directory.
-
-    XLA's parser reads the result, if it reads PATH.
+    PATH is a file or a dump directory. The result is the smallest module that still shows the
+    problem; XLA's parser reads it, if it reads PATH.
     """
     given = bool(finding), options.xla_crashes, options.changes_values, bool(interesting)
     if sum(given) > 1:

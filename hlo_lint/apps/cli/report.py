@@ -1,4 +1,4 @@
-"""`hlo-lint report`: the findings as one HTML page."""
+"""`hlo-lint report`: the findings as an HTML page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
     sources: tuple[Path, ...],
     shared: common.SharedOptions,
 ) -> None:
-    """Write one HTML page about dump directories or files.
+    """Write an HTML page about dump directories or files.
 
     The page needs no network and no other file. `-o -` prints it.
 

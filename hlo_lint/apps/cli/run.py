@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hlo_lint.engine.values.run import ArrayValue
 
 MAX_PRINTED = 1000
-"""Elements of an array that are printed in full; of a larger one the edges are."""
+"""Number of elements of an array that is printed in full; of a larger array the edges are."""
 
 
 @click.command("run")
@@ -39,14 +39,16 @@ MAX_PRINTED = 1000
     "printed",
     multiple=True,
     metavar="INSTRUCTION",
-    help="Print the value of this instruction in place of the result; of one in a loop the last.",
+    help="Print the value of this instruction in place of the result; in a loop its last value.",
 )
 @click.option(
     "--first-nan",
     is_flag=True,
-    help="Name the first instruction that makes a NaN or an infinity, with its operands.",
+    help="Print the first instruction that makes a NaN or an infinity, with its operands.",
 )
-@click.option("--wide", is_flag=True, help="Hold every float as an f64, to see what rounding does.")
+@click.option(
+    "--wide", is_flag=True, help="Compute all floats as f64, to see the effect of rounding."
+)
 @parameters.output_option()
 def command(
     path: Path,
@@ -141,7 +143,7 @@ def _first_nan_in(
 
 
 def _first_nan(module: Module, inputs: Sequence[NDArray[Any]], wide: bool) -> list[str]:
-    """The instruction with its place and values; one line where there is none."""
+    """Lines about the first such instruction with its place and values; else one line."""
     import numpy as np
 
     from hlo_lint.engine.values.run import arrays_of, first_non_finite

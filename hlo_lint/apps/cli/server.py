@@ -82,7 +82,7 @@ def _unfit(what: str) -> Exception:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Log a message that cannot be read in one line, as the client that sent it is told."""
+    """Log a line about a message that cannot be read; the client that sent it gets an error."""
     if record.exc_info and record.msg == "Unable to handle message":
         record.msg = f"a message cannot be read: {record.exc_info[1]}"
         record.exc_info = None

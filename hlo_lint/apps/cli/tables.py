@@ -1,4 +1,4 @@
-"""Tables of text, which fit the terminal: one column is folded, and none is cut."""
+"""Tables of text that fit the terminal: the last column is folded."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import click
 
 GAP = "  "
 MIN_FOLDED = 24
-"""Columns of the terminal below which the folded column gets lines of its own."""
+"""Minimum columns for the folded column; with fewer it gets lines of its own."""
 INDENT = 6
 
 
 def terminal_width() -> int:
-    """The columns of the terminal that standard output is; 0 if it is not one."""
+    """The columns of the terminal on standard output; 0 without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
 
@@ -34,8 +34,8 @@ def print_table(
     room = terminal_width() - sum(width + len(GAP) for width in widths[:-1])
     for number, row in enumerate(rows):
         cells = [
-            cell.rjust(width) if at in right else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if column in right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         line = GAP.join(cells[:-1])
         if not terminal_width():

@@ -1,4 +1,4 @@
-"""`hlo-lint validate`: the first pass after which a module computes something else."""
+"""`hlo-lint validate`: the first pass that changes the values of a module."""
 
 from __future__ import annotations
 
@@ -41,12 +41,7 @@ from hlo_lint.text.source import shown
 @click.option(
     "--edges", is_flag=True, help="Put infinities, NaNs and the ends of the ranges into the inputs."
 )
-@click.option(
-    "--seconds",
-    type=parameters.seconds(1),
-    metavar="SECONDS",
-    help="Time for all steps; by default one program has 60 seconds, and all have no limit.",
-)
+@parameters.seconds_option()
 @click.option(
     "--memory",
     type=click.IntRange(1, parameters.MAX_COUNT),
@@ -73,9 +68,10 @@ def command(
     shared: common.SharedOptions,
     **options: Any,
 ) -> None:
-    """Find the first pass that changes what a module computes.
+    """Find the first pass that changes the values of a module.
 
-    The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib.
+    The dumps of each compilation run on the same inputs, on the CPU, with the installed jaxlib. A
+    program may take 60 seconds; without --seconds there is no limit for all of them.
 
     Exit status: 0 nothing changed, 1 a pass changed the values, 2 wrong use, or nothing
     to compare.

@@ -1,4 +1,4 @@
-"""Runs a check again whenever one of its files changes, alone or beside the compile that writes."""
+"""Repeats a check when its files change, also while a compile writes them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import click
 from hlo_lint.text.errors import HloLintError, UsageError, os_errors_as
 
 INTERVAL = 0.25
-"""Seconds between two looks at the files."""
+"""Seconds between two scans of the files."""
 _NICE = 19
 """The compile comes first: where both want one processor, a check gets a hundredth of it."""
 _SHARE = 1 / 20
 """The share that this process may take of one processor while a compile writes."""
 _begun = time.monotonic()
 SETTLED = 2
-"""Number of equal looks after which a file counts as written."""
+"""Number of equal scans after which a file counts as written."""
 
 FileTimes = dict[str, tuple[int, int]]
 
@@ -36,12 +36,11 @@ def watch(
     output: Path | None = None,
     is_written: Callable[[], bool] | None = None,
 ) -> None:
-    """Runs at once and after each change of a file below the paths, or of the settings file.
+    """Run at once and after each change of a file below the paths, or of the settings file.
 
     `output` is the file that a run itself writes. An `HloLintError` is printed, since the next
-    change may remove its cause. An interrupt ends the loop. So does `is_written`, the question if
-    the process that writes the files is still there: after its end there is one more run, which is
-    told that nothing will follow.
+    change may remove its cause. An interrupt ends the loop. So does the end of the process that
+    writes the files, which `is_written` asks for: after it there is a last run, with True.
 
     Raises:
         UsageError: for standard input, which does not change.
@@ -85,7 +84,7 @@ def watch(
 def _wait(
     before: FileTimes, look: Callable[[], FileTimes], is_written: Callable[[], bool] | None
 ) -> None:
-    """Return when a file has changed and nothing changes any more, or nothing writes any more.
+    """Wait until a change is over, or until the process that writes the files has ended.
 
     While something writes, what this process has cost so far bounds when that is.
     """

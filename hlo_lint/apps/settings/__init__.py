@@ -1,4 +1,4 @@
-"""Settings: what may be set, where it is read from, and what a file and a command line make of it.
+"""Settings: their keys, the files they are read from, and their effect on a run.
 
-`keys` declares what there is; the reader, the JSON Schema and the table in the docs come from it.
+`keys` declares them; the reader, the JSON Schema and the table in the docs come from it.
 """

@@ -1,4 +1,4 @@
-"""Every key of a settings file: its type, its default, what it means."""
+"""The keys of a settings file: type, default and meaning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Schema = dict[str, Any]
 
 @dataclass(frozen=True)
 class SettingType:
-    """A type of values: how one is read, and how the JSON Schema says it."""
+    """A type of values: its reader and its JSON Schema."""
 
     title: str
     """In words, for the docs and for messages."""
@@ -37,7 +37,7 @@ class SettingType:
     """Its JSON Schema."""
 
     def then(self, convert: Callable[[Any, SettingPlace], Any]) -> SettingType:
-        """The same type, its values converted; an unknown name is an error at their place."""
+        """This type with converted values; an unknown name is an error at the value."""
 
         def read(value: object, place: SettingPlace) -> object:
             try:
@@ -80,7 +80,7 @@ def _choice(words: Sequence[str], title: str = "") -> SettingType:
 
 def _listed(of: SettingType, title: str) -> SettingType:
     def read(values: list[object], place: SettingPlace) -> tuple[object, ...]:
-        return tuple(of.read(one, place.at(number, one)) for number, one in enumerate(values))
+        return tuple(of.read(value, place.at(i, value)) for i, value in enumerate(values))
 
     schema = {"type": "array", "items": of.schema}
     return _type(title, lambda value: isinstance(value, list), schema).then(read)
@@ -89,9 +89,9 @@ def _listed(of: SettingType, title: str) -> SettingType:
 def _table(key: SettingType, of: SettingType, title: str) -> SettingType:
     def read(table: dict[str, object], place: SettingPlace) -> Mapping[str, object]:
         values = {}
-        for name, one in table.items():
+        for name, value in table.items():
             key.read(name, place.at(name))
-            values[name] = of.read(one, place.at(name))
+            values[name] = of.read(value, place.at(name))
         return values
 
     members = {"propertyNames": key.schema, "additionalProperties": of.schema}

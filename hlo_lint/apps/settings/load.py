@@ -40,7 +40,7 @@ def load_settings(
 
 
 def find_file(paths: Sequence[str | Path] = ()) -> Path | None:
-    """The settings file that holds for paths; None where there is none."""
+    """The settings file for paths, or None."""
     for folder in _folders(paths):
         for name in (OWN, PROJECT):
             path = folder / name
@@ -129,9 +129,9 @@ def _has_section(path: Path) -> bool:
 
 def _syntax_error(label: str, text: str, message: str) -> str:
     """The parser's message, with the place first."""
-    at = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
-    if at is None:
+    place = re.search(r" \(at (?:line (\d+), column (\d+)|end of document)\)$", message)
+    if place is None:
         return f"{label}: {message}"
-    line = int(at[1]) if at[1] else text.count("\n") + 1
-    column = int(at[2]) if at[2] else len(text) - text.rfind("\n")
-    return f"{label}:{line}:{column}: {message[: at.start()]}"
+    line = int(place[1]) if place[1] else text.count("\n") + 1
+    column = int(place[2]) if place[2] else len(text) - text.rfind("\n")
+    return f"{label}:{line}:{column}: {message[: place.start()]}"

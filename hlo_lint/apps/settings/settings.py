@@ -36,9 +36,10 @@ COMMAND_LINE = "command line"
 
 
 class Globs:
-    """Patterns as git reads them: one without a slash matches at any depth, a folder all in it.
+    """Patterns as in .gitignore: a pattern without a slash matches at any depth.
 
-    Paths are taken relative to a folder; those outside it from the root of the file system.
+    A folder that matches stands for all files in it. Paths are relative to a folder; outside of it
+    they begin at the root of the file system.
     """
 
     def __init__(self, patterns: Sequence[str], root: Path) -> None:
@@ -134,7 +135,7 @@ class Settings:
         return self.overridden(rules={**self.rules, rule: options})
 
     def restaged(self, stage: Stage | None) -> Settings:
-        """A copy in which this stage, if one is given, stands in place of those of paths, too."""
+        """A copy with this stage for all paths; the settings themselves for None."""
         return self if stage is None else replace(self, stage=stage, per_path_stages={})
 
     def reselected(
@@ -259,7 +260,11 @@ class Settings:
 
     def reported(self, findings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
         """The findings that are not ignored in their files, as `judged` gives them."""
-        return tuple(self.judged(at) for at in findings if not self.ignores(at.rule, at.path))
+        return tuple(
+            self.judged(finding)
+            for finding in findings
+            if not self.ignores(finding.rule, finding.path)
+        )
 
     def judged(self, finding: Diagnostic) -> Diagnostic:
         """The finding with the severity that the settings give it.

@@ -13,14 +13,14 @@ _bare = late(r"[A-Za-z0-9_-]+").fullmatch
 
 
 def as_toml(value: object) -> str:
-    """A value on one line.
+    """A value as a line of TOML.
 
     >>> as_toml({"severity": {"needless-transpose": "off"}, "jobs": 2, "a b": [True, 0.5]})
     '{ severity = { needless-transpose = "off" }, jobs = 2, "a b" = [true, 0.5] }'
     """
     match value:
         case Mapping():
-            pairs = (f"{key_of(str(key))} = {as_toml(one)}" for key, one in value.items())
+            pairs = (f"{key_of(str(key))} = {as_toml(item)}" for key, item in value.items())
             return f"{{ {', '.join(pairs)} }}" if value else "{}"
         case str() | Path() | Stage():
             return f'"{"".join(map(_character, str(value)))}"'
@@ -37,7 +37,7 @@ def as_toml(value: object) -> str:
 
 
 def key_of(name: str) -> str:
-    """A key, in quotes where it has to be."""
+    """A key, quoted if TOML needs it."""
     return name if _bare(name) else as_toml(name)
 
 

@@ -98,11 +98,11 @@ def locate(text: str, keys: Sequence[KeyPart], value: str = "") -> Position:
 
 
 def _statements(text: str) -> Iterator[tuple[tuple[KeyPart, ...], int, int]]:
-    """Each table and each key with where it stands, up to where the next begins."""
+    """Each table and each key with its start and the start of the next."""
     counts: dict[tuple[KeyPart, ...], int] = {}
     table: tuple[KeyPart, ...] = ()
     statements: list[tuple[tuple[KeyPart, ...], int]] = []
-    at = 0
+    offset = 0
     for line in re.split(r"(?<=\n)", text):
         header, statement = _header.match(line), _statement.match(line)
         if header is not None:
@@ -110,10 +110,10 @@ def _statements(text: str) -> Iterator[tuple[tuple[KeyPart, ...], int, int]]:
             if header[1] == "[[":
                 number = counts[table] = counts.get(table, -1) + 1
                 table = (*table, number)
-            statements.append((table, at + header.start(1)))
+            statements.append((table, offset + header.start(1)))
         elif statement is not None:
-            statements.append(((*table, *_parts(statement[1])), at + statement.start(1)))
-        at += len(line)
+            statements.append(((*table, *_parts(statement[1])), offset + statement.start(1)))
+        offset += len(line)
     statements.append(((), len(text)))
     for (keys, start), (_, end) in pairwise(statements):
         yield keys, start, end
