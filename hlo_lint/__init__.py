@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from hlo_lint.analysis import match
     from hlo_lint.analysis.pass_pairs import PassPair
-    from hlo_lint.analysis.rewrite import Rewrite
+    from hlo_lint.analysis.rewrite import NewInstruction, Rewrite
     from hlo_lint.apps import testing
-    from hlo_lint.apps.api import emit, lint, parse, parse_all
+    from hlo_lint.apps.api import emit, lint, parse, parse_all, prove
     from hlo_lint.apps.fixes import FixResult, fix
     from hlo_lint.apps.jax import xla_hook as live
     from hlo_lint.apps.jax.capture.jit import (
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from hlo_lint.dumps.artefacts import read_artefact
     from hlo_lint.dumps.directory import Dump, open_dump
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
+    from hlo_lint.engine.fixes import apply_fixes
+    from hlo_lint.engine.proof.prove import Proof
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.hlo.ir import Computation, Instruction, Module
     from hlo_lint.report.report import Report
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
         DumpError,
         HloLintError,
         HloSyntaxError,
+        RewriteError,
         RuleError,
         UsageError,
     )
@@ -71,8 +74,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "hlo_lint.analysis.pass_pairs": "PassPair",
-    "hlo_lint.analysis.rewrite": "Rewrite",
-    "hlo_lint.apps.api": "emit lint parse parse_all",
+    "hlo_lint.analysis.rewrite": "NewInstruction Rewrite",
+    "hlo_lint.apps.api": "emit lint parse parse_all prove",
     "hlo_lint.apps.fixes": "FixResult fix",
     "hlo_lint.apps.jax.capture.jit": "Capture FindingsError capture_jit check_jit compile_for",
     "hlo_lint.apps.settings.load": "load_settings",
@@ -81,6 +84,8 @@ _HOMES = {
     "hlo_lint.dumps.artefacts": "read_artefact",
     "hlo_lint.dumps.directory": "Dump open_dump",
     "hlo_lint.engine.findings": "SuppressedFinding Diagnostic",
+    "hlo_lint.engine.fixes": "apply_fixes",
+    "hlo_lint.engine.proof.prove": "Proof",
     "hlo_lint.engine.suppressions.allowances": "Allowance",
     "hlo_lint.hlo.ir": "Computation Instruction Module",
     "hlo_lint.report.report": "Report",
@@ -92,7 +97,8 @@ _HOMES = {
     "hlo_lint.rules.options": "Option",
     "hlo_lint.text.edits": "Edit Fix Safety",
     "hlo_lint.text.errors": (
-        "CaptureError ConfigError DumpError HloLintError HloSyntaxError RuleError UsageError"
+        "CaptureError ConfigError DumpError HloLintError HloSyntaxError RewriteError RuleError "
+        "UsageError"
     ),
     "hlo_lint.text.source": "Span",
 }
@@ -133,10 +139,13 @@ __all__ = [
     "HloSyntaxError",
     "Instruction",
     "Module",
+    "NewInstruction",
     "Option",
     "PassPair",
+    "Proof",
     "Report",
     "Rewrite",
+    "RewriteError",
     "Rule",
     "RuleError",
     "Safety",
@@ -147,6 +156,7 @@ __all__ = [
     "SuppressedFinding",
     "UsageError",
     "ValidationResult",
+    "apply_fixes",
     "capture_jit",
     "check_jit",
     "compile_for",
@@ -159,6 +169,7 @@ __all__ = [
     "open_dump",
     "parse",
     "parse_all",
+    "prove",
     "read_artefact",
     "testing",
     "validate",

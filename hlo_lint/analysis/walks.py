@@ -71,6 +71,38 @@ def operands_first(values: Iterable[T], operands: Callable[[T], Iterable[T]]) ->
     return order
 
 
+def without_readers(
+    nodes: Iterable[T],
+    readers: Callable[[T], int],
+    reads: Callable[[T], Iterable[T]],
+    has_to_stay: Callable[[T], bool],
+) -> set[T]:
+    """The nodes that nothing reads, and those that only such nodes read.
+
+    `readers` gives the number of times that a node is read, `reads` each node as often as it is
+    read.
+
+    >>> reads = {"a": "bc", "b": "c", "c": "d", "d": ""}
+    >>> sorted(without_readers("a", {"a": 0, "b": 1, "c": 2, "d": 1}.get, reads.get, "d".__eq__))
+    ['a', 'b', 'c']
+    """
+    gone: set[T] = set()
+    left: dict[T, int] = {}
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node in gone or left.get(node, 0) or (node not in left and readers(node)):
+            continue
+        if has_to_stay(node):
+            continue
+        gone.add(node)
+        for source in reads(node):
+            left[source] = (left[source] if source in left else readers(source)) - 1
+            if not left[source]:
+                waiting.append(source)
+    return gone
+
+
 @cached_analysis
 def control_successors(computation: Computation) -> Mapping[str, Sequence[int]]:
     """The positions of the control successors of each instruction, by its name."""

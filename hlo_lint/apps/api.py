@@ -22,11 +22,12 @@ from hlo_lint.report.report import Report
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.entry import ChosenRules
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.errors import HloSyntaxError
+from hlo_lint.text.errors import DumpError, HloSyntaxError
 
 if TYPE_CHECKING:  # loaded with the first finding, proof, cache …
     from hlo_lint.engine.cache.parts import CachedParts
     from hlo_lint.engine.findings import Diagnostic, SuppressedFinding
+    from hlo_lint.engine.proof.prove import Proof
     from hlo_lint.engine.suppressions.allowances import Allowance
     from hlo_lint.engine.suppressions.baseline import Baseline
 
@@ -85,6 +86,39 @@ def emit(module: Module) -> str:
     True
     """
     return module.file.text
+
+
+def prove(before: Module | str, after: Module | str) -> Proof:
+    """The proof that two modules compute the same: the one that `fix --verify` demands of a fix.
+
+    Terms decide where they can; else XLA:CPU executes both modules on seeded inputs. With jaxlib
+    XLA's parser reads `after` first. A proof that does not hold says why, and if the modules are
+    known to differ.
+
+    >>> text = "HloModule m\\nENTRY e {\\n  p = f32[4] parameter(0)\\n  ROOT r = f32[4] copy(p)\\n}"
+    >>> prove(text, text.replace("copy", "reshape"))
+    <Proof index maps: 4 elements in 1 data movement: every source is the same>
+    """
+    old, new = (parse(module) if isinstance(module, str) else module for module in (before, after))
+    from hlo_lint.engine.proof.prove import Proof, strongest_proof
+
+    for problem in (*old.problems, *new.problems):
+        return Proof(None, False, (f"line {problem.start.line} cannot be read: {problem.message}",))
+    refusal = _refusal(new)
+    if refusal and not _refusal(old):
+        return Proof(None, False, (f"XLA's parser refuses the text: {refusal}",))
+    return strongest_proof(old, new)
+
+
+def _refusal(module: Module) -> str:
+    """The message with which the jaxlib that is installed refuses a module; else empty."""
+    from hlo_lint.engine.parser_judge import judge_of
+
+    try:
+        refusals = judge_of("").verdict(module.file).refusals
+    except DumpError:
+        return ""  # jaxlib is not installed
+    return f"line {refusals[0].start.line}: {refusals[0].message}" if refusals else ""
 
 
 def lint(

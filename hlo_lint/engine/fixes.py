@@ -17,8 +17,9 @@ from hlo_lint.engine.suppressions.allowances import Allowance
 from hlo_lint.engine.suppressions.apply import UNUSED, SuppressionResult
 from hlo_lint.engine.suppressions.baseline import Baseline
 from hlo_lint.engine.suppressions.comments import length_without_comments, lost_comments
+from hlo_lint.hlo.ir import Module
 from hlo_lint.rules.findings import Severity
-from hlo_lint.text.edits import Edit, Fix, Safety
+from hlo_lint.text.edits import Edit, Fix, Safety, edited
 from hlo_lint.text.source import Span, indent_before
 
 if TYPE_CHECKING:  # a proof may need numpy
@@ -137,7 +138,8 @@ def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | 
     """Change the text of a file; `earlier` is the result of earlier rounds."""
     before = file.file.text
     fixes = [plan.fix for plan in plans]
-    after, edits = apply_fixes(before, fixes)
+    edits = applied_edits(before, fixes)
+    after = edited(before, edits)
     applied = set(without_overlaps(fixes))
     causes = tuple(plan.diagnostic for plan in plans if plan.fix in applied)
     if earlier is not None:
@@ -147,28 +149,29 @@ def _fix_file(file: PassDump, plans: Sequence[PlannedFix], earlier: FixedFile | 
     return fixed
 
 
-def apply_fixes(text: str, fixes: Iterable[Fix]) -> tuple[str, tuple[Edit, ...]]:
-    """The text after all fixes that do not overlap, and their edits.
+def apply_fixes(text: str | Module, fixes: Iterable[Fix | Diagnostic]) -> str:
+    """The text of a file with fixes applied: those given, or those of the findings given.
+
+    Of fixes that overlap the first in the text is applied; lint the outcome to find the others.
+    Comments that allow findings stay. `Fix.safety` says if a fix may change a value; here both
+    kinds are applied.
 
     >>> from hlo_lint.text.edits import Safety
     >>> from hlo_lint.text.source import Span
     >>> fix = Fix("name it", (Edit(Span(0, 1), "x"),), Safety.SAFE)
-    >>> apply_fixes("a = b", [fix])[0]
+    >>> apply_fixes("a = b", [fix])
     'x = b'
     """
-    edits = [
+    text = text.file.text if isinstance(text, Module) else text
+    chosen = (fix.fix if isinstance(fix, Diagnostic) else fix for fix in fixes)
+    return edited(text, applied_edits(text, filter(None, chosen)))
+
+
+def applied_edits(text: str, fixes: Iterable[Fix]) -> tuple[Edit, ...]:
+    """The edits of the fixes that do not overlap, in the order of the text."""
+    return tuple(
         _with_comments(edit, text) for fix in without_overlaps(fixes) for edit in sorted(fix.edits)
-    ]
-    return edited(text, edits), tuple(edits)
-
-
-def edited(text: str, edits: Iterable[Edit]) -> str:
-    """The text after edits, which have to be sorted and without overlaps."""
-    pieces, position = [], 0
-    for edit in edits:
-        pieces += [text[position : edit.span.start], edit.text]
-        position = edit.span.end
-    return "".join([*pieces, text[position:]])
+    )
 
 
 def without_overlaps(fixes: Iterable[Fix]) -> Iterator[Fix]:

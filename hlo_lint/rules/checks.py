@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Rule, Stage
 from hlo_lint.rules.findings import Finding
-from hlo_lint.text.errors import RuleError
+from hlo_lint.text.errors import RewriteError, RuleError
 
 if TYPE_CHECKING:
     from hlo_lint.text.edits import Fix
@@ -114,11 +114,13 @@ class Check:
 
 
 def call_fix(rule: Rule, instruction: Instruction, module: Module, stage: Stage) -> Fix | None:
-    """The fix that a rule has for one of its findings; its method may ask for the stage."""
-    if not _asks_for_stage(type(rule).fix):
-        return rule.fix(instruction, module)
+    """The fix of a rule for its finding at an instruction; None if XLA would refuse the rewrite."""
     fix: Any = rule.fix
-    return fix(instruction, module, stage=stage)  # type: ignore[no-any-return]
+    arguments = {"stage": stage} if _asks_for_stage(type(rule).fix) else {}
+    try:
+        return fix(instruction, module, **arguments)  # type: ignore[no-any-return]
+    except RewriteError:
+        return None
 
 
 def _asks_for_stage(fix: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,6 +25,19 @@ class Edit:
     span: Span
     """In characters of the file."""
     text: str
+
+
+def edited(text: str, edits: Iterable[Edit]) -> str:
+    """The text with edits in it, which are in its order and do not overlap.
+
+    >>> edited("a = b", [Edit(Span(0, 1), "x"), Edit(Span(5, 5), "!")])
+    'x = b!'
+    """
+    pieces, place = [], 0
+    for edit in edits:
+        pieces += [text[place : edit.span.start], edit.text]
+        place = edit.span.end
+    return "".join([*pieces, text[place:]])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ HloLintError
 ├── CaptureError     a program that could not even be handed to the compiler
 ├── UsageError       an unknown rule or pass; says which ones there are
 ├── ConfigError      settings that cannot be used: file, line, what to write instead
+├── RewriteError     a change of a module that XLA would refuse
 └── RuleError        a rule that is wrong about itself
 """
 
@@ -73,6 +74,10 @@ class ConfigError(HloLintError):
 
 class CaptureError(HloLintError):
     """A program that could not be handed to the compiler: what failed, and where."""
+
+
+class RewriteError(HloLintError):
+    """A change of a module that XLA would refuse: which instruction, and why."""
 
 
 class RuleError(HloLintError):

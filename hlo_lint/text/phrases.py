@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from hlo_lint.text.source import shown
+
 NOT_LOOKED_AT = "not looked at: "
 """Begins the reason for which something was not checked though nothing is wrong with it."""
 
@@ -48,6 +50,15 @@ def cut_in_middle(text: str, most: int) -> str:
         return text
     end = (most - 1) // 2
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def in_a_line(text: str, most: int = 120) -> str:
+    """A text for one line of a terminal, as `repr` gives it: what does not fit is cut out.
+
+    >>> in_a_line("<Fix: spell it\\nout>")
+    '<Fix: spell it\\\\x0aout>'
+    """
+    return cut_in_middle(shown(text), most)
 
 
 def an(noun: str) -> str:

@@ -38,8 +38,9 @@ class SomeNegation(Rule):
             yield Finding(found, "a negation")
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
-        rewrite = Rewrite(instruction, module)
-        rewrite.add("copy", instruction.shape)
+        rewrite = Rewrite(module)
+        copy = rewrite.insert_before(instruction, "copy", instruction.shape, instruction.operands)
+        rewrite.replace(instruction, copy)
         return rewrite.fix("copy")
 
 

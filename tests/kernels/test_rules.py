@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hlo_lint
-from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.attributes.plain import Alias
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.kernels.custom_calls import decode_payload, encode_payload
@@ -126,12 +126,10 @@ def test_the_launcher_saves_a_pair_of_equal_addresses(
     module = hlo_lint.parse(path.read_text())
     ((call, payload),) = triton_calls(module)
     aliases = [InputOutputAlias(*pair) for pair in pairs]
-    changed = attribute_edit(
-        call, module, "backend_config", encode_payload(call, with_aliases(payload, aliases))
-    )
-    assert changed is not None
-    start, end = changed.span
-    assert found_in_text(module.text[:start] + changed.text + module.text[end:]) == found
+    rewrite = Rewrite(module)
+    changed = encode_payload(call, with_aliases(payload, aliases))
+    rewrite.set_attribute(call, "backend_config", changed)
+    assert found_in_text(rewrite.text()) == found
 
 
 def test_a_donated_parameter_that_nothing_reads_may_be_overwritten(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_of_several_operands_only_the_wrong_ones_are_copied(tmp_path: Path) -> N
     after = fixed(text, tmp_path, "layout-changed", EARLY)
     assert after.split("\n")[6:9] == [
         '  %c.copy = f32[8,8]{1,0} copy(f32[8,8]{0,1} %a), metadata={op_name="a"}',
-        "  %c.copy.2 = f32[8,8]{1,0} copy(%t#0)",
+        "  %c.copy.2 = f32[8,8]{1,0} copy(f32[8,8]{0,1} %t#0)",
         "  ROOT %c = f32[24,8]{1,0} concatenate(f32[8,8]{1,0} %c.copy, /*index=1*/f32[8,8]{1,0} "
         "%b, %c.copy.2), dimensions={0}",
     ]

@@ -13,8 +13,7 @@ from hlo_lint.apps.lsp.documents import Document
 from hlo_lint.apps.lsp.settings import Options
 from hlo_lint.apps.lsp.texts import Text
 from hlo_lint.dumps.directory import held_dump
-from hlo_lint.engine.fixes import edited
-from hlo_lint.text.edits import Edit, Safety
+from hlo_lint.text.edits import Edit, Safety, edited
 from hlo_lint.text.source import Span
 
 _indent = re.compile(r"[ \t]*")

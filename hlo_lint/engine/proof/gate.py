@@ -14,7 +14,7 @@ from hlo_lint.dumps.file_types import FileType
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.dumps.pipeline import Pipeline
 from hlo_lint.engine.fixes import apply_fixes, finding_key, without_overlaps
-from hlo_lint.engine.proof.prove import Proof, prove, prove_ptx
+from hlo_lint.engine.proof.prove import Proof, prove_ptx, strongest_proof
 from hlo_lint.engine.reporter import PlannedFix
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.hlo.ir import Module
@@ -101,8 +101,8 @@ class Gate:
     def _alone(self, plan: PlannedFix) -> Verdict:
         """The verdict on a fix by itself."""
         before = plan.dump.file.text
-        after, edits = apply_fixes(before, [plan.fix])
-        if not edits or after == before:
+        after = apply_fixes(before, [plan.fix])
+        if after == before:
             return Verdict(plan, Proof(None, False, ("nothing changes",)), ("it changes nothing",))
         if plan.dump.file_type is not FileType.HLO:
             proof = prove_ptx(before, after)
@@ -134,7 +134,7 @@ class Gate:
         )
         proof = self._proofs.get(key)
         if proof is None:
-            proof = self._proofs[key] = prove(before, after, xla=self.xla)
+            proof = self._proofs[key] = strongest_proof(before, after, xla=self.xla)
         return proof
 
     def _with_new_findings(
@@ -158,7 +158,7 @@ class Gate:
         """The first finding that some fixes cause or leave; the texts are restored."""
         states = {plan.dump: (plan.dump.file, plan.dump.edited) for plan in plans}
         for dump, (file, _) in states.items():
-            dump.replace_text(apply_fixes(file.text, [p.fix for p in plans if p.dump is dump])[0])
+            dump.replace_text(apply_fixes(file.text, [p.fix for p in plans if p.dump is dump]))
         try:
             after, places = self._findings(pipeline)
         finally:
@@ -232,7 +232,7 @@ def _unread_by_xla(
     for dump, of_dump in by_dump.items():
 
         def refusal(*fixes: PlannedFix, text: str = dump.file.text) -> XlaRefusal | None:
-            return parser.refusal(apply_fixes(text, [plan.fix for plan in fixes])[0])
+            return parser.refusal(apply_fixes(text, [plan.fix for plan in fixes]))
 
         try:
             before, after = refusal(), refusal(*of_dump)

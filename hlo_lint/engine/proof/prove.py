@@ -21,7 +21,7 @@ from typing import Final
 from hlo_lint.engine.proof.terms import Differs, NotLayout, prove_equal
 from hlo_lint.hlo.ir import Module
 from hlo_lint.text.errors import DumpError
-from hlo_lint.text.phrases import counted
+from hlo_lint.text.phrases import counted, in_a_line
 from hlo_lint.xla.cpu import NotRun, XlaCpu
 
 PROOF_SEEDS: Final = 3
@@ -36,7 +36,7 @@ class Level(StrEnum):
     EXECUTED = "executed"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Proof:
     """The result of a proof about two texts."""
 
@@ -52,13 +52,16 @@ class Proof:
         """True if both compute the same values."""
         return self.level is not None
 
+    def __repr__(self) -> str:
+        return in_a_line(f"<Proof {self}>")
+
     def __str__(self) -> str:
         if self.level is None:
             return ("not equal: " if self.differs else "not proven: ") + "; ".join(self.reasons)
         return f"{self.level}: {'; '.join(self.reasons)}"
 
 
-def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
+def strongest_proof(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
     """The proof of the strongest level that applies to two modules.
 
     `xla` executes them if the other levels do not apply; None starts a child for this call.
@@ -69,9 +72,9 @@ def prove(before: Module, after: Module, *, xla: XlaCpu | None = None) -> Proof:
     ...     parse_file(text.format(root)).modules[0]
     ...     for root in ("copy(p)", "negate(p)", "reshape(p)")
     ... ]
-    >>> print(prove(modules[0], modules[2]))
+    >>> print(strongest_proof(modules[0], modules[2]))
     index maps: 1 element in 1 data movement: every source is the same
-    >>> prove(modules[0], modules[1]).differs
+    >>> strongest_proof(modules[0], modules[1]).differs
     True
     """
     if find_spec("numpy") is None:

@@ -14,7 +14,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 from hlo_lint.analysis.shape_inference import ShapeInference
-from hlo_lint.hlo.attributes.splitting import control_predecessors, split_attributes
+from hlo_lint.analysis.walks import without_readers
+from hlo_lint.hlo.attributes.splitting import (
+    control_predecessors,
+    joined_attributes,
+    split_attributes,
+)
 from hlo_lint.hlo.ir import Computation, Module, called_names
 from hlo_lint.hlo.opcodes import LITERAL_OPERANDS
 from hlo_lint.hlo.parser.tokens import split_at_commas
@@ -94,11 +99,6 @@ class DraftInstruction(NamedTuple):
         left = ", ".join(f"%{name}" for name in names if name not in gone)
         kept = f", control-predecessors={{{left}}}" if left else ""
         return self._replace(attributes_text=_predecessors.sub(kept, self.attributes_text))
-
-
-def tail_of(values: Mapping[str, str]) -> str:
-    """The attributes as text, each after a comma."""
-    return "".join(f", {name}={value}" for name, value in values.items())
 
 
 def renamed(reference: str, names: Mapping[str, str]) -> str:
@@ -262,7 +262,7 @@ class Draft:
         if self.keeps_entry_layout:
             parameters, result = self.entry_layout or self.own_layout
             header[ENTRY_LAYOUT] = f"{{({', '.join(parameters)})->{result}}}"
-        yield f"HloModule {self.name}{tail_of(header)}\n"
+        yield f"HloModule {self.name}{joined_attributes(header)}\n"
         if self.tables:
             yield f"\n{self.tables}\n"
         for body in self.bodies:
@@ -329,20 +329,18 @@ def swept(after: Draft, before: Draft, *, wholly: bool = True) -> Draft:
 def _without_unused(body: DraftComputation, former: DraftComputation | None) -> DraftComputation:
     if former is None or (body.rows is former.rows and body.root == former.root):
         return body
-    users, gone = Counter(body.users), set()
-    kept = {name for name in former.index if not former.users[name] and name != former.root}
-    queue = [row for row in body.rows if not users[row.name]]
-    while queue:
-        row = queue.pop()
-        name = row.name
-        is_fixed = row.opcode == "parameter" and not body.is_entry
-        if name in gone or name in kept or name == body.root or is_fixed:
-            continue
-        gone.add(name)
-        for operand in (*row.reads, *row.predecessors):
-            users[operand] -= 1
-            if not users[operand] and operand in body.index:
-                queue.append(body.row(operand))
+    kept = {name for name in former.index if not former.users[name]} - {former.root} | {body.root}
+
+    def reads(name: str) -> Iterator[str]:
+        row = body.row(name)
+        return filter(body.index.__contains__, (*row.reads, *row.predecessors))
+
+    def has_to_stay(name: str) -> bool:
+        is_fixed = not body.is_entry and body.row(name).opcode == "parameter"
+        return name in kept or is_fixed
+
+    unread = [name for name in body.index if not body.users[name]]
+    gone = without_readers(unread, body.users.__getitem__, reads, has_to_stay)
     if not gone:
         return body
     return body.changed(row for row in body.rows if row.name not in gone)
@@ -378,13 +376,3 @@ def parameters_in_order(rows: Iterable[DraftInstruction]) -> list[DraftInstructi
         else row
         for row in rows
     ]
-
-
-def fresh(taken: set[str], wanted: str) -> str:
-    """A new name, which is added to `taken`."""
-    name, number = wanted, 1
-    while name in taken:
-        number += 1
-        name = f"{wanted}.{number}"
-    taken.add(name)
-    return name

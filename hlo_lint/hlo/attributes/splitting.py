@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Final
 
@@ -79,6 +79,11 @@ def split_attributes(tail: str) -> dict[str, tuple[int, int]]:
     if error is not None:
         spans[""] = (error.offset, len(tail))
     return spans
+
+
+def joined_attributes(values: Mapping[str, str]) -> str:
+    """The text of attributes, with the comma before the first."""
+    return "".join(f", {name}={value}" for name, value in values.items())
 
 
 def attribute_span(tail: str, name: str) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import lie_alike
-from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout
@@ -72,14 +72,15 @@ class ConstraintIgnored(Rule):
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Copies each of these operands into its constraint's layout."""
-        shapes = {}
+        rewrite = Rewrite(module)
         for number, before, wanted in _ignored(instruction):
             layout = before.layout or Layout(before.minor_to_major)
             ordered = layout._replace(minor_to_major=wanted.minor_to_major)
-            shapes[number] = before.with_layout(ordered)
-        return with_copied_operands(
-            instruction, module, shapes, "copy the operand into the layout of its constraint"
-        )
+            copied = before.with_layout(ordered)
+            read = instruction.operands[number]
+            copy = rewrite.insert_before(instruction, "copy", copied, [read])
+            rewrite.replace_operand(instruction, number, copy)
+        return rewrite.fix("copy the operand into the layout of its constraint")
 
 
 class _Ignored(NamedTuple):

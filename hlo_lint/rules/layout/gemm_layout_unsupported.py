@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders
-from hlo_lint.analysis.rewrite import with_copied_operands
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.arrays import operand_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape, Layout, TupleShape
@@ -78,18 +78,16 @@ class GemmLayoutUnsupported(Rule):
 
     def fix(self, instruction: Instruction, module: Module) -> Fix | None:
         """Copies the operands into the descending order."""
-        shapes = {}
+        rewrite = Rewrite(module)
         for side in _wrong_sides(instruction):
             descending = tuple(reversed(range(side.shape.rank)))
             layout = (side.shape.layout or Layout(()))._replace(minor_to_major=descending)
             copied = side.shape.with_layout(layout)
             if side.operand is not None and not unsupported(copied, *side.groups):
-                shapes[side.operand] = copied
-        if not shapes:
-            return None
-        return with_copied_operands(
-            instruction, module, shapes, "copy the operand into the descending order"
-        )
+                read = instruction.operands[side.operand]
+                copy = rewrite.insert_before(instruction, "copy", copied, [read])
+                rewrite.replace_operand(instruction, side.operand, copy)
+        return rewrite.fix("copy the operand into the descending order")
 
 
 class _WrongSide(NamedTuple):

@@ -144,21 +144,20 @@ class LayoutChanged(Rule):
         """Copies of operands that differ only in order; no fix inside a fusion."""
         if instruction.computation.name in module.fusion_computations:
             return None
-        shapes = {}
+        from hlo_lint.analysis.rewrite import Rewrite
+
+        rewrite = Rewrite(module)
         for number, before, after in turned(instruction):
             if before.layout is None or after.layout is None or before.layout.tiles:
                 return None
             if before.rank != after.rank:
                 return None
             order = after.layout.minor_to_major
-            shapes[number] = before.with_layout(before.layout._replace(minor_to_major=order))
-        if not shapes:
-            return None
-        from hlo_lint.analysis.rewrite import with_copied_operands
-
-        return with_copied_operands(
-            instruction, module, shapes, "copy the operand into the layout of the result"
-        )
+            copied = before.with_layout(before.layout._replace(minor_to_major=order))
+            read = instruction.operands[number]
+            copy = rewrite.insert_before(instruction, "copy", copied, [read])
+            rewrite.replace_operand(instruction, number, copy)
+        return rewrite.fix("copy the operand into the layout of the result")
 
 
 def _is_hidden(opcode: str, number: int) -> bool:

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from hlo_lint.analysis.buffers import source_of
 from hlo_lint.analysis.kinds import instructions_in
-from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.analysis.rewrite import OperandValue, Rewrite
 from hlo_lint.analysis.stage import ANY_STAGE
 from hlo_lint.dumps.phases import LAYOUT_NORMALIZATION, RESHAPES_ARE_BITCASTS
 from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
@@ -172,10 +172,14 @@ class ReshapeMovesData(Rule):
         steps = spell_out(*shapes)
         if form == "transpose":
             steps = as_transposes(shapes[0], steps)
-        rewrite = Rewrite(instruction, module)
+        rewrite = Rewrite(module)
+        value: OperandValue = instruction.operands[0]
         for opcode, shape, dimensions in steps:
-            order = ",".join(map(str, dimensions))
-            rewrite.add(opcode, shape, f", dimensions={{{order}}}" if dimensions else "")
+            permutation = dimensions if opcode == "transpose" else None
+            value = rewrite.insert_before(
+                instruction, opcode, shape, [value], dimensions=permutation
+            )
+        rewrite.replace(instruction, value)
         return rewrite.fix(f"spell the move out as {form} and bitcast")
 
 

@@ -104,8 +104,9 @@ class ReshapeRunsAsKernel(Rule):
         shapes = _wrapped(instruction, module)
         if shapes is None or not _is_free(*shapes):
             return None
-        rewrite = Rewrite(instruction, module, dropping=("kind", "calls", "backend_config"))
-        rewrite.add("bitcast", shapes[1])
+        rewrite = Rewrite(module)
+        bitcast = rewrite.insert_before(instruction, "bitcast", shapes[1], instruction.operands)
+        rewrite.replace(instruction, bitcast)
         return rewrite.fix("put a bitcast in place of the kernel")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlo_lint.analysis.layout_mismatches import in_other_orders, is_descending
-from hlo_lint.analysis.rewrite import Rewrite
+from hlo_lint.analysis.rewrite import OperandValue, Rewrite
 from hlo_lint.hlo.arrays import operand_array, result_array
 from hlo_lint.hlo.ir import Computation, Instruction, Module
 from hlo_lint.hlo.layouts import compose, inverse, normalize
@@ -89,15 +89,19 @@ class TransposeOffNormalForm(Rule):
             return None
         major_before, major_after = before.minor_to_major[::-1], after.minor_to_major[::-1]
         moves = compose(inverse(major_before), compose(dimensions, major_after))
-        rewrite = Rewrite(instruction, module, dropping=("dimensions",))
-        shape, moved = before, list(moves) != sorted(moves)
-        if moved:
+        rewrite = Rewrite(module)
+        value: OperandValue = instruction.operands[0]
+        shape = before
+        if list(moves) != sorted(moves):
             if normalize(before) != before:
-                rewrite.add("bitcast", normalize(before))
+                value = rewrite.insert_before(instruction, "bitcast", normalize(before), [value])
             shape = normalize(after)
-            rewrite.add("transpose", shape, f", dimensions={{{','.join(map(str, moves))}}}")
-        if shape != after or not moved:
-            rewrite.add("bitcast", after)
+            value = rewrite.insert_before(
+                instruction, "transpose", shape, [value], dimensions=moves
+            )
+        if shape != after or shape is before:
+            value = rewrite.insert_before(instruction, "bitcast", after, [value])
+        rewrite.replace(instruction, value)
         return rewrite.fix("spell the transpose between descending layouts")
 
 

@@ -15,7 +15,7 @@ from hlo_lint.apps.targets import as_dump
 from hlo_lint.apps.testing import write_example
 from hlo_lint.dumps.pass_dump import PassDump
 from hlo_lint.engine.proof.gate import Gate, Verdict
-from hlo_lint.engine.proof.prove import Level, prove, prove_ptx
+from hlo_lint.engine.proof.prove import Level, prove_ptx, strongest_proof
 from hlo_lint.engine.reporter import PlannedFix
 from hlo_lint.engine.runner import Checker, Task
 from hlo_lint.engine.suppressions.apply import UNUSED
@@ -221,7 +221,7 @@ def test_a_kernel_may_wait_and_nothing_else() -> None:
 def test_a_size_that_is_known_at_run_time_only_is_not_proven() -> None:
     dynamic = "HloModule m\nENTRY e {{ p = f32[4,<=3]{{1,0}} parameter(0) ROOT r = {}(p) }}"
     texts = (dynamic.format(f"f32[<=12]{{0}} {opcode}") for opcode in ("reshape", "bitcast"))
-    assert not prove(*map(hlo_lint.parse, texts)).holds
+    assert not strongest_proof(*map(hlo_lint.parse, texts)).holds
 
 
 CALLS = """HloModule m
@@ -250,8 +250,10 @@ ENTRY e {
 )
 def test_calls_that_act_outside_keep_their_number_and_order(root: str) -> None:
     after = CALLS.replace("ROOT r = (f32[4], f32[4]) tuple(a, b)", root)
-    assert not prove(hlo_lint.parse(CALLS), hlo_lint.parse(after)).holds
-    assert prove(hlo_lint.parse(CALLS), hlo_lint.parse(CALLS.replace("a, b", "a , b"))).holds
+    assert not strongest_proof(hlo_lint.parse(CALLS), hlo_lint.parse(after)).holds
+    assert strongest_proof(
+        hlo_lint.parse(CALLS), hlo_lint.parse(CALLS.replace("a, b", "a , b"))
+    ).holds
 
 
 FACTORED = """HloModule m
@@ -280,9 +282,9 @@ def test_xla_cpu_runs_both_modules() -> None:
             twice,
         )
     )
-    proof = prove(plain, doubled)
+    proof = strongest_proof(plain, doubled)
     assert proof.level is Level.EXECUTED
     assert str(proof) == "executed: 20 elements of the result equal bit for bit on 3 seeded inputs"
-    wrong = prove(plain, negated)
+    wrong = strongest_proof(plain, negated)
     assert wrong.differs
     assert "executed with seed 0, result 0[" in wrong.reasons[0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hlo_lint.engine.reduce.draft import Draft, DraftInstruction, tail_of
+from hlo_lint.engine.reduce.draft import Draft, DraftInstruction
 from hlo_lint.engine.reduce.transformations.base import Anchor, ReductionTarget, Transformation
+from hlo_lint.hlo.attributes.splitting import joined_attributes
 from hlo_lint.hlo.opcodes import demands_on
 
 _OF_NO_MEANING = ("metadata", "frontend_attributes", "origin", "original_value", "sharding")
@@ -86,4 +87,4 @@ def _without(row: DraftInstruction, gone: set[str]) -> DraftInstruction:
     if not any(f"{name}=" in tail for name in gone):
         return row
     left = {name: value for name, value in row.attributes.items() if name not in gone}
-    return row._replace(attributes_text=tail_of(left))
+    return row._replace(attributes_text=joined_attributes(left))

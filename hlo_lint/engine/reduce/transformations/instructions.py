@@ -5,13 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from hlo_lint.analysis.rewrite import fresh_name
 from hlo_lint.analysis.walks import reached
 from hlo_lint.engine.reduce.draft import (
     Draft,
     DraftComputation,
     DraftInstruction,
     called_from,
-    fresh,
     renamed,
 )
 from hlo_lint.engine.reduce.transformations.base import (
@@ -256,7 +256,8 @@ def inlined(
         if 0 <= number < len(call.references):
             names[row.name] = call.references[number]
         else:
-            names[row.name] = fresh(taken, row.name)
+            names[row.name] = fresh_name(row.name, taken)
+            taken.add(names[row.name])
     rows: list[DraftInstruction] = []
     for row in body.rows:
         if row is not call:

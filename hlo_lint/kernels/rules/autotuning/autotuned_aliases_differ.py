@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.buffers import declared_aliases, results
-from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.aliases import alias_is_lost
@@ -18,7 +18,7 @@ from hlo_lint.kernels.calls import (
 )
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Fix, Safety
+from hlo_lint.text.edits import Fix
 
 if TYPE_CHECKING:  # loaded where a module has such a call
     from collections.abc import Sequence
@@ -99,9 +99,9 @@ class AutotunedAliasesDiffer(Rule):
             if call is instruction:
                 changed = with_aliases(payload, _declared(call, module))
                 text = encode_payload(call, changed)
-                edit = attribute_edit(call, module, "backend_config", text)
-                if edit is not None:
-                    return Fix("save what the call declares", (edit,), Safety.SAFE)
+                rewrite = Rewrite(module)
+                rewrite.set_attribute(call, "backend_config", text)
+                return rewrite.fix("save what the call declares")
         return None
 
 

@@ -12,8 +12,9 @@ from hlo_lint.analysis.buffers import (
     results,
     source_of,
 )
-from hlo_lint.analysis.rewrite import Fills, attribute_edit, with_more_operands
+from hlo_lint.analysis.rewrite import NewInstruction, Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
+from hlo_lint.hlo.shape import ArrayShape
 from hlo_lint.kernels.aliases import fusion_index
 from hlo_lint.kernels.calls import autotuned_calls, fusion_of, is_entry_parameter, tunes_early
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
@@ -47,15 +48,15 @@ _APART = _ASSIGNMENT + _RESULT
 _FIXED = r"""
 HloModule doubles, is_scheduled=true
 
-c.filled {
-  c.zero = f32[] constant(0)
-  ROOT c.zeros = f32[512]{0} broadcast(c.zero), dimensions={}
+c.fill.computation {
+  c.fill.zero = f32[] constant(0)
+  ROOT c.fill.zeros = f32[512]{0} broadcast(c.fill.zero), dimensions={}
 }
 
 ENTRY e {
   x = f32[512]{0} parameter(0)
-  c.fill = f32[512]{0} fusion(), kind=kLoop, calls=c.filled
-  ROOT c = f32[512]{0} custom-call(x, c.fill), output_to_operand_aliasing={{}: (1, {})}, custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
+  c.fill = f32[512]{0} fusion(), kind=kLoop, calls=c.fill.computation
+  ROOT c = f32[512]{0} custom-call(x, c.fill), custom_call_target="triton_kernel_call_ffi", api_version=API_VERSION_TYPED_FFI, output_to_operand_aliasing={{}: (1, {})}, backend_config={opaque = "x\9C\13R\E5b\CC\16\12\E7\12\E6b\062\04\18%\18\15\18\B5\98\B8\18@X\88A\8A\9D\83Q\80I\A2A\00\00@\86\03$"}
 }
 """  # noqa: E501
 
@@ -224,17 +225,51 @@ def _preallocated(call: Instruction, payload: TritonCall, module: Module) -> Fix
         if size is not None
     ]
     config = encode_payload(call, with_aliases(payload, pairs))
-    changed = attribute_edit(call, module, "backend_config", config)
-    if changed is None:
-        return None
-    fills = Fills(call, module)
-    names = [fills.add(result.shape) for result in made]
+    rewrite = Rewrite(module)
+    rewrite.set_attribute(call, "backend_config", config)
+    for result in made:
+        rewrite.append_operand(call, _fill(call, result.shape, module, rewrite))
     aliases = ", ".join(f"{result}: ({given + result.number}, {{}})" for result in made)
-    edits = [
-        *fills.edits(),
-        *with_more_operands(call, module, names, f"output_to_operand_aliasing={{{aliases}}}"),
-        changed,
-    ]
+    rewrite.set_attribute(call, "output_to_operand_aliasing", f"{{{aliases}}}")
+    constraints = call.attributes.get("operand_layout_constraints")
+    if constraints is not None:
+        # What is appended shares the memory of the results, so it has their layouts.
+        parts = [constraints[1:-1], *(str(result.shape) for result in made)]
+        rewrite.set_attribute(
+            call, "operand_layout_constraints", f"{{{', '.join(filter(None, parts))}}}"
+        )
     cost = sum(size for size in sizes if size is not None)
     title = f"allocate the result beforehand (costs a fill of {sized(cost)} a run)"
-    return Fix(title, tuple(sorted(edits)), Safety.UNSAFE)
+    return rewrite.fix(title, Safety.UNSAFE)
+
+
+def _fill(
+    reader: Instruction, shape: ArrayShape, module: Module, rewrite: Rewrite
+) -> NewInstruction:
+    """An array of zeros right before an instruction.
+
+    In a module with fusions or a schedule it is a fusion: after FusionWrapper a plain broadcast has
+    no kernel.
+    """
+    literal = _ZERO.get(shape.dtype, "0")
+    is_fused = module.is_scheduled or any(body.with_opcode("fusion") for body in module)
+    name = rewrite.fresh_name(f"{reader.name}.fill")
+    if not is_fused:
+        zero = rewrite.insert_before(
+            reader, "constant", f"{shape.dtype}[]", literal, name=f"{name}.zero"
+        )
+        return rewrite.insert_before(reader, "broadcast", shape, [zero], name=name, dimensions=())
+    percent = "%" if reader.text.removeprefix("ROOT ").startswith("%") else ""
+    inner, zeros, body = (f"{percent}{name}.{part}" for part in ("zero", "zeros", "computation"))
+    signature = f" () -> {shape.with_layout(None)}" if percent else ""
+    computation = rewrite.add_computation(
+        f"{body}{signature} {{\n"
+        f"  {inner} = {shape.dtype}[] constant({literal})\n"
+        f"  ROOT {zeros} = {shape} broadcast({inner}), dimensions={{}}\n}}"
+    )
+    return rewrite.insert_before(
+        reader, "fusion", shape, name=name, kind="kLoop", calls=computation
+    )
+
+
+_ZERO = {"pred": "false", "c64": "(0, 0)", "c128": "(0, 0)"}

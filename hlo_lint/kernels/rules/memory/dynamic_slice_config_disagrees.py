@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from hlo_lint.analysis.calls import instructions_of
 from hlo_lint.analysis.loop_values import Context, LoopValues
 from hlo_lint.analysis.loops import SliceDescriptor, read_loop, slice_descriptor
-from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.rules.base import Bad, Findings, Good, Rule, Stage
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Fix, Safety
+from hlo_lint.text.edits import Fix
 
 _PROGRAM = """
 HloModule reads_backwards
@@ -134,9 +134,9 @@ class DynamicSliceConfigDisagrees(Rule):
         is_nested = former is not None and former[0].count("{") > 1
         fields = (_NESTED if is_nested else _LINEAR) % (base, stride)
         text = _CONFIG.sub(rf"\g<1>{{{fields}}}", config)
-        edit = attribute_edit(instruction, module, "backend_config", text)
-        title = "derive the dynamic_slice_config from the operands"
-        return None if edit is None else Fix(title, (edit,), Safety.SAFE)
+        rewrite = Rewrite(module)
+        rewrite.set_attribute(instruction, "backend_config", text)
+        return rewrite.fix("derive the dynamic_slice_config from the operands")
 
 
 def _described(module: Module) -> Iterator[tuple[Instruction, SliceDescriptor]]:

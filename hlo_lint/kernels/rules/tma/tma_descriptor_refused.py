@@ -6,13 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hlo_lint.analysis.kinds import instructions_where
-from hlo_lint.analysis.rewrite import attribute_edit
+from hlo_lint.analysis.rewrite import Rewrite
 from hlo_lint.hlo.ir import Instruction, Module
 from hlo_lint.hlo.kinds import RowKind
 from hlo_lint.kernels.calls import triton_calls
 from hlo_lint.rules.base import Bad, FinalModule, Findings, Good, Rule
 from hlo_lint.rules.findings import Finding, Severity
-from hlo_lint.text.edits import Fix, Safety
+from hlo_lint.text.edits import Fix
 
 if TYPE_CHECKING:  # loaded where there is a descriptor
     from collections.abc import Iterator
@@ -146,10 +146,9 @@ class TmaDescriptorRefused(Rule):
             if not strides:
                 return None
             text = encode_payload(call, with_tensor_strides(payload, strides))
-            edit = attribute_edit(call, module, "backend_config", text)
-            if edit is not None:
-                title = "give dimensions of size 1 an aligned stride"
-                return Fix(title, (edit,), Safety.SAFE)
+            rewrite = Rewrite(module)
+            rewrite.set_attribute(call, "backend_config", text)
+            return rewrite.fix("give dimensions of size 1 an aligned stride")
         return None
 
 

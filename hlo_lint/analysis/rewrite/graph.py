@@ -1,0 +1,360 @@
+"""The graph that a rewrite makes: a module, and all changes of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from hlo_lint.analysis.walks import control_successors, reached, without_readers
+from hlo_lint.hlo.attributes.splitting import joined_attributes
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand, cached_analysis, called_names
+from hlo_lint.hlo.shape import Index, Shape, element_type, parse_shape
+from hlo_lint.text.errors import RewriteError
+from hlo_lint.text.phrases import in_a_line
+
+BEFORE: Final = -1
+AFTER: Final = 1
+
+
+class NewInstruction:
+    """An instruction that a `Rewrite` inserts: an operand or a place of further insertions."""
+
+    __slots__ = (
+        "anchor",
+        "attributes",
+        "has_fresh_name",
+        "literal",
+        "name",
+        "opcode",
+        "operands",
+        "replaced",
+        "type_text",
+    )
+
+    def __init__(
+        self,
+        anchor: InsertionPoint,
+        name: str,
+        opcode: str,
+        type_text: str,
+        operands: Sequence[ReadValue],
+        literal: str,
+        attributes: dict[str, str],
+    ) -> None:
+        self.anchor = anchor
+        self.name = name
+        """The name without `%`."""
+        self.has_fresh_name = True
+        """False if the caller chose its name."""
+        self.opcode = opcode
+        self.type_text = type_text
+        """The shape as spelled."""
+        self.operands = list(operands)
+        self.literal = literal
+        """The text between the parentheses of a constant."""
+        self.attributes = attributes
+        """Attributes as text, by name."""
+        self.replaced: Instruction | None = None
+        """The instruction that it replaces."""
+
+    def __repr__(self) -> str:
+        return in_a_line(f"<NewInstruction {self.name}: {self.type_text} {self.opcode}>")
+
+    @property
+    def computation(self) -> Computation:
+        """The computation that it is inserted into."""
+        return self.anchor.instruction.computation
+
+    @property
+    def shape(self) -> Shape:
+        """The shape."""
+        return parse_shape(self.type_text)
+
+
+AnyInstruction: TypeAlias = "Instruction | NewInstruction"
+OperandValue: TypeAlias = "Instruction | NewInstruction | Operand"
+"""An operand: an instruction, or an element of its tuple as `Instruction.operands` has it."""
+
+
+class InsertionPoint(NamedTuple):
+    """The instruction of the module that new ones stand next to, and the side."""
+
+    instruction: Instruction
+    side: int
+    """`BEFORE` or `AFTER`."""
+
+
+class ReadValue(NamedTuple):
+    """An instruction that is read, or an element of its tuple."""
+
+    source: AnyInstruction
+    shape_index: Index = ()
+
+    @property
+    def reference(self) -> str:
+        """The name as an operand spells it, without `%`: `call#1`."""
+        return self.source.name + "".join(f"#{number}" for number in self.shape_index)
+
+    @property
+    def type_text(self) -> str:
+        """The shape as spelled; empty if it is unknown."""
+        text = self.source.type_text
+        index = "#".join(map(str, self.shape_index))
+        return element_type(text, index) if index else text
+
+
+class RewrittenGraph:
+    """The changes of a module so far, and its users, operands and roots with them."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.new_names: set[str] = set()
+        self.lines: dict[InsertionPoint, list[NewInstruction]] = {}
+        """New instructions by their place, in their order."""
+        self.operands: dict[Instruction, list[ReadValue]] = {}
+        """The operands of instructions that read something else now."""
+        self.attributes: dict[Instruction, dict[str, str | None]] = {}
+        """Attributes that change; None removes one."""
+        self.removed: dict[Instruction, None] = {}
+        self.roots: dict[Computation, AnyInstruction] = {}
+        """The roots of computations that have another one now."""
+        self.computations: dict[str, Computation] = {}
+        """New computations by name."""
+        self._users: dict[AnyInstruction, dict[AnyInstruction, None]] = {}
+
+    @property
+    def new_instructions(self) -> list[NewInstruction]:
+        """All new instructions."""
+        return [new for lines in self.lines.values() for new in lines]
+
+    def root(self, computation: Computation) -> AnyInstruction | None:
+        """The root of a computation."""
+        return self.roots.get(computation, computation.root)
+
+    def operands_of(self, node: AnyInstruction) -> list[ReadValue]:
+        """A copy of the operands.
+
+        Raises:
+            RewriteError: nothing defines an operand.
+        """
+        if isinstance(node, NewInstruction):
+            return list(node.operands)
+        if node in self.operands:
+            return list(self.operands[node])
+        reads = []
+        for operand in node.operands:
+            if operand.instruction is None:
+                raise RewriteError(f"%{node.name} reads %{operand.name}, which nothing defines")
+            reads.append(ReadValue(operand.instruction, operand.shape_index))
+        return reads
+
+    def operand_types(self, node: AnyInstruction) -> tuple[str, ...]:
+        """The shapes of the operands as spelled; empty for one that is unknown."""
+        if isinstance(node, Instruction) and node not in self.operands:
+            reads = [
+                operand.instruction and ReadValue(operand.instruction, operand.shape_index)
+                for operand in node.operands
+            ]
+            return tuple(read.type_text if read else "" for read in reads)
+        return tuple(read.type_text for read in self.operands_of(node))
+
+    def sources(self, node: AnyInstruction) -> set[AnyInstruction]:
+        """The instructions that it reads."""
+        if isinstance(node, NewInstruction):
+            return {read.source for read in node.operands}
+        if node in self.operands:
+            return {read.source for read in self.operands[node]}
+        return set(node.producers)
+
+    def users(self, node: AnyInstruction) -> dict[AnyInstruction, None]:
+        """The users of an instruction, to be changed as they change."""
+        users = self._users.get(node)
+        if users is None:
+            former = node.users if isinstance(node, Instruction) else ()
+            users = self._users[node] = dict.fromkeys(former)
+        return users
+
+    def users_before(self, node: AnyInstruction, value: AnyInstruction) -> set[AnyInstruction]:
+        """The users of an instruction that a value is computed from, or that are the value."""
+        users = self.users(node)
+        start = self.order(node)
+        if value.computation is not node.computation or self.order(value) <= start:
+            return set()
+        makers = reached(
+            [value],
+            lambda made: (read for read in self.sources(made) if self.order(read) > start),
+        )
+        return users.keys() & set(makers)
+
+    def tail(self, node: AnyInstruction) -> str:
+        """The text of the attributes, without those that a new instruction takes over."""
+        if isinstance(node, NewInstruction):
+            return joined_attributes(node.attributes)
+        if node not in self.attributes:
+            return node.attributes_text
+        changed = {**node.attributes, **self.attributes[node]}
+        return joined_attributes(
+            {name: value for name, value in changed.items() if value is not None}
+        )
+
+    def order(self, node: AnyInstruction) -> tuple[int, int, float]:
+        """The place of an instruction in the text of its computation."""
+        if isinstance(node, Instruction):
+            return node.number, 0, 0
+        instruction, side = node.anchor
+        return instruction.number, side, self.lines[node.anchor].index(node)
+
+    def has_control_dependencies(self, instruction: Instruction) -> bool:
+        """True if it waits for an instruction that it does not read, or such a one for it."""
+        computation = instruction.computation
+        if not computation.mentions("control-predecessors="):
+            return False
+        waiting = map(computation.at, control_successors(computation).get(instruction.name, ()))
+        return any(
+            "control-predecessors=" in self.tail(node)
+            for node in (instruction, *(node for node in waiting if node not in self.removed))
+        )
+
+    # ---- changes
+
+    def insert(self, new: NewInstruction, index: int) -> None:
+        """Put a new instruction at a position among those of its anchor."""
+        self.lines.setdefault(new.anchor, []).insert(index, new)
+        for read in new.operands:
+            self.users(read.source)[new] = None
+
+    def set_operand(self, user: AnyInstruction, number: int, read: ReadValue) -> None:
+        """Have a user read another value; the number after the last appends it."""
+        operands = self.operands_of(user)
+        former = operands[number : number + 1]
+        self.users(read.source)[user] = None
+        operands[number : number + 1] = [read]
+        for old in former:
+            users = self.users(old.source)
+            if all(operand.source is not old.source for operand in operands):
+                users.pop(user, None)
+        if isinstance(user, NewInstruction):
+            user.operands = operands
+        else:
+            self.operands[user] = operands
+
+    def remove(self, instruction: Instruction) -> None:
+        """Take an instruction out."""
+        for source in self.sources(instruction):
+            self.users(source).pop(instruction, None)
+        self.removed[instruction] = None
+
+    # ---- what changes leave unused
+
+    def dead(self) -> set[Instruction]:
+        """Former operands that nothing reads any more, and what only these read."""
+        queue: list[AnyInstruction] = [
+            source
+            for user in (*self.removed, *self.operands)
+            for source in user.producers
+            if source not in self.removed
+        ]
+        dead = without_readers(
+            queue, lambda node: len(self.users(node)), self.sources, self._has_to_stay
+        )
+        return {node for node in dead if isinstance(node, Instruction)}
+
+    def _has_to_stay(self, node: AnyInstruction) -> bool:
+        """True if XLA keeps an instruction without users (`HloInstruction::HasSideEffect`)."""
+        return (
+            isinstance(node, NewInstruction)
+            or node.is_nested
+            or node is self.root(node.computation)
+            or self.has_control_dependencies(node)
+            or _has_effect(node, self.module)
+        )
+
+    def uncalled(self, removed: Iterable[Instruction]) -> list[Computation]:
+        """The computations that lose their last caller, and those that lose theirs with them."""
+        module, inline = self.module, inline_computations(self.module)
+        removed = set(removed)
+        lost: list[str] = []
+        for instruction in removed | self.attributes.keys():
+            lost += instruction.called_computations
+        if not lost:
+            return []
+        calls = Counter(_call_counts(module))
+        nodes: list[AnyInstruction] = [*self.new_instructions, *(self.attributes.keys() - removed)]
+        for node in nodes:
+            calls.update(called_names(self.tail(node)))
+        for computation in self.computations.values():
+            calls.update(names_called_in(computation))
+        uncalled: list[Computation] = []
+        for name in lost:
+            calls[name] -= 1
+            body = module.computation(name)
+            if calls[name] or body is None or body.is_entry:
+                continue
+            if body not in inline:  # which goes with the text of its caller
+                uncalled.append(body)
+            lost += names_called_in(body)
+        return uncalled
+
+
+_KEPT: Final = frozenset(
+    {"parameter", "custom-call", "infeed", "outfeed", "rng", "rng-get-and-update-state", "domain"}
+)
+"""Opcodes that stay without users: interfaces, and opcodes with side effects."""
+
+
+def _has_effect(instruction: Instruction, module: Module) -> bool:
+    """True if an instruction, or one that it calls, has an effect besides its result."""
+    waiting, seen = [instruction], set[str]()
+    for called in waiting:
+        opcode = called.opcode
+        # The parameters of what it calls do not keep it.
+        if opcode in _KEPT and (called is instruction or opcode != "parameter"):
+            return True
+        is_async = opcode.endswith(("-start", "-update", "-done"))
+        if is_async or "channel_id=" in called.attributes_text:
+            return True
+        for name in called.called_computations:
+            body = module.computation(name)
+            if body is None:
+                return True
+            if name not in seen:
+                seen.add(name)
+                waiting += body.instructions
+    return False
+
+
+def fresh_name(base: str, *taken: Container[str]) -> str:
+    """The name itself, or with the first number from 2 that no set of names has.
+
+    >>> fresh_name("add", {"add", "add.2"}, {"add.3"})
+    'add.4'
+    """
+    name, number = base, 1
+    while any(name in names for names in taken):
+        number += 1
+        name = f"{base}.{number}"
+    return name
+
+
+@cached_analysis
+def taken_names(module: Module) -> frozenset[str]:
+    """The names of instructions and computations."""
+    return frozenset(module.names())
+
+
+def names_called_in(computation: Computation) -> Iterator[str]:
+    """The names of the computations that a computation calls, as often as it does."""
+    return (name for instruction in computation for name in instruction.called_computations)
+
+
+@cached_analysis
+def _call_counts(module: Module) -> Counter[str]:
+    return Counter(name for computation in module for name in names_called_in(computation))
+
+
+@cached_analysis
+def inline_computations(module: Module) -> frozenset[Computation]:
+    """The computations that are written into attributes."""
+    calls = (several for computation in module for several in computation.inline.values())
+    return frozenset(inline.computation for several in calls for inline in several)

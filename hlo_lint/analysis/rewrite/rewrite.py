@@ -1,0 +1,406 @@
+"""`Rewrite`: the changes that a caller may ask for."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from hlo_lint.analysis.rewrite.demands import (
+    demand_attributes,
+    demand_operands,
+    demand_own,
+    demand_readable,
+    demand_removable,
+    demand_same_shape,
+    demand_shape,
+)
+from hlo_lint.analysis.rewrite.edits import edits_of
+from hlo_lint.analysis.rewrite.graph import (
+    AFTER,
+    BEFORE,
+    AnyInstruction,
+    InsertionPoint,
+    NewInstruction,
+    OperandValue,
+    ReadValue,
+    RewrittenGraph,
+    fresh_name,
+    names_called_in,
+    taken_names,
+)
+from hlo_lint.analysis.rewrite.lines import dialect_of
+from hlo_lint.hlo.ir import Computation, Instruction, Module, Operand
+from hlo_lint.hlo.opcodes import demands_on
+from hlo_lint.hlo.shape import Shape, ShapeSyntaxError, parse_shape
+from hlo_lint.text.edits import Edit, Fix, Safety, edited
+from hlo_lint.text.errors import RewriteError
+from hlo_lint.text.patterns import late
+from hlo_lint.text.phrases import counted, in_a_line, listed
+
+_is_name = late(r"[A-Za-z_][\w.\-]*", re.A).fullmatch
+
+AttributeArgument: TypeAlias = "str | int | bool | Computation | Sequence[int | Computation]"
+"""An attribute's value: HLO text, or the Python value of a number, a list or a computation."""
+
+
+class Rewrite:
+    """Edits of a module's text, named as XLA, MLIR and xDSL name changes of a graph.
+
+    The module itself never changes: `text` and `edits` give the outcome, and characters that no
+    change concerns stay as they are. Instructions that nothing reads any more are removed with the
+    last instruction that read them, and so are computations that nothing calls any more: XLA's
+    verifier refuses a dead instruction in a fusion. New instructions are printed as the text around
+    them is (`%` or none, operands with their shapes or without, the line ends).
+
+    >>> from hlo_lint.hlo.parser.module import parse_file
+    >>> text = '''HloModule m
+    ...
+    ... ENTRY e {
+    ...   p = f32[2,3]{1,0} parameter(0)
+    ...   ROOT n = f32[2,3]{1,0} negate(p)
+    ... }'''
+    >>> module = parse_file(text).modules[0]
+    >>> rewrite = Rewrite(module)
+    >>> n = module["e"]["n"]
+    >>> wide = rewrite.insert_before(n, "convert", "f64[2,3]{1,0}", [n.operands[0]])
+    >>> negated = rewrite.insert_before(n, "negate", wide.shape, [wide])
+    >>> rewrite.replace(n, rewrite.insert_before(n, "convert", n.shape, [negated]))
+    >>> print(rewrite.text().partition("ENTRY ")[2])
+    e {
+      p = f32[2,3]{1,0} parameter(0)
+      n.convert = f64[2,3]{1,0} convert(p)
+      n.negate = f64[2,3]{1,0} negate(n.convert)
+      ROOT n = f32[2,3]{1,0} convert(n.negate)
+    }
+    """
+
+    def __init__(self, module: Module) -> None:
+        self._graph = RewrittenGraph(module)
+
+    def __repr__(self) -> str:
+        graph = self._graph
+        inserted = counted(len(graph.new_instructions), "instruction")
+        removed = counted(len(graph.removed), "instruction")
+        return in_a_line(
+            f"<Rewrite of {graph.module.name}: {inserted} inserted, {removed} removed>"
+        )
+
+    def insert_before(
+        self,
+        place: AnyInstruction,
+        opcode: str,
+        shape: Shape | str,
+        operands: Sequence[OperandValue] | str = (),
+        /,
+        *,
+        name: str = "",
+        **attributes: AttributeArgument | None,
+    ) -> NewInstruction:
+        """Insert an instruction right before another, after earlier insertions there.
+
+        Args:
+            place: where it goes; a schedule stays a schedule.
+            opcode: as spelled: "get-tuple-element".
+            shape: of the result, with its layout where the module has layouts.
+            operands: any number of instructions and elements; a str is a constant's literal.
+            name: by default that of `place` and the opcode, with a number if it is taken.
+            attributes: text as HLO spells it, `operand_precision="{highest,highest}"`, or a value:
+                `dimensions=(0, 2, 1)`, `index=1`, `to_apply=computation`; None leaves it out.
+                Without `metadata` it gets that of its first operand, as XLA's passes do
+                (`hlo_instruction.cc:288-303`).
+
+        Raises:
+            RewriteError: XLA would refuse it: an unknown opcode or attribute, a wrong number of
+                operands, a shape that does not follow from them; an operand that another
+                computation defines, or that is defined below; a name that is taken.
+        """
+        return self._insert(place, BEFORE, opcode, shape, operands, name, attributes)
+
+    def insert_after(
+        self,
+        place: AnyInstruction,
+        opcode: str,
+        shape: Shape | str,
+        operands: Sequence[OperandValue] | str = (),
+        /,
+        *,
+        name: str = "",
+        **attributes: AttributeArgument | None,
+    ) -> NewInstruction:
+        """Insert an instruction right after another and earlier insertions there.
+
+        See `insert_before`.
+        """
+        return self._insert(place, AFTER, opcode, shape, operands, name, attributes)
+
+    def replace(self, old: Instruction, new: OperandValue) -> None:
+        """Have every user of an instruction read another value, and remove the instruction.
+
+        A new instruction without a name of its own takes the name of the old one, so that no user
+        has to be edited. It also takes its sharding, frontend attributes and control dependencies,
+        and its metadata unless its own names an operation.
+
+        Raises:
+            RewriteError: the shapes differ in more than the layout; `new` is defined below a user;
+                a parameter; `new` was there before, and `old` has control dependencies.
+        """
+        read = _read(new)
+        successor = new if isinstance(new, NewInstruction) and new.replaced is None else None
+        takes_name = successor is not None and successor.has_fresh_name
+        demand_removable(self._graph, old, hands_name_on=takes_name)
+        if self._graph.users_before(old, read.source):
+            message = f"%{read.source.name} is computed from %{old.name}, which has to stay"
+            raise RewriteError(f"{message}: use replace_all_uses_with")
+        self._replace_uses(old, read)
+        if successor is not None:
+            successor.replaced = old
+            successor.name = old.name if takes_name else successor.name
+        self._remove(old)
+
+    def replace_all_uses_with(self, old: AnyInstruction, new: OperandValue) -> None:
+        """Have the users of an instruction read another value, but for those that make that value.
+
+        So an instruction is wrapped: `new` is computed from `old`, and all others read `new`.
+
+        Raises:
+            RewriteError: the shapes differ in more than the layout; `new` is defined below a user.
+        """
+        self._replace_uses(old, _read(new))
+
+    def replace_operand(self, user: AnyInstruction, number: int, value: OperandValue) -> None:
+        """Have one operand of an instruction be another value; the numbers begin with 0.
+
+        Raises:
+            RewriteError: there is no such operand; the value is defined below, or elsewhere.
+        """
+        operands = self._graph.operands_of(user)
+        if not 0 <= number < len(operands):
+            raise RewriteError(
+                f"%{user.name} has {counted(len(operands), 'operand')}, none of number {number}"
+            )
+        self._set_operand(user, number, _read(value))
+
+    def append_operand(self, user: Instruction, value: OperandValue) -> None:
+        """Give an instruction one more operand, after the others.
+
+        Raises:
+            RewriteError: the value is defined below, or in another computation.
+        """
+        self._set_operand(user, len(self._graph.operands_of(user)), _read(value))
+
+    def remove(self, instruction: Instruction) -> None:
+        """Remove an instruction that nothing reads any more.
+
+        Raises:
+            RewriteError: it still has users or control dependencies; the root; a parameter.
+        """
+        demand_removable(self._graph, instruction)
+        self._remove(instruction)
+
+    def set_attribute(self, instruction: Instruction, name: str, value: AttributeArgument) -> None:
+        """Give an attribute another value, or an instruction another attribute.
+
+        Raises:
+            RewriteError: the opcode has no such attribute.
+        """
+        demand_own(self._graph, instruction)
+        demand_attributes(instruction.opcode, [name])
+        text = _spelled(value, dialect_of(instruction).percent)
+        self._graph.attributes.setdefault(instruction, {})[name] = text
+
+    def remove_attribute(self, instruction: Instruction, name: str) -> None:
+        """Remove an attribute.
+
+        Raises:
+            RewriteError: the instruction has no such attribute, or its opcode needs it.
+        """
+        demand_own(self._graph, instruction)
+        if instruction.attribute_text(name) is None:
+            raise RewriteError(f"%{instruction.name} has no attribute {name}")
+        facts = demands_on(instruction.opcode)
+        if facts is not None and name in facts.required:
+            raise RewriteError(f"{instruction.opcode} needs the attribute {name}")
+        self._graph.attributes.setdefault(instruction, {})[name] = None
+
+    def add_computation(self, text: str) -> Computation:
+        """Add a computation, as HLO spells it: the value of `to_apply`, `calls` and the like.
+
+        It is written before the first computation that calls it.
+
+        Raises:
+            RewriteError: the text is not one computation; its name is taken, which `fresh_name`
+                avoids.
+        """
+        from hlo_lint.hlo.parser.module import parse_file
+
+        added = parse_file(text.strip()).modules[0]
+        for problem in added.problems:
+            raise RewriteError(f"line {problem.start.line} of the computation: {problem.message}")
+        if len(added) != 1 or added.header or added.computations[0].is_entry:
+            raise RewriteError(f"expected one computation without ENTRY, got {added!r}")
+        computation = added.computations[0]
+        if not computation.rows:
+            raise RewriteError(f"%{computation.name} has no instruction")
+        for name in names_called_in(computation):
+            if name not in self._graph.computations and name not in self._graph.module:
+                raise RewriteError(f"%{computation.name} calls %{name}, which nothing defines")
+        self._take(computation.name)
+        self._graph.computations[computation.name] = computation
+        return computation
+
+    def fresh_name(self, base: str) -> str:
+        """The name, with the first number from 2 that makes it free in the module."""
+        return fresh_name(base, taken_names(self._graph.module), self._graph.new_names)
+
+    # ---- the outcome
+
+    def text(self) -> str:
+        """The text of the module's file with all edits.
+
+        Raises:
+            RewriteError: XLA's shape inference refuses an instruction that reads other operands, or
+                has other attributes.
+        """
+        return edited(self._graph.module.file.text, self.edits())
+
+    def edits(self) -> tuple[Edit, ...]:
+        """The edits, in characters of the module's file and in their order.
+
+        Raises:
+            RewriteError: as `text` does.
+        """
+        graph = self._graph
+        nodes: list[AnyInstruction] = [*graph.new_instructions, *graph.operands, *graph.attributes]
+        for node in nodes:
+            if node not in graph.removed:
+                demand_shape(graph, node)
+        return edits_of(graph)
+
+    def fix(self, title: str, safety: Safety = Safety.SAFE) -> Fix:
+        """The edits as the fix of a finding; the title begins with a verb.
+
+        Raises:
+            RewriteError: as `text` does.
+        """
+        adds_bitcast = any(new.opcode == "bitcast" for new in self._graph.new_instructions)
+        return Fix(title, self.edits(), safety, adds_bitcast)
+
+    # ---- changes
+
+    def _insert(
+        self,
+        place: AnyInstruction,
+        side: int,
+        opcode: str,
+        shape: Shape | str,
+        operands: Sequence[OperandValue] | str,
+        name: str,
+        attributes: Mapping[str, AttributeArgument | None],
+    ) -> NewInstruction:
+        graph = self._graph
+        demand_own(graph, place)
+        if isinstance(place, Instruction):
+            anchor = InsertionPoint(place, side)
+            index = len(graph.lines.get(anchor, ()))
+        else:
+            anchor = place.anchor
+            index = graph.lines[anchor].index(place) + (side == AFTER)
+        if anchor.instruction.is_nested:
+            raise RewriteError(f"%{place.name} is written inside the operands of its user")
+        body = place.computation
+        if "{" not in body.text[: body.span(anchor.instruction.number).start]:
+            raise RewriteError("the text is an instruction without a computation around it")
+        percent = dialect_of(anchor.instruction).percent
+        given = {key: value for key, value in attributes.items() if value is not None}
+        new = NewInstruction(
+            anchor,
+            name.removeprefix("%") or self.fresh_name(f"{place.name}.{opcode}"),
+            opcode,
+            _type_text(shape),
+            () if isinstance(operands, str) else [_read(value) for value in operands],
+            operands if isinstance(operands, str) else "",
+            {key: _spelled(value, percent) for key, value in given.items()},
+        )
+        demand_operands(new)
+        demand_attributes(opcode, new.attributes, whole=True)
+        for read in new.operands:
+            demand_readable(graph, read, new, (anchor.instruction.number, anchor.side, index - 0.5))
+        demand_shape(graph, new)
+        self._take(new.name)
+        new.has_fresh_name = not name
+        graph.insert(new, index)
+        return new
+
+    def _replace_uses(self, old: AnyInstruction, read: ReadValue) -> None:
+        graph = self._graph
+        demand_own(graph, old)
+        demand_same_shape(old, read)
+        is_root = old is graph.root(old.computation)
+        if is_root and read.shape_index:
+            raise RewriteError(f"%{old.name} is the root, which an element of a tuple cannot be")
+        source = read.source
+        if source.computation is not old.computation:
+            raise RewriteError(f"%{source.name} and %{old.name} are in different computations")
+        makers = graph.users_before(old, source)
+        users = [user for user in graph.users(old) if user not in makers]
+        for user in users:
+            demand_readable(graph, read, user, graph.order(user))
+        if is_root:
+            graph.roots[old.computation] = source
+        for user in users:
+            for number, operand in enumerate(graph.operands_of(user)):
+                if operand.source is old:
+                    index = (*read.shape_index, *operand.shape_index)
+                    graph.set_operand(user, number, ReadValue(source, index))
+
+    def _set_operand(self, user: AnyInstruction, number: int, read: ReadValue) -> None:
+        demand_own(self._graph, user)
+        demand_readable(self._graph, read, user, self._graph.order(user))
+        self._graph.set_operand(user, number, read)
+
+    def _remove(self, instruction: Instruction) -> None:
+        users = self._graph.users(instruction)
+        if users:
+            names = listed((f"%{user.name}" for user in users), 3)
+            raise RewriteError(f"%{instruction.name} is still read by {names}")
+        if instruction is self._graph.root(instruction.computation):
+            raise RewriteError(f"%{instruction.name} is the root of its computation: replace it")
+        self._graph.remove(instruction)
+
+    def _take(self, name: str) -> None:
+        if not _is_name(name):
+            raise RewriteError(f"{name!r} is not a name")
+        if name in self._graph.new_names or name in taken_names(self._graph.module):
+            raise RewriteError(f"%{name} is taken; %{self.fresh_name(name)} is free")
+        self._graph.new_names.add(name)
+
+
+def _read(value: OperandValue) -> ReadValue:
+    if not isinstance(value, Operand):
+        return ReadValue(value)
+    if value.instruction is None:
+        raise RewriteError(f"nothing defines %{value.name}")
+    return ReadValue(value.instruction, value.shape_index)
+
+
+def _type_text(shape: Shape | str) -> str:
+    if isinstance(shape, str):
+        try:
+            parse_shape(shape)
+        except ShapeSyntaxError as error:
+            raise RewriteError(f"{shape!r} is not a shape: {error}") from None
+    return str(shape)
+
+
+def _spelled(value: AttributeArgument, percent: str) -> str:
+    """An attribute's value as HLO spells it."""
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | str():
+            return str(value)
+        case Computation():
+            return percent + value.name
+        case _:
+            return "{" + ",".join(_spelled(part, percent) for part in value) + "}"
