@@ -28,7 +28,7 @@ from hlo_lint.rules.base import Rule
 from hlo_lint.rules.registry import all_rules, index_text
 from hlo_lint.rules.verifier import VerifierRule
 from tests.commands import options
-from tests.pages import CommandFailed, replayed
+from tests.pages import CommandFailed, replayed, run_python
 from tests.verifier_checks import ELSEWHERE, LEFT_OUT
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -76,6 +76,8 @@ RUN = tuple(
     )
 )
 """Pages whose commands are run: `tests/pages.py`."""
+PYTHON_PAGES = (README, *sorted(DOCS.glob("*.md")))
+"""Pages whose Python is run."""
 
 CONTRACTS_HEAD = """# Contracts
 
@@ -276,9 +278,13 @@ if __name__ == "__main__":
     INDEX.write_text(index_text(), "utf-8")
     CONFIGURATION.write_text(with_keys(CONFIGURATION.read_text("utf-8")), "utf-8")
     COMMAND_LINE.write_text(with_options(COMMAND_LINE.read_text("utf-8")), "utf-8")
-    for page in RUN:
-        with TemporaryDirectory() as folder:
+    for page in PYTHON_PAGES:
+        with TemporaryDirectory() as held:
+            folder = Path(held)
             try:
-                page.write_text(replayed(page.read_text("utf-8"), Path(folder)), "utf-8")
+                if page in RUN:
+                    page.write_text(replayed(page.read_text("utf-8"), folder), "utf-8")
+                    folder /= "work"
+                run_python(page, folder)
             except CommandFailed as error:
                 sys.exit(f"{page.name}: {error}")

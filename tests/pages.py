@@ -6,27 +6,43 @@ All of a page happens in one folder, which is empty: dumps come from `hlo-lint e
 
 A command exits with 0, or with 1, which says that there are findings. Before a block with one that
 exits with another status stands that status: `<!-- exit 2 -->`.
+
+The `python` blocks of a page run in one process, in that folder, after its commands: those with
+`>>>` as doctests, where `...` stands for any text. Comments of Markdown say what a reader need not
+see:
+
+- `<!-- before` and lines of Python up to `-->`, right before a block, run before it;
+- `<!-- not run: reason -->` before a block that cannot run in a test;
+- `<!-- python: programs -->` on a page whose blocks are programs of their own, which XLA refuses or
+  dies of: each has a process, and may end in an error of XLA, but not of Python.
 """
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.conftest import ROOT
 
 BLOCK = re.compile(
-    r"(?:`(?P<file>[\w./-]+)`:\n\n|<!-- exit (?P<status>\d+) -->\n)?"
+    r"(?:`(?P<file>[\w./-]+)`:\n\n|<!-- exit (?P<status>\d+) -->\n"
+    r"|<!-- before\n(?P<before>.*?)-->\n|<!-- not run: (?P<reason>.+) -->\n)?"
     r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
     re.M | re.S,
 )
 COMMAND = re.compile(r"^\$ (.+)\n", re.M)
 TIME = re.compile(r"\bin \d+\.\d\ds\b")
 SIZE = re.compile(r"(?<=html: 1 finding, )\d+ kB")
+PROGRAMS_MARK = "<!-- python: programs -->"
+PYTHON_ERROR = re.compile(r"^(?:Attribute|Import|ModuleNotFound|Name|Syntax|Type)Error\b", re.M)
+PATIENCE_IN_SECONDS = 300
 
 PROGRAMS = {
     "hlo-lint": '-m hlo_lint "$@"',
@@ -65,6 +81,83 @@ def replayed(page: str, folder: Path) -> str:
     return BLOCK.sub(run, page)
 
 
+def run_python(page: Path, folder: Path) -> None:
+    """Run the blocks of Python of a page in a folder.
+
+    Raises:
+        CommandFailed: a block raises, or prints something else than the page says.
+    """
+    text = page.read_text("utf-8")
+    blocks = list(python_blocks(text))
+    if PROGRAMS_MARK in text:
+        for block in blocks:
+            child = _python(folder, "-c", block.source)
+            if PYTHON_ERROR.search(child.stderr):
+                raise CommandFailed(f"{page.name}:{block.line}: {child.stderr}")
+    elif blocks:
+        child = _python(folder, "-m", "tests.pages", str(page))
+        if child.returncode:
+            raise CommandFailed(f"{page.name}: {child.stdout}{child.stderr}")
+
+
+class PythonBlock(NamedTuple):
+    """A block of Python that runs."""
+
+    line: int
+    """Its first line in the page."""
+    source: str
+    before: str
+    """Python that runs before it, and that the page does not show."""
+
+
+def python_blocks(page: str) -> Iterator[PythonBlock]:
+    """The blocks of Python of a page that run, in their order."""
+    has_commands = "```console\n$ " in page
+    for block in BLOCK.finditer(page):
+        # A file of a page with commands is for them to run.
+        if block["kind"] != "python" or block["reason"] or (block["file"] and has_commands):
+            continue
+        line = page.count("\n", 0, block.start("text")) + 1
+        yield PythonBlock(line, block["text"], block["before"] or "")
+
+
+def _python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{folder}",
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+    }
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE_IN_SECONDS,
+        check=False,
+    )
+
+
+def _run_blocks(page: Path) -> int:
+    """Run the blocks of a page in this process; gives the number of examples that fail."""
+    names: dict[str, Any] = {"__name__": page.stem}
+    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
+    for block in python_blocks(page.read_text("utf-8")):
+        exec(block.before, names)
+        if ">>> " in block.source:
+            test = doctest.DocTestParser().get_doctest(
+                block.source, names, page.name, str(page), block.line - 1
+            )
+            runner.run(test, clear_globs=False)
+            names = test.globs
+        else:
+            padded = "\n" * (block.line - 1) + block.source
+            exec(compile(padded, str(page), "exec"), names)
+    return runner.failures
+
+
 def _environment(folder: Path) -> dict[str, str]:
     """A virtual environment that sees what this one has, and what a page installs besides."""
     venv.create(folder, symlinks=True)
@@ -95,3 +188,7 @@ def _said(command: str, folder: Path, environment: dict[str, str], allowed: set[
     if died or done.returncode not in allowed:
         raise CommandFailed(f"`{command}` exits with {done.returncode}:\n{said}")
     return SIZE.sub("330 kB", TIME.sub("in 0.50s", said))
+
+
+if __name__ == "__main__":
+    sys.exit(_run_blocks(Path(sys.argv[1])) > 0)

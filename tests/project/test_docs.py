@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 import shutil
 import subprocess
@@ -16,6 +15,7 @@ from tests.conftest import CRASH, ROOT
 from tests.docs import (
     CONTRACTS,
     PAGES,
+    PYTHON_PAGES,
     RULES,
     RUN,
     VERIFIER,
@@ -24,7 +24,7 @@ from tests.docs import (
     rules_page,
     verifier_page,
 )
-from tests.pages import CommandFailed, replayed
+from tests.pages import CommandFailed, python_blocks, replayed, run_python
 
 pytestmark = pytest.mark.slow
 
@@ -38,27 +38,57 @@ def test_the_page_of_each_rule_is_fresh() -> None:
     assert kept == rule_pages(), "run `make docs`"
 
 
-def test_the_page_about_the_parser_is_what_it_does() -> None:
-    failed, ran = doctest.testfile(
-        str(ROOT / "docs/parser.md"), module_relative=False, optionflags=doctest.ELLIPSIS
-    )
-    assert not failed
-    assert ran > 15
+def needs_jax(text: str) -> None:
+    if "import jax" in text:
+        pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
 
 
-@pytest.mark.parametrize("page", ["pipeline.md", "match.md"])
-def test_what_a_page_says_of_python_is_so(page: str) -> None:
-    failed, ran = doctest.testfile(str(ROOT / "docs" / page), module_relative=False)
-    assert not failed
-    assert ran > 5
+WITH_PYTHON = [page for page in PYTHON_PAGES if list(python_blocks(page.read_text("utf-8")))]
+
+
+@pytest.mark.parametrize("page", sorted({*WITH_PYTHON} - {*RUN}), ids=lambda page: page.stem)
+def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    needs_jax(page.read_text("utf-8"))
+    run_python(page, tmp_path)
+
+
+def test_little_of_the_python_on_pages_is_not_run() -> None:
+    text = "".join(page.read_text("utf-8") for page in PYTHON_PAGES)
+    assert len(re.findall(r"<!-- not run: (.+) -->", text)) < 4
+    assert sum(len(list(python_blocks(page.read_text("utf-8")))) for page in WITH_PYTHON) > 30
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
 def test_a_page_that_is_run_shows_what_its_commands_print(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
-    if "import jax" in text:
-        pytest.importorskip("jax.extend.xla", reason="the hook came with jax 0.10.2")
+    needs_jax(text)
     assert text == replayed(text, tmp_path), "read the difference, then run `make docs`"
+    run_python(page, tmp_path / "work")
+
+
+@pytest.mark.parametrize(
+    ("block", "says"),
+    [
+        ("```python\nprint(nothing)\n```", 'page.md", line 4'),
+        ("```python\n>>> 1 + 1\n3\n```", "Expected:"),
+        ("<!-- before\nnothing = 1\n-->\n```python\nprint(nothing)\n```", ""),
+        ("<!-- not run: reason -->\n```python\nprint(nothing)\n```", ""),
+        ("```python\nimport os\n```\n\n```python\n>>> os.listdir()\n[...]\n```", ""),
+        ("<!-- python: programs -->\n```python\nraise ValueError\n```", ""),
+        ("<!-- python: programs -->\n```python\nprint(nothing)\n```", "page.md:5: "),
+    ],
+)
+def test_python_on_a_page_that_does_not_run_is_refused(
+    block: str, says: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A page\n\n{block}\n")
+    if not says:
+        run_python(page, tmp_path)
+        return
+    with pytest.raises(CommandFailed) as raised:
+        run_python(page, tmp_path)
+    assert says in str(raised.value)
 
 
 def test_the_table_of_the_verifier_is_fresh() -> None:
